@@ -26,7 +26,7 @@ fn two_cpus_that_shoot_down_each_other_both_return() {
         for number in 0..2 {
             let (machine, space, start) = (&machine, &space, &start);
             scope.spawn(move || {
-                // SAFETY: each number is used by one thread.
+                // SAFETY: only one thread uses each number.
                 let cpu = unsafe { Cpu::new(machine, number) };
                 space.activate(&cpu);
                 start.wait();

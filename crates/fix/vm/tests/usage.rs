@@ -123,8 +123,8 @@ fn a_clean_page_is_dirty_after_each_way_to_write_it<A: Architecture>() {
     }
 }
 
-/// One CPU stores increasing numbers, and the other copies each dirty page, as a live migration does. The
-/// copy misses no store.
+/// One CPU stores increasing numbers, and the other copies each dirty page, as a live migration does. No
+/// store is missing from the copy.
 fn a_store_after_the_page_was_cleaned_is_noticed<A: Architecture>() {
     const ROUNDS: u64 = if cfg!(miri) { 10 } else { 500 };
     let machine = Hosted::<A>::with_architecture(256, 2);

@@ -72,9 +72,9 @@ impl<'w> Call<'w> {
         self.execution.ask(Question::Is(flag))
     }
 
-    /// A name that is not in use yet, such as an inode number that the interface leaves open. Two calls never
-    /// get the same name in one order of the calls. But the name of one call in one order may equal the name
-    /// of another call in another order.
+    /// A name that is not in use yet, such as an inode number that the interface leaves open. In any one
+    /// order of the calls, all calls get different names. But a name from one order may equal a name from
+    /// another order.
     pub fn fresh<S: Sort>(&mut self, name: &str) -> Result<Term<S>, Stop> {
         let label = self.label(name);
         Ok(Term::new(self.execution.fresh(S::NAME, &label)?))
@@ -121,8 +121,8 @@ impl Word {
                 return Ok(word);
             }
         }
-        // The argument equals none of the words. The assumption that it is the last word contradicts the
-        // facts, and the certificate records this assumption.
+        // The facts say that the argument equals none of the words. So the assumption that it equals the last
+        // word fails, and the certificate records the failed assumption.
         let last = execution.terms.word(self.words[self.words.len() - 1]);
         let is_last = Question::Same(self.argument, last);
         Err(execution.assume(&is_last, true).err().unwrap_or(Stop::Infeasible))

@@ -10,7 +10,7 @@ use crate::literal::{Literal, show_sum};
 pub struct Certificate {
     /// The assumptions of the model.
     pub assumed: Vec<(Literal, bool)>,
-    /// Fresh names. Each fresh name differs from all other names of its sort, except that two fresh
+    /// Fresh names. A fresh name differs from all other names of its sort, with one exception: two fresh
     /// names of different orders may be chosen to be equal.
     pub fresh: Vec<String>,
     /// The pairs of fresh names that were chosen to be equal.
@@ -21,7 +21,7 @@ pub struct Certificate {
     pub claims: Vec<Claim>,
 }
 
-/// What must be equal for two orders to agree in one part of a result or of a state.
+/// A claim that must hold for two orders to agree on one part of a result or of a state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Claim {

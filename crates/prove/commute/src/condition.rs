@@ -25,8 +25,8 @@ struct Condition {
 /// When operations commute, and why they do not commute in the other situations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conditions {
-    /// The operations commute if and only if one of these cases holds. The case that covers the
-    /// most situations is first.
+    /// The operations commute if and only if one of these cases holds. The case that covers the most
+    /// situations comes first.
     pub commute: Vec<Case>,
     /// The differences between orders in all other situations, the most frequent first.
     pub differ: Vec<Reason>,
@@ -39,8 +39,8 @@ pub struct Case {
     pub formulas: Vec<String>,
     /// The number of situations in which all formulas hold.
     pub situations: usize,
-    /// The index of an example: a situation covered by as few other cases as possible. If there are
-    /// several such situations, the example has the shortest condition.
+    /// The index of an example: a situation covered by as few other cases as possible. If there are several
+    /// such situations, the example is the one with the shortest condition.
     pub example: usize,
 }
 
@@ -93,7 +93,7 @@ impl Condition {
         formulas
     }
 
-    /// Whether both conditions can hold together, if terms with different labels are unrelated.
+    /// Whether both conditions can hold together, assuming that terms with different labels are unrelated.
     fn possible_with(&self, other: &Self) -> bool {
         // A fast path: most pairs of conditions contain opposite answers to the same question.
         let denied = |(literal, answer): &(Literal, bool)| {
@@ -125,7 +125,7 @@ impl Condition {
         })
     }
 
-    /// Drops each literal that the condition does not need in order to exclude all of `others`.
+    /// Drops each literal in turn if the condition still excludes all of `others` without it.
     fn reduced(mut self, others: &[Self]) -> Self {
         // Go from the last literal to the first, because a later literal is more likely to follow
         // from the others.

@@ -114,7 +114,7 @@ pub enum ModelError {
     Untrusted {
         /// The operations.
         operations: Vec<String>,
-        /// The answers until the model broke the rules.
+        /// The answers that the model got before it broke the rules.
         path: Vec<String>,
         /// How the model broke the rules.
         stop: Stop,

@@ -1,10 +1,10 @@
 //! The explorer: finds every situation of a set of operations, and determines whether the
 //! operations commute in it.
 //!
-//! The explorer walks the tree of answers to the model's questions, depth first. Each execution
-//! first follows a script of answers. Then the execution answers yes to every question, and a later
-//! execution takes the other answer. A leaf of the tree is a situation, unless its path contradicts
-//! an assumption of the model. Situations are disjoint and exhaustive.
+//! The explorer walks the tree of answers to the model's questions, depth first. Each execution first follows
+//! a script of answers. Then it answers yes to every further question; for each of these questions, a later
+//! execution answers no. A leaf of the tree is a situation, unless its path contradicts an assumption of the
+//! model. Situations are disjoint and exhaustive.
 //!
 //! Operations SIM-commute in a situation if the following holds for each subset of the calls: in
 //! all orders of these calls, each call has the same result, and the final states are
@@ -209,8 +209,8 @@ fn execute<S: State>(
     Ok((initial, Verdict::Commute, runs))
 }
 
-/// The first difference between two orders. If the orders agree in a comparison only because of a
-/// choice, adds to `chosen` the difference that this choice avoids.
+/// The first difference between two orders. If a comparison finds no difference only because a value was
+/// chosen to avoid one, adds the avoided difference to `chosen`.
 fn difference<S: State>(
     one: &Reached<S>,
     other: &Reached<S>,

@@ -432,9 +432,9 @@ impl Facts {
         values[int.var as usize] + int.plus
     }
 
-    /// Values for all variables that together satisfy the facts. In the order of creation, each
-    /// variable gets the smallest possible value that is not negative, or the greatest possible
-    /// value if all possible values are negative.
+    /// A value for each variable, such that the values together satisfy the facts. In the order of creation,
+    /// each variable gets the smallest possible value that is not negative, or the greatest possible value if
+    /// all possible values are negative.
     pub fn example_ints(&self) -> Vec<i64> {
         let mut facts = self.clone();
         let mut values = vec![0];

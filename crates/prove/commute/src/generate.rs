@@ -1,12 +1,12 @@
 //! Concrete tests of every situation: the set-up, the calls, and the expected results.
 //!
-//! The coverage is COMMUTER's conflict coverage (Clements et al., SOSP 2013, section 5.2). Every situation,
-//! which is a path through the model, has a test for every pattern of equal and different values, up to
-//! isomorphism. Patterns vary names in arguments and in the state, and integers in arguments. For example,
-//! calls on two descriptors of one file may touch other cache lines than calls on descriptors of two files,
-//! even if the model does not distinguish these cases. Integers of the state (lengths, counts, times,
-//! offsets) are as small as possible. Patterns do not vary them, because the calls touch the same cache lines
-//! whether two such integers are equal or not.
+//! The coverage is COMMUTER's conflict coverage (Clements et al., SOSP 2013, section 5.2). A situation is a
+//! path through the model. It has one test for each pattern of equal and different values, up to isomorphism.
+//! Patterns vary names in arguments and in the state, and integers in arguments. For example, calls on two
+//! descriptors of one file may touch different cache lines from calls on descriptors of two files, even if
+//! the model does not distinguish these cases. Integers of the state (lengths, counts, times, offsets) are as
+//! small as possible. Patterns do not vary them, because the calls touch the same cache lines whether two
+//! such integers are equal or not.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -219,7 +219,7 @@ fn undecided<S: State>(leaf: &Leaf<S>, state: &Part, calls: usize) -> Vec<Pair> 
     pairs
 }
 
-/// Returns at most `most` patterns of a situation, and whether the situation has no other patterns.
+/// Returns at most `most` patterns of a situation, and whether these are all patterns of the situation.
 fn patterns(facts: &Facts, pairs: &[Pair], most: usize) -> (Vec<Pattern>, bool) {
     let mut open = vec![(0, Pattern { facts: facts.clone(), decided: Vec::new() }, Vec::new())];
     let mut patterns = Vec::new();
@@ -245,8 +245,8 @@ fn patterns(facts: &Facts, pairs: &[Pair], most: usize) -> (Vec<Pattern>, bool) 
                 decided.extend(case.iter().map(|(question, answer)| facts.show(question, *answer)));
                 let mut equal = equal.clone();
                 equal.push((nr, case_nr == 0));
-                // If the limit is reached, the patterns with the most differences are kept, because
-                // they come first.
+                // The case that is pushed last is explored first, so patterns with many differences come
+                // first. These are the patterns that are kept if the limit is reached.
                 open.push((nr + 1, Pattern { facts, decided }, equal));
             }
         }

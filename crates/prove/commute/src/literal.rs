@@ -103,8 +103,8 @@ impl Literal {
     }
 }
 
-/// Simplified formulas for a conjunction of literals. Two bounds that together state an equation are shown
-/// as this equation, and a bound that follows from another bound is left out. `least` has the known lower
+/// Simplified formulas for a conjunction of literals. Two bounds that together state an equation are shown as
+/// this equation, and a bound that follows from another bound is left out. `least` contains the known lower
 /// bounds of integers.
 pub(crate) fn show_all(literals: &[(Literal, bool)], least: &HashMap<String, i64>) -> Vec<String> {
     let mut bounds: Vec<Bound> =
@@ -130,7 +130,7 @@ pub(crate) fn show_all(literals: &[(Literal, bool)], least: &HashMap<String, i64
                     continue;
                 }
                 match bounds.iter().position(|other| bound.meets(other)) {
-                    // The first of the two bounds becomes the equation.
+                    // The equation is shown in place of the first of the two bounds.
                     Some(nr) if bounds.iter().position(|b| *b == bound) > Some(nr) => continue,
                     Some(_) => bound.show_equal(),
                     None => bound.show(),

@@ -1,4 +1,4 @@
-//! A list of the running explorations, for reports of models that panic or loop forever.
+//! A list of the running explorations, so that knee can report models that panic or loop forever.
 //!
 //! A model that panics, or that loops forever without asking a question, cannot report its path
 //! itself.

@@ -1,10 +1,10 @@
 //! Builds the embedded programs with a nested cargo, so that a plain `cargo run` or `cargo test`
 //! builds everything.
 //!
-//! The nested build has its own target directory inside `OUT_DIR`, so it shares no lock with the
-//! outer build, which waits for the nested build. The outer build's settings for rustc (flags,
-//! clippy's wrapper, a target) are not meant for these programs, so this script removes them from
-//! the environment.
+//! The nested build has its own target directory inside `OUT_DIR`, so the two builds share no lock. With a
+//! shared lock, they would deadlock, because the outer build waits for the nested build. The outer build's
+//! settings for rustc (flags, clippy's wrapper, a target) are not meant for these programs, so this script
+//! removes them from the environment.
 
 use std::env;
 use std::ffi::OsString;

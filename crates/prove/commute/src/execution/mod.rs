@@ -236,10 +236,10 @@ impl Execution {
         self.choices
     }
 
-    /// Runs a search. Within a search, a comparison never chooses a value to make the two sides equal.
-    /// Instead, it asks a question, even while states are compared. A key that differs from the key of the
-    /// first entry may equal the key of the next entry, so the explorer must not simply choose the key to be
-    /// equal to the first key.
+    /// Runs a search, which compares a key with the key of one entry after another. If the key differs from
+    /// the first of them, it may still equal the second. So the explorer must not simply choose a value that
+    /// makes the key equal the first. Within a search, a comparison therefore asks a question instead of
+    /// choosing a value, even while states are compared.
     pub fn search<T>(&mut self, search: impl FnOnce(&mut Self) -> T) -> T {
         let is_comparing = std::mem::replace(&mut self.is_comparing, false);
         let result = search(self);
@@ -247,8 +247,8 @@ impl Execution {
         result
     }
 
-    /// Returns `same`, which says whether two things are equal. During a comparison of results or
-    /// states, records a difference with the descriptions `a` and `b` of the two things.
+    /// Returns `same`, which says whether two values are equal. If they differ, and results or states are
+    /// being compared, records their descriptions `a` and `b` as a difference.
     pub fn same_thing(&mut self, a: &str, b: &str, same: bool) -> bool {
         if self.is_comparing && !same {
             self.certificate.claim(Claim::Things(a.to_owned(), b.to_owned()));

@@ -48,8 +48,8 @@ impl<V: State> Descriptors<V> {
         if let Some(value) = self.fds.last_write(&fd, execution)? {
             return Ok(value.clone().map(|value| (value, false)));
         }
-        // `unused` has all unused descriptors up to its last element. So all other descriptors below
-        // that element are in use.
+        // `unused` lists every unused descriptor up to its last element. So a descriptor below that element
+        // is in use unless it is in the list.
         let unused = execution.heap.list(&self.unused()).to_vec();
         if let Some(&last) = unused.last()
             && execution.at_most(fd + 1, last)?
@@ -62,7 +62,8 @@ impl<V: State> Descriptors<V> {
         self.fds.find(&fd, execution)
     }
 
-    /// The known descriptors of the initial state. A descriptor that is known to be unused has `None`.
+    /// The known descriptors of the initial state. A descriptor that is known to be unused is listed with
+    /// `None`.
     pub(super) fn known(&self, execution: &Execution) -> Vec<(Int, Option<V>)> {
         self.fds.known(execution)
     }
@@ -150,8 +151,8 @@ impl<V: State> Descriptors<V> {
         self.fds.remove(fd);
     }
 
-    /// The descriptors that were opened or closed. A descriptor occurs once for each of its openings
-    /// and closings.
+    /// The descriptors that were opened or closed. A descriptor occurs once for each time that it was opened
+    /// or closed.
     pub(super) fn written(&self) -> impl Iterator<Item = Int> {
         self.fds.writes().iter().map(|(fd, _)| *fd)
     }

@@ -1,4 +1,4 @@
-//! Files of pages, and their content after a crash.
+//! Files that consist of pages, and their content after a crash.
 //!
 //! An `fsync` does not commute with a `write` that changes the same file, however fast the disk is. `sync`
 //! commutes with no `write` that changes anything, because it takes a snapshot of all files, as `fork`
@@ -6,7 +6,7 @@
 //! commutes. `fsync_range` depends only on the page that it makes durable. `write_dsync` makes its own
 //! page durable, and commutes with every `fsync` and `sync`, which have nothing left to do for that page.
 //!
-//! The durable content is what a caller may rely on after a crash. A kernel may write back more at
+//! The durable content is what a caller may rely on after a crash. A kernel may write back further pages at
 //! any time, but callers must not rely on this. The model has no times, and none of the metadata that
 //! `fdatasync` leaves out.
 
@@ -32,7 +32,7 @@ fn page(call: &mut Call<'_>) -> Int {
     call.int("page", 0..=PAGES)
 }
 
-/// Sets a page of a file. `files` has either the cached or the durable contents of all files.
+/// Sets a page of a file. `files` contains either the cached or the durable contents of all files.
 fn set(
     files: &mut TotalMap<Term<File>, Pages>,
     call: &mut Call<'_>,

@@ -89,8 +89,8 @@ impl State for Process {
 }
 
 impl Process {
-    /// The descriptor `fd`. Also decides whether `fd` is close-on-exec. Most operations do not need
-    /// this decision, and search `fds` directly.
+    /// The descriptor `fd`. Also decides whether `fd` is close-on-exec. Most operations do not need this
+    /// decision, so they search `fds` directly.
     fn find(&self, fd: Int, execution: &mut Execution) -> Result<Option<Slot>, Stop> {
         let Some((mut slot, initial)) = self.fds.find(fd, execution)? else { return Ok(None) };
         if initial {

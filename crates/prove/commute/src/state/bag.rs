@@ -3,9 +3,9 @@
 //! The interface leaves open which element a call takes, so the explorer may choose an element that
 //! makes the orders agree. The explorer need not try all choices:
 //!
-//! - The orders agree if an initial element is reserved for each call, because no other call can
-//!   take that element away. So the first call that takes an element gets initial element 0 in
-//!   every order, the second call gets element 1, and so on.
+//! - The orders agree if an initial element is reserved for each call, because no other call can take that
+//!   element away. The first order of the calls determines which element is reserved for which call: initial
+//!   element 0 for the call that takes an element first, element 1 for the next call, and so on.
 //! - If the bag has initial elements, but fewer than there are calls that take one, no choice makes the
 //!   orders agree. In some order, a call finds the bag empty or takes an element that another call has
 //!   added. But in an order in which that call comes first, it gets an initial element.
@@ -100,8 +100,8 @@ impl<V: State> State for Bag<V> {
         Self { label: label.to_owned(), length, taken: Vec::new(), added: Vec::new() }
     }
 
-    /// Pairs each element with an equal element of the other bag. If several elements of the other bag are
-    /// equal to an element, the first of them is taken: the choice does not matter, because equality is
+    /// Pairs each element with an equal element of the other bag. If several elements of the other bag equal
+    /// the element, it is paired with the first of them: the choice does not matter, because equality is
     /// transitive.
     fn same(&self, other: &Self, execution: &mut Execution) -> Result<bool, Stop> {
         let (mine, mut theirs) = (self.beyond(other, execution), other.beyond(self, execution));

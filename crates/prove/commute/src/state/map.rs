@@ -33,7 +33,7 @@ impl<K: State, V: State> Map<K, V> {
         Ok(self.find(key, execution)?.map(|(value, _)| value))
     }
 
-    /// The value at `key`, and whether it comes from the initial state and not from a write.
+    /// The value at `key`, and whether it comes from the initial state rather than from a write.
     pub fn find(&self, key: &K, execution: &mut Execution) -> Result<Option<(V, bool)>, Stop> {
         execution.search(|execution| {
             if let Some(value) = self.last_write(key, execution)? {
@@ -84,7 +84,7 @@ impl<K: State, V: State> Map<K, V> {
         &self.writes
     }
 
-    /// The known entries of the initial state. A key that is known to have no value has `None`.
+    /// The known entries of the initial state. A key that is known to have no value is listed with `None`.
     pub fn known(&self, execution: &Execution) -> Vec<(K, Option<V>)> {
         execution.heap.entries(&self.label).to_vec()
     }
@@ -102,9 +102,9 @@ impl<K: State, V: State> Map<K, V> {
             if value.is_some() == is_present {
                 return Ok(());
             }
-            // Record the contradiction in the certificate. The assumption normally fails. It succeeds only if
-            // the label of `same` has changed since the entry was added, so that the question is about
-            // another flag. The path is infeasible in either case.
+            // Record the contradiction in the certificate. The assumption normally fails. The label of `same`
+            // may have changed since the entry was added; then the question is about another flag, and the
+            // assumption may succeed. The path is infeasible in either case.
             let question = self.is_present(same, execution);
             let _ = execution.assume(&question, is_present);
             return Err(Stop::Infeasible);

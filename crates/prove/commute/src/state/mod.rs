@@ -29,7 +29,7 @@ pub trait State: Clone + 'static {
     /// The value as text, for labels and formulas.
     fn show(&self, execution: &Execution) -> String;
 
-    /// The value as a tree of parts. The tree has only the known entries of a map. The explorer calls
+    /// The value as a tree of parts. For a map, the tree contains only the known entries. The explorer calls
     /// this method only on initial states.
     fn part(&self, execution: &mut Execution) -> Part;
 }

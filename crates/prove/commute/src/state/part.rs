@@ -14,7 +14,7 @@ pub enum Part {
     Truth(Truth),
     /// The fields of a struct, by name.
     Fields(Vec<(&'static str, Self)>),
-    /// The known entries of a map. A key that is known to have no value has `None`.
+    /// The known entries of a map. A key that is known to have no value is listed with `None`.
     Entries(Vec<(Self, Option<Self>)>),
     /// A stack, a queue or a bag.
     Sequence {

@@ -27,7 +27,7 @@ impl State for Int {
 pub struct Natural(pub Int);
 
 impl Natural {
-    /// Assumes that this number, which is part of the initial state, counts `holder`. So this
+    /// Assumes that `holder` is one of the holders that this number counts in the initial state. So this
     /// number is at least the number of different known holders.
     pub fn assume_counts<H: State>(
         self,

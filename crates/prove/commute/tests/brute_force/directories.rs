@@ -1,4 +1,4 @@
-//! A directory with two names, one of which may be a second directory with two names.
+//! A directory with two names, one of which may refer to a second directory with two names.
 
 use std::collections::BTreeMap;
 

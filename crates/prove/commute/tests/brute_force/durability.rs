@@ -1,4 +1,4 @@
-//! Two files of two pages, each of which has one of two values.
+//! Two files of two pages each; a page has one of two values.
 
 use knee_commute::models::durability;
 

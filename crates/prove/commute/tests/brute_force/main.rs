@@ -51,9 +51,9 @@ fn after<C: Concrete>(
     ends.filter(|(_, seen)| seen == result).map(|(state, _)| state).collect()
 }
 
-/// Whether the calls commute according to the definition: there must be a result for each call such that all
-/// calls can return these results in every order, and the possible states after each set of the calls then do
-/// not depend on the order.
+/// Whether the calls commute by definition. They do if there is a result for each call such that two things
+/// hold: in every order, the calls can return these results; and if they do, the possible states after each
+/// set of the calls do not depend on the order.
 fn commutes<C: Concrete>(start: &C, calls: &[(&str, &Args)]) -> bool {
     // All possible results of the calls in the given order.
     let mut ends = vec![(start.clone(), Vec::new())];

@@ -1,4 +1,5 @@
-//! Two processes with up to three descriptors of two open file descriptions.
+//! Two processes with at most three initial descriptors each. The descriptors refer to two open file
+//! descriptions.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Sockets with room for two datagrams, each of which has one of two values.
+//! Sockets with room for two datagrams each; a datagram has one of two values.
 
 use knee_commute::models::sockets;
 

@@ -1,4 +1,4 @@
-//! z3 as an oracle for explorations. The oracle shares no code with the explorer's decisions.
+//! z3 as an oracle for explorations. The oracle does not use the code by which the explorer decides.
 //!
 //! For every pair of operations of every model, except those in [`SLOW`], z3 checks that the situations
 //! are satisfiable, disjoint and exhaustive, and that each verdict follows from its certificate. The
@@ -74,7 +74,7 @@ fn assert_confirmed(
     assert_eq!(objections, "");
 }
 
-/// Interfaces for which z3 takes a minute, and which are left out by default. The brute-force tests check
+/// Interfaces that are left out by default, because they take z3 a minute. The brute-force tests check
 /// these interfaces faster.
 const SLOW: [&str; 1] = ["directories"];
 /// If this environment variable is set, z3 checks the slow interfaces, too.

@@ -8,7 +8,7 @@ use crate::entries::{Entry, add_keys, entries, same_key};
 use crate::formula::{Terms, all, and, claim, literal, not, or, symbol};
 use crate::solver::{Answer, Solver};
 
-/// A fault of an exploration.
+/// A fault in an exploration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fault {
     /// A situation that is not satisfiable.
@@ -21,8 +21,7 @@ pub(crate) enum Fault {
     Gap,
     /// A verdict that does not follow from its certificate.
     Verdict,
-    /// A question about an open value. The answer to such a question would be a choice of the
-    /// explorer.
+    /// A question about an open value. The explorer would choose the answer to such a question.
     AskedOpen,
     /// Two entries of a map with equal keys.
     OnePlaceTwice,
@@ -75,7 +74,7 @@ pub(crate) fn objections(solver: &mut Solver, exploration: &Exploration) -> Vec<
     objections.0
 }
 
-/// Checks that exactly one of all situations and infeasible paths holds.
+/// Checks that the conditions of all situations and infeasible paths are disjoint and exhaustive.
 ///
 /// A single query, instead of a query for each pair, checks that no two conditions hold together. The
 /// query asserts that some condition holds and that an earlier condition holds, too. `any n` means

@@ -60,8 +60,8 @@ const CONTRADICTED: Plant = Plant {
     },
 };
 
-/// Plants the fault in each situation, and asserts that z3 objects to this situation or, if the fault concerns
-/// several situations, to the exploration as a whole. Returns the number of planted faults.
+/// Plants the fault in each situation, and asserts that z3 objects to this situation or, if the fault
+/// concerns several situations, to the exploration as a whole. Returns the number of planted faults.
 fn assert_objects(
     solver: &mut Solver,
     exploration: &Exploration,
@@ -95,8 +95,8 @@ fn explored(model: &str, operations: [&str; 2]) -> Exploration {
     model.explore(&operations.map(nr), &Limits::default()).expect("it can be explored")
 }
 
-/// Plants a fault in all pairs of the small interfaces, and asks both oracles. Also plants the fault in a
-/// pair of POSIX calls that compares times.
+/// Plants a fault in all pairs of the small interfaces, and asks both oracles. Also plants the fault in the
+/// POSIX calls `rename` and `stat`, whose exploration compares times.
 fn assert_objects_everywhere(plant: &Plant) {
     let mut planted = 0;
     for toy in &TOYS {

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// The answer of z3 for the asserted formulas.
+/// The answer of z3 to the question whether the asserted formulas are satisfiable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Answer {
     Satisfiable,
@@ -16,8 +16,7 @@ pub(crate) struct Solver {
     process: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
-    /// Commands that have not been sent yet. The solver collects commands, so that it rarely has to
-    /// write to the pipe.
+    /// Commands that have not been sent yet. Commands are buffered, so that writes to the pipe are rare.
     unsent: String,
     queries: usize,
 }

@@ -1,8 +1,8 @@
 //! The small interfaces in SMT-LIB, independent of the explorer.
 //!
-//! Each interface has a sort `State` with `start`, `valid` and `same`, and two functions for each
-//! operation: the state after the operation, and what its caller sees. A term that occurs in conditions
-//! is defined by its value in `start`. Arguments are constants.
+//! Each interface has a sort `State` with `start`, `valid` and `same`, and two functions for each operation:
+//! the state after the operation, and what its caller sees. Each term of the state that occurs in conditions
+//! is defined as its value in `start`. Arguments are constants.
 
 use knee_commute::{Exploration, Model, Situation, Verdict, call_label, models};
 
@@ -228,8 +228,8 @@ impl Toy {
         text
     }
 
-    /// A formula which states that all orders of every set of the calls have the same results and the
-    /// same final state.
+    /// A formula which states that, for each set of the calls, all orders have the same results and the same
+    /// final state.
     fn orders_agree(&self, operations: &[&str]) -> String {
         let mut agree = Vec::new();
         for set in 1..1usize << operations.len() {

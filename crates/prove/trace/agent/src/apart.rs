@@ -1,15 +1,15 @@
-//! Makes QEMU translate kernel code separately for windows, so that only the code of windows needs
-//! callbacks. Most kernel code runs outside of windows: four out of five blocks of kernel code
-//! that a guest executes belong to set-ups and clean-ups.
+//! Makes QEMU translate kernel code that runs in windows separately, so that only this code needs callbacks.
+//! Most kernel code runs outside of windows: four out of five blocks of kernel code that a guest executes
+//! belong to set-ups and clean-ups.
 //!
-//! QEMU translates code separately for each value of the CPU's flag AC, since on a CPU with SMAP,
-//! this flag changes what the kernel may access (`cpu_get_tb_cpu_state` of target/i386/cpu.h). The
-//! CPUs of these guests have no SMAP, so AC has no effect on the kernel (see
-//! `arch_enter_from_user_mode` of Linux). AC has no effect in user mode either, since QEMU does not
-//! check alignment. So AC is free to mark windows. A system call clears the flags that are set in
-//! the register SFMASK, and Linux sets AC there. All other entries to the kernel keep AC. The agent
-//! removes AC from SFMASK once, through the kernel's msr driver. Without this driver, all code has
-//! callbacks: the results are the same, but the guest is slower.
+//! QEMU translates code separately for each value of the CPU's flag AC, since on a CPU with SMAP, this flag
+//! changes what the kernel may access (`cpu_get_tb_cpu_state` of target/i386/cpu.h). The CPUs of these guests
+//! have no SMAP, so AC has no effect on the kernel (see `arch_enter_from_user_mode` of Linux). AC has no
+//! effect in user mode either, since QEMU does not check alignment. So the agent can use AC to mark windows.
+//! A system call clears all flags whose bits are set in the register SFMASK, and Linux sets the bit of AC
+//! there. All other entries to the kernel keep AC. The agent removes AC from SFMASK once, through the
+//! kernel's msr driver. Without this driver, all code has callbacks: the results are the same, but the guest
+//! is slower.
 //!
 //! AC belongs to the CPU and not to the task. When a task that was switched out in a window
 //! resumes, AC may be clear until the task returns to user mode. Such a run is disturbed, so knee
@@ -27,7 +27,7 @@ use crate::module;
 
 /// The file of the driver's module in the initramfs, relative to the root.
 pub const MSR: &str = "msr.ko";
-/// The module parameter that allows programs to write registers, which Linux 5.9 and later require.
+/// The module parameter that allows programs to write registers. Linux 5.9 and later require it.
 const ALLOW: &str = "allow_writes=on";
 /// The major number of the driver's devices; the minor number is the number of the CPU
 /// (Documentation/admin-guide/devices.txt).

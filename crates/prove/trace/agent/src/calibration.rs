@@ -16,8 +16,8 @@ use knee_marks::Mark;
 use crate::apart;
 use crate::workers::{Word, pin};
 
-/// The number of runs of each trial in a guest with few CPUs. One run is not enough, because a
-/// kernel task may disturb it. A guest with many CPUs has enough trials of each kind.
+/// The number of runs of each trial in a guest with few CPUs. One run is not enough, because a kernel task
+/// may disturb it. A guest with many CPUs has enough trials of each kind, and runs each trial once.
 const ROUNDS: usize = 2;
 const FEW_CPUS: usize = 4;
 /// The number of times that each operation is done untraced before the first trial, to fill caches

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! The header consists of little-endian 64-bit words, in the order of [`Word`]. Plans and reports
-//! are in the format of crate postcard, each preceded by a word with its length.
+//! are in the format of the crate postcard, each preceded by a word with its length.
 
 use std::io;
 use std::sync::atomic::{Ordering::Release, fence};
@@ -251,8 +251,8 @@ mod tests {
         fn any_bytes_of_a_guest_are_decoded_without_a_panic(
             mut bytes in proptest::collection::vec(any::<u8>(), 0..200), length in 0..80_u64
         ) {
-            // A length of at most 80, so that the value may fit: decoding ends at a value that does
-            // not fit.
+            // Decoding ends at a value that does not fit, so the length is small enough that the value often
+            // fits.
             if let Some(first) = bytes.first_chunk_mut::<WORD_BYTES>() {
                 *first = length.to_le_bytes();
             }

@@ -1,4 +1,4 @@
-//! A load and a store that return the signal that they raise.
+//! A load and a store that return the number of the signal if they raise one, instead of ending the program.
 //!
 //! The handler compares the address of the faulting instruction with the addresses of the load and
 //! the store below. If the instruction is one of these two, the program continues after it, with

@@ -36,7 +36,7 @@ pub enum Line {
 pub struct Summary {
     /// The number of tests.
     pub tests: usize,
-    /// The number of tests in which the model allows all results.
+    /// The number of tests whose calls returned only results that the model allows.
     pub as_expected: usize,
     /// The reasons why tests were not run, and the number of tests for each.
     pub not_run: BTreeMap<String, usize>,
@@ -106,7 +106,7 @@ pub(crate) fn own(fd: i32) -> io::Result<File> {
     }
 }
 
-/// Raises the limit of open descriptors to the hard limit.
+/// Raises the soft limit on open descriptors to the hard limit.
 fn raise_limit() {
     // SAFETY: `rlimit` is plain data, so zeroes are valid.
     unsafe {

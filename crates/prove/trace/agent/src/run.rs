@@ -13,7 +13,7 @@ use crate::script::{Call, Nr, Step};
 use crate::steps;
 use crate::workers::{Command, Reply, STEPS_BY, Workers};
 
-/// The result of a plan, as plain data. The host compares it with the test.
+/// The result of a plan, as plain data. The host compares it with the results that the test expects.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Done {
     /// All runs of each order.
@@ -33,8 +33,8 @@ pub struct Run {
     pub(crate) returned: Vec<Returned>,
 }
 
-/// Runs each order of a plan `untraced` times, then traced for as long as `again` returns true; see
-/// [`knee_harness::run`]. Returns the result, and the number of traced runs of all orders.
+/// Runs each order of a plan `untraced` times without tracing, and then with tracing for as long as `again`
+/// returns true; see [`knee_harness::run`]. Returns the result, and the number of traced runs of all orders.
 pub(crate) fn run(
     workers: &Workers,
     plan: &Plan,

@@ -9,8 +9,8 @@ pub(crate) const CALLS: usize = 4;
 /// The maximum number of files, of names, of pipes and of mapped pages in a test, and of pages in a
 /// file or a pipe.
 pub(crate) const MOST: usize = 8;
-/// The maximum number of descriptors that a test occupies to determine which descriptor is the
-/// lowest unused one.
+/// The maximum number of descriptors that a test occupies so that the lowest unused descriptor is the
+/// intended one.
 pub(crate) const MOST_OCCUPIED: usize = 16;
 
 /// The number at the end of an object's name in a test: 1 for `filename1`.

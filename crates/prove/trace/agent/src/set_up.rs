@@ -43,8 +43,8 @@ struct Map {
     datum: Nr,
 }
 
-/// A descriptor of a process. It refers to `of`: a file, or a pipe and its end (1 is the write
-/// end). If `of` is `None`, the descriptor may refer to any file.
+/// A descriptor of a process. It refers to `of`: a file, or one end of a pipe (0 is the read end, 1 is the
+/// write end). If `of` is `None`, the descriptor may refer to any file.
 struct Open {
     process: u8,
     of: Option<(Thing, usize)>,
@@ -218,11 +218,11 @@ fn home(made: &[Made], line: &Value) -> Result<(Nr, Home), Unknown> {
     files.find(|(inode, _)| *inode == wanted).ok_or_else(|| format!("no file has inode{wanted}"))
 }
 
-/// Returns the process that makes a file or a pipe. The first process makes all pipes, because the
-/// second process opens the ends of pipes through the descriptors of the first process. The first
-/// process also makes all files that are not empty. The kernel keeps new pages in a list of the CPU
-/// that allocates them, and later calls on that CPU drain the list. So the results of a test depend
-/// on the CPU that fills its files.
+/// Returns the process that makes a file or a pipe. The first process makes all pipes, because the second
+/// process opens the ends of pipes through the descriptors of the first process. The first process also makes
+/// all files that are not empty, because the results of a test depend on the CPU that fills its files: the
+/// kernel keeps new pages in a list of the CPU that allocates them, and later calls on that CPU drain the
+/// list.
 fn maker(made: &Made, opens: &[Open], maps: &[Map]) -> u8 {
     let is_empty = matches!(made.step, Step::File { pages, .. } if pages.as_slice().is_empty());
     let of_opens = opens.iter().filter(|open| open.of.is_some_and(|(of, _)| of == made.thing));

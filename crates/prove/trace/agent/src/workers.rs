@@ -2,11 +2,10 @@
 //! The agent's main thread is the first worker of the first process; all other workers wait for
 //! commands in a shared page.
 //!
-//! A waiting thread spins for a while before it sleeps, since waking a thread on another CPU takes
-//! longer than most tests. QEMU with one host thread (`tcg,thread=single`) switches to the next
-//! virtual CPU at each `pause`, so a spinning thread lets the other virtual CPUs run. Two threads
-//! of one CPU must not spin at the same time, so only the thread that received the last command
-//! spins.
+//! A waiting thread spins for a while before it sleeps, since waking a thread on another CPU takes longer
+//! than most tests. QEMU with one host thread (`tcg,thread=single`) switches to the next virtual CPU at each
+//! `pause`, so a spinning thread lets the other virtual CPUs run. Two threads of one CPU must not spin at the
+//! same time, so on each CPU, only the thread that received the last command spins.
 
 use std::cell::{Cell, UnsafeCell};
 use std::marker::PhantomData;
@@ -56,9 +55,9 @@ pub(crate) enum Reply {
 /// A word on which a thread waits until another thread sets it.
 pub(crate) struct Word {
     value: AtomicU32,
-    /// The number of threads that sleep, or are about to poll one last time and then sleep. A flag would
-    /// not do, because both sides wait on the same word, and one side may be waking up while the other
-    /// side goes to sleep.
+    /// The number of threads that sleep, or are about to poll one last time and then sleep. A flag would not
+    /// suffice: both sides wait on the same word, so a side that wakes up might clear the flag that the other
+    /// side has just set.
     asleep: AtomicU32,
 }
 

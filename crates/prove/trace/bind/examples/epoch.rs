@@ -72,7 +72,7 @@ struct Line {
     _entry: Entry,
 }
 
-// SAFETY: until it is retired, an entry is not bound to a thread.
+// SAFETY: an entry is not bound to a thread before the entry is retired.
 unsafe impl Send for Line {}
 
 /// An object for a thread to retire.
@@ -81,8 +81,8 @@ fn object() -> *mut Line {
 }
 
 unsafe fn free(entry: NonNull<Entry>) {
-    // SAFETY: the entry is the only field of an object that came from a box. The object is freed
-    // only once.
+    // SAFETY: the entry is the only field of its object, which came from a box. The object is freed only
+    // once.
     drop(unsafe { Box::from_raw(entry.as_ptr().cast::<Line>()) });
 }
 

@@ -1,6 +1,6 @@
-//! Operations whose sharing is known, to test that knee finds the sharing and names the data. Two
-//! calls write one word, which is in a variable, in allocated memory or in thread-local storage; or
-//! they write two bytes of one cache line; or they share nothing.
+//! Operations whose sharing is known, to test that knee finds the sharing and names the data. Two calls write
+//! the same word, which is in a variable, in allocated memory or in thread-local storage; or they write two
+//! bytes of one cache line; or they share nothing.
 
 use std::process::ExitCode;
 use std::sync::OnceLock;
@@ -27,13 +27,13 @@ const OPERATIONS: &[(&str, &str)] = &[
 /// The counter of all callers.
 static COUNTER: AtomicU64 = AtomicU64::new(0);
 
-/// A byte for each caller, all in one line.
+/// A byte for each caller, all in one cache line.
 #[repr(align(64))]
 struct Bytes([AtomicU8; 4]);
 
 static NEIGHBOURS: Bytes = Bytes([const { AtomicU8::new(0) }; 4]);
 
-/// A pair of cache lines for each caller, since processors fetch lines in pairs.
+/// A pair of cache lines for each caller, since processors may prefetch lines in pairs.
 #[repr(align(128))]
 struct Line(AtomicU8);
 
@@ -61,7 +61,7 @@ fn visits() -> &'static AtomicU64 {
     static FIRST: OnceLock<&AtomicU64> = OnceLock::new();
     FIRST.get_or_init(|| {
         let own = VISITS.with(std::ptr::from_ref);
-        // SAFETY: the variable has no destructor, and threads that make calls end with the program.
+        // SAFETY: the variable has no destructor, and threads that make calls end only when the program ends.
         unsafe { &*own }
     })
 }

@@ -24,9 +24,9 @@ state! {
 }
 
 state! {
-    /// A page of both spaces.
+    /// A page, as it is in each of the two spaces.
     struct Pair {
-        /// Whether both spaces initially have the same frame, and so the same content.
+        /// Whether both spaces initially map the page to the same frame, and so have the same content.
         shared: Truth,
         parent: Copy,
         child: Copy,
@@ -104,7 +104,7 @@ fn find(state: &Spaces, call: &mut Call<'_>) -> Result<(Term<Page>, bool, Pair, 
     Ok((page, child, pair, copy))
 }
 
-/// Replaces the page of one space. The spaces no longer share the page.
+/// Replaces a page in one space, so that the spaces no longer share it.
 fn replace(
     state: &mut Spaces,
     (page, child, mut pair, _): (Term<Page>, bool, Pair, Copy),

@@ -250,7 +250,7 @@ impl Binding for Bound {
         let cpus = Cpus::start();
         let cpu = cpus.get(MAIN);
         let space = Space::new(cpu).unwrap();
-        // Allocates the tables, as in a program that has run for a while.
+        // Allocates the tables in advance, as if the program had already run for a while.
         (0..PAGES).for_each(|name| warm_up(cpu, &space, page(name)));
         for name in setup.elements("pages") {
             let field = |field| format!("pages[page{name}].{field}");

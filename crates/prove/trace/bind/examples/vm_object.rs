@@ -240,7 +240,7 @@ impl Binding for Bound {
         let (most, write) = (MOST as u64 * STRIDE, Protection::READ_WRITE);
         let object = Object::with_pager(cpu, most, most, Box::new(Store(words))).unwrap();
         let spaces = [(); 2].map(|()| Space::new(cpu).unwrap());
-        // Allocates the tables, as in a program that has run for a while.
+        // Allocates the tables in advance, as if the program had already run for a while.
         (0..4).for_each(|name| warm_up(cpu, &spaces[name as usize % 2], page(name)));
         let first = Pages::new(page(8), MOST as u64 * STRIDE);
         spaces[0].map_object(cpu, first, &object, 0, write, Sharing::Shared).unwrap();
@@ -249,7 +249,7 @@ impl Binding for Bound {
                 let content = setup.number(&field(index, "content")) as u64;
                 store(cpu, &spaces[0], first.start + index as u64 * STRIDE, content).unwrap();
             } else {
-                // Allocates the block of the object's index.
+                // Allocates the block of the object's index that contains this page.
                 load(cpu, &spaces[0], first.start + index as u64 * STRIDE).unwrap();
                 object.discard(cpu, index as u64 * STRIDE..index as u64 * STRIDE + 1);
             }

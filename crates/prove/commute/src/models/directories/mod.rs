@@ -28,8 +28,7 @@ fn dir_argument(
     Ok(state.dirs.contains(&dir, call.execution)?.then_some(dir))
 }
 
-/// The path that a call takes, and what the path refers to; `None` if the path's directory was
-/// removed.
+/// The path in a call's arguments, and what the path refers to; `None` if the path's directory was removed.
 fn path(state: &Tree, call: &mut Call<'_>) -> Result<Option<(Path, Option<Found>)>, Stop> {
     let Some(dir) = dir_argument(state, "dir", call)? else { return Ok(None) };
     let path = Path { dir, name: call.term("name") };

@@ -34,8 +34,8 @@ pub(super) fn mmap(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, St
     Ok(Outcome::of(va))
 }
 
-/// Asks which kind of page is mapped at `va`. The result of the call does not depend on this kind. But what
-/// an implementation does depends on whether nothing, anonymous memory or a page of a file is mapped there,
+/// Asks which kind of page is mapped at `va`. The result of the call does not depend on this kind. But an
+/// implementation does different work for an unmapped address, for anonymous memory and for a page of a file,
 /// so each case needs its own test.
 fn tear_down(
     state: &mut Posix,

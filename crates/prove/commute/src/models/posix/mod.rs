@@ -1,5 +1,5 @@
 //! The POSIX calls of COMMUTER's model (Clements et al., SOSP 2013, section 5), with the same
-//! state: two processes with descriptors and memory, one directory, files of pages, and pipes.
+//! state: two processes with descriptors and memory, one directory, files that consist of pages, and pipes.
 //!
 //! The model assumes that files have no holes (no call writes beyond the end), that files and pipes
 //! are never full, and that the first process makes the first call. Where POSIX and Linux differ,

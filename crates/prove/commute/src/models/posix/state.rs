@@ -1,4 +1,4 @@
-//! The state: processes with descriptors and memory, one directory, files of pages, and pipes.
+//! The state: processes with descriptors and memory, one directory, files that consist of pages, and pipes.
 
 use crate::models::descriptors::Descriptors;
 use crate::{

@@ -1,11 +1,11 @@
 //! Measures the cost of an operation. Tasks do the operation in turn, each on its own virtual CPU
 //! and with its own arguments, and the plugin traces the tasks.
 //!
-//! An experiment is one operation on a number of CPUs. It starts new processes, so that its address
-//! space contains nothing from earlier experiments. Its tasks take turns in the order of their
-//! CPUs. In its first turn, a task sets up its own objects; in every later turn but the last, it
-//! does the operation once. Meanwhile the other tasks sleep, their CPUs are idle, and the plugin
-//! sees only the operation. So the figures do not depend on the order in which tasks arrive.
+//! An experiment is one operation on a number of CPUs. It starts new processes, so that its address space
+//! contains nothing from earlier experiments. Its tasks take turns in the order of their CPUs, so the figures
+//! do not depend on the order in which tasks arrive. In its first turn, a task sets up its own objects; in
+//! every later turn but the last, it does the operation once. Meanwhile the other tasks sleep, their CPUs are
+//! idle, and the plugin sees only the operation.
 
 mod operations;
 mod own;
@@ -30,7 +30,7 @@ use turns::Turns;
 /// The file of the request in the initramfs, relative to the root. If it exists, the agent measures
 /// costs and runs no tests.
 pub const COST: &str = "cost.json";
-/// The prefix of a console line that reports an experiment, as [`Made`] in JSON.
+/// The prefix of a console line that reports an experiment. The rest of the line is [`Made`] in JSON.
 pub const EXPERIMENT: &str = "knee-cost: ";
 
 /// The resources that tasks share.

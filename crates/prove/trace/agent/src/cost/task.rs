@@ -28,8 +28,8 @@ pub(super) struct Task {
 }
 
 impl Task {
-    /// Takes all turns of the task. After a failure, tasks still pass their turns to each other,
-    /// but do nothing.
+    /// Takes all turns of the task. After a failure, tasks still pass their turns to each other, but do
+    /// nothing else.
     pub(super) fn run(self) {
         let Task { operation, nr, neighbours, turns, rounds, shared } = self;
         pin(nr);
@@ -48,8 +48,8 @@ impl Task {
             }
             turns.pass(nr);
         }
-        // Takes one more turn: until then, this task sleeps instead of ending while other tasks do
-        // their last operation.
+        // Wait for one more turn, so that this task does not end while other tasks still do their last
+        // operation.
         turns.wait(nr, rounds + 2);
         if nr == 0 {
             pause();
@@ -91,7 +91,7 @@ fn explain(what: &'static str) -> impl Fn(Errno) -> Failed {
     move |errno| (what, errno.raw_os_error())
 }
 
-/// The task that always has the turn before this task.
+/// The task whose turn always comes directly before this task's turn.
 struct Sleeper {
     /// The file /proc/ID/syscall of the sleeper, or `None` if there is only one task.
     syscall: Option<File>,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 use crate::steps::Failed;
 
-/// A task's state, in cache lines that no other task's state shares.
+/// A task's state, on cache lines of its own.
 #[repr(align(128))]
 struct Place {
     /// The number of turns that the task has been given.
@@ -64,8 +64,9 @@ impl Turns {
         Turns { places, ..self }
     }
 
-    /// Announces task `nr`, and waits for its first turn, which it gets after all tasks have
-    /// arrived. Returns the thread ID of the task that has the turn before this task.
+    /// Announces that task `nr` has arrived, and waits for its first turn. The first turn of a task comes
+    /// after all tasks have arrived. Returns the thread ID of the task whose turn comes directly before this
+    /// task's turn.
     pub(super) fn arrive(self, nr: usize) -> libc::pid_t {
         // SAFETY: this is a plain system call.
         let thread = unsafe { libc::gettid() };

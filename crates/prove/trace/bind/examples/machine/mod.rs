@@ -51,7 +51,7 @@ unsafe impl Machine for Uncached {
     }
 
     unsafe fn free(&self, frames: &[Frame]) {
-        // SAFETY: the caller guarantees the contract of `free`.
+        // SAFETY: the caller upholds the contract of `free`.
         unsafe { self.hosted.free(frames) }
     }
 
