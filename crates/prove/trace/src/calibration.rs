@@ -44,8 +44,8 @@ enum Shared {
     Nothing,
     /// The sides share at least one byte.
     Something,
-    /// The sides share one line. There is a mask of the bytes that each side writes, in the order of the
-    /// sides' numbers.
+    /// The sides share one line. The masks show the bytes that each side writes, in the order of the sides'
+    /// numbers.
     Line([u64; 2]),
 }
 

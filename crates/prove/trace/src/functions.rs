@@ -23,8 +23,8 @@ impl Functions {
         self.frames(address).next()
     }
 
-    /// The function that contains the code at an address, followed by the functions into which the
-    /// compiler inlined it, if known.
+    /// The function that contains the code at an address, followed by the functions into which this function
+    /// was inlined, if known.
     pub fn frames(&self, address: u64) -> impl Iterator<Item = &str> {
         let inlined = self.instructions.get(&address).map(Vec::as_slice);
         let symbol = || self.symbols.range(..=address).next_back().map(|(_, name)| name);

@@ -32,8 +32,8 @@ const PARAMETERS: &str = "console=ttyS0 quiet panic=-1 oops=panic sysctl.vm.pani
 /// All features that TCG supports, except:
 ///
 /// * five levels of page tables, which would make walks longer and addresses wider without a benefit;
-/// * fast string instructions (erms, fsrm; model 4 of family 15 makes Linux avoid `rep`, too): TCG
-///   executes them a byte or a word at a time, at fifty times the cost of the kernel's loops;
+/// * fast string instructions (erms, fsrm; Linux also avoids `rep` because the CPU is model 4 of family 15):
+///   TCG executes them a byte or a word at a time, at fifty times the cost of the kernel's loops;
 /// * cmpxchg16b: QEMU 7.2 sometimes leaves garbage in the flags, and Linux 6.12, whose slab
 ///   allocator uses the instruction, dies of a double fault;
 /// * smap, so that the flag AC has no effect in the kernel: agents mark windows with AC.

@@ -17,10 +17,10 @@ state! {
     }
 }
 
-/// The limit of a quota that is not roomy.
+/// The limit, unless the quota is roomy.
 const LIMIT: i64 = 4;
 
-/// Charges commute unless together they exceed the limit.
+/// A limit on pages. Two charges commute unless only one of them fits under the limit.
 fn quota() -> Interface<Account> {
     let give_back = |name, about| Operation {
         name,
@@ -85,7 +85,7 @@ impl Binding for Bound {
 
     fn prepare(&self, call: &Call<'_>) -> Option<Action<'_>> {
         let (cpu, quota, platform) = (call.thread(), &self.quota, &self.platform);
-        // Gives the CPU a share, if there is room.
+        // If there is room, this leaves a share of the quota with the CPU.
         if quota.charge(cpu, 1, platform).is_ok() {
             quota.give_back(cpu, 1, platform);
         }

@@ -1,9 +1,9 @@
 //! `knee_vm::Space`: every operation, each CPU on pages of its own.
 //!
-//! The small ranges of two CPUs are in neighbouring leaf tables; the large ranges are in neighbouring
-//! tables of tables. Operations called `near_…` use pages of one leaf table, whose lock both CPUs take.
-//! Spaces and pools are in the state that they have after a program has run for a while: the tree has its
-//! nodes, and the pools of the CPUs have frames.
+//! The small ranges of two CPUs are in neighbouring leaf tables; the large ranges are in neighbouring tables
+//! one level above the leaf tables. Operations called `near_…` use pages of one leaf table, whose lock both
+//! CPUs take. The binding first brings spaces and pools to the state in which a program that has run for a
+//! while leaves them: the tree has its nodes, and the pools of the CPUs have frames.
 
 mod machine;
 
@@ -59,7 +59,7 @@ const OPERATIONS: &[(&str, &str)] = &[
     ("near_load", "(): loads from a present page in a table that both CPUs use"),
 ];
 
-/// The number of pages that a table of tables maps.
+/// The number of pages that a table one level above the leaf tables maps.
 const TABLES: u64 = 512 * TABLE;
 
 /// An address 16 bytes before the end of a page.
@@ -107,7 +107,8 @@ impl Binding for OwnPages {
         };
         let map_object = |pages, sharing| space.map_object(cpu, pages, object, 0, write, sharing);
 
-        // Fills the pools: nodes, frames, lists, backings, and a share of the quota.
+        // Fills the CPU's pools of nodes, frames, lists and backings, and leaves a share of the quota with
+        // the CPU.
         for first in [small, other, near].map(|pages| pages.start) {
             warm_up(cpu, space, first);
             warm_up(cpu, lazy, first);
@@ -207,7 +208,7 @@ impl Binding for OwnPages {
             "load" => succeeds(move || load(cpu, space, page)),
             "store" => succeeds(move || store(cpu, space, page, 2)),
             "remap" => succeeds(move || space.remap(cpu, small, other)),
-            // A range of four pages that is directly followed by mapped pages cannot grow in place.
+            // `small` cannot grow in place, because the pages that follow it are mapped.
             "remap_anywhere" => succeeds(move || space.remap_anywhere(cpu, small, 6)),
             "replace" => succeeds(move || space.replace(cpu, small, write)),
             "replace_object" => {
@@ -223,7 +224,7 @@ impl Binding for OwnPages {
             "sharers" => does(move || space.sharers(cpu, page, |_, _| {})),
             "activate" => does(move || space.activate(cpu)),
             "switch" => does(move || {
-                // SAFETY: CPUs cache no translations.
+                // SAFETY: these CPUs cache nothing of the space's tables.
                 unsafe { space.deactivate(cpu) };
                 space.activate(cpu);
             }),

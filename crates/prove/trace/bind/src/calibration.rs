@@ -43,8 +43,8 @@ pub struct Trial {
     pub second: usize,
 }
 
-/// Returns all trials, in the order in which they run. Each thread has trials with the next thread,
-/// in both orders.
+/// Returns all trials, in the order in which they run. Each thread is paired with the next one, in both
+/// orders.
 pub fn trials() -> Vec<Trial> {
     let pairs = (0..SIDES).map(|first| (first, (first + 1) % SIDES));
     let both = pairs.flat_map(|(first, second)| [(first, second), (second, first)]);
@@ -62,8 +62,8 @@ static OWN: [Words; SIDES] = [const { Words([const { AtomicU64::new(0) }; LINE /
 static SHARED: Words = Words([const { AtomicU64::new(0) }; LINE / 8]);
 static NEIGHBOURS: Bytes = Bytes([const { AtomicU8::new(0) }; LINE]);
 
-/// Does the operation of a thread in its window. This function is not inlined, so that each mark
-/// occurs only once in the code.
+/// Performs a thread's part of a trial, inside the thread's window. This function is not inlined, so that
+/// each mark occurs only once in the code.
 #[inline(never)]
 pub(crate) fn window(kind: Kind, thread: usize) {
     let side = thread as u8;

@@ -14,7 +14,7 @@ pub enum Returned {
     Word(&'static str),
     /// A number.
     Number(i64),
-    /// The name with this number.
+    /// The number of a name: 12 for `key12`.
     Name(u64),
     /// A value that the library chose and that the model leaves open, such as an address or a
     /// handle.

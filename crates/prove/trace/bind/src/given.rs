@@ -42,7 +42,7 @@ impl<'t> Setup<'t> {
         let present = self.parts().filter(|(_, value)| !value.is_null());
         let keys = present.filter_map(|(part, _)| key(part));
         let mut numbers: Vec<u64> = keys.map(|(key, _)| number_of(set, key)).collect();
-        // The fields of a value are adjacent.
+        // The fields of one value are adjacent parts, so equal keys are adjacent too.
         numbers.dedup();
         numbers
     }

@@ -2,7 +2,7 @@
 //! share.
 //!
 //! A model defines the operations of an interface (crate knee-commute). From the model, knee
-//! generates tests. Each test has a state, and calls that commute in this state. A binding brings a
+//! generates tests. Each test consists of a state and of calls that commute in this state. A binding brings a
 //! library to this state and makes the calls. Model and binding are one program, whose `main` is
 //! [`main()`]:
 //!
@@ -47,7 +47,7 @@
 //! | from → to | module |
 //! | --- | --- |
 //! | a test → its state and arguments, for the binding | `given` |
-//! | threads → a check that QEMU shows the memory that they share | `calibration` |
+//! | trials of threads → whether QEMU reports the memory that threads share | `calibration` |
 //! | calls → threads, one after the other | `workers` |
 //! | threads → CPUs of a guest | `cpu` |
 //! | the result of a call → whether the model allows it | `compare` |
@@ -68,13 +68,13 @@ pub use cpu::GUEST;
 pub use given::{Call, Setup};
 pub use run::{MESSAGE_PREFIX, Message, main};
 
-/// Makes a call. knee traces all accesses of an action, so the action should do nothing but make
-/// the call: [`Binding::prepare`] reads the arguments.
+/// Makes a call. knee traces all accesses of an action, so the action should do nothing but make the call.
+/// Read the arguments in [`Binding::prepare`].
 pub type Action<'s> = Box<dyn FnMut() -> Returned + 's>;
 
-/// A library with the interface of a model. A value of this type is the state that the calls of a
-/// test share. A thread that makes no calls creates a new value for each run of a test, and never
-/// drops the value.
+/// A library with the interface of a model. A value of this type is the state that the calls of a test share.
+/// For each run of a test, the main thread, which makes no calls, creates a new value. The value is never
+/// dropped.
 ///
 /// A panic in these functions becomes the outcome of the test.
 pub trait Binding: Send + Sync + Sized + 'static {

@@ -23,8 +23,8 @@ const UNTRACED: u32 = 1;
 /// The number of traced runs of each order, which follow the untraced runs.
 const TRACED: u32 = 2;
 
-/// The prefix of a binding's lines on standard output, where the library may write too. A
-/// [`Message`] follows as JSON.
+/// The prefix of a line in which a binding sends knee a [`Message`], as JSON. It distinguishes these lines
+/// from what the library writes to standard output.
 pub const MESSAGE_PREFIX: &str = "knee-bind ";
 
 /// A message of a binding to knee.
@@ -123,7 +123,7 @@ fn mappings() -> io::Result<&'static [u8]> {
     made.join().unwrap_or_else(|panic| Err(io::Error::other(message(&*panic))))
 }
 
-/// Writes a message with a single call and flushes it, since the next test may end the program.
+/// Writes a message with a single call and flushes it, because the program may crash in the next test.
 fn send(out: &mut impl Write, message: &Message) -> io::Result<()> {
     let message = serde_json::to_string(message)?;
     out.write_all(format!("{MESSAGE_PREFIX}{message}\n").as_bytes())?;

@@ -1,5 +1,5 @@
 //! Threads that make calls. The first thread makes the first call of every test, and the second
-//! thread makes the second call. As in most programs, threads live longer than their calls.
+//! thread makes the second call. As in most programs, a thread makes many calls.
 //!
 //! The threads receive calls and send replies while no window is open. The main thread allocates
 //! the data of a test, and no other thread frees this data. Otherwise the allocator would move
@@ -101,8 +101,8 @@ impl<B> Worker<B> {
 }
 
 impl<B: Binding> Workers<B> {
-    /// Starts `calls` threads one after the other, so that the memory that they allocate as they
-    /// start has the same addresses each time.
+    /// Starts `calls` threads one after the other, so that what a thread allocates at its start has the same
+    /// addresses in every process.
     pub(crate) fn start(calls: usize) -> io::Result<Self> {
         let start = |nr| {
             let slot = Arc::new(Slot { turn: Mutex::new(Turn::Idle), changed: Condvar::new() });

@@ -1,4 +1,4 @@
-//! Runs the calls of a test in each order, and compares what they return with the model.
+//! Runs the calls of a test in each order, and compares their results with those that the test expects.
 //!
 //! The agent of a guest (crate knee-agent) and a program that binds a library (crate knee-bind) run tests in
 //! the same way. For each order, they set up the state, make the calls one after the other between two marks,

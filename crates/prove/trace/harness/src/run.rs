@@ -37,8 +37,8 @@ pub trait Session {
 /// Runs each order: first `untraced` times to fill caches, then traced for as long as `again`
 /// returns true. The argument of `again` is the number of traced runs of this order so far.
 ///
-/// Stops at the first error. Returns this error, if there is one, and the number of traced runs whose
-/// end was marked. The plugin writes one result for each of these runs.
+/// Stops at the first error. Returns that error, if any, and the number of traced runs that reached
+/// [`Mark::End`]. The plugin writes one result for each of these runs.
 pub fn run<'o, S: Session>(
     session: &mut S,
     orders: impl IntoIterator<Item = &'o [usize]>,
@@ -63,7 +63,7 @@ pub fn run<'o, S: Session>(
     (Ok(()), results)
 }
 
-/// Makes one run. With `results`, the run is traced and increments this number.
+/// Makes one run. If `results` is given, the run is traced, and its end increments `results`.
 fn run_once<S: Session>(
     session: &mut S,
     order: usize,

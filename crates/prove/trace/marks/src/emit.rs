@@ -7,14 +7,14 @@ use crate::entries;
 /// The return instruction of x86.
 const RETURN: u8 = 0xc3;
 
-/// Reports the entries that [`entries`] finds in the text of `/proc/kallsyms`. Writes into memory
-/// the instructions that encode these entries, and executes the instructions.
+/// Reports the entries that [`entries`] finds in the text of `/proc/kallsyms`. To do so, writes the
+/// instructions that encode these entries into new memory, and executes them.
 pub fn emit_entries(kallsyms: &str) -> io::Result<()> {
     let mut code = Vec::new();
     entries(kallsyms, |entry| code.extend(entry.code().iter().flatten()));
     code.push(RETURN);
-    // SAFETY: a new mapping that nothing else uses gets the code, then becomes executable. The code
-    // consists of instructions that do nothing, followed by a return instruction, so it is a
+    // SAFETY: the code is copied to a new mapping, which nothing else uses and which then becomes executable.
+    // The code consists of instructions that do nothing, followed by a return instruction, so it is a
     // function without arguments.
     unsafe {
         let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE);

@@ -1,11 +1,11 @@
 //! Addresses at which interrupts and exceptions enter the kernel, and at which the kernel switches
 //! tasks.
 //!
-//! The plugin ignores what the CPU does between the entry of an interrupt and the return from it.
-//! It recognises an entry by its address, and a return by the instruction `iretq`. Exceptions also
-//! return with `iretq`, so the plugin must know the entry of an exception that occurs inside an
-//! interrupt. An exception outside of interrupts belongs to the operation; otherwise no test could
-//! examine page faults.
+//! The plugin ignores what the CPU does between the entry of an interrupt and the return from it. It
+//! recognises an entry by its address, and a return by the instruction `iretq`. Exceptions also return with
+//! `iretq`. So the plugin must recognise the entry of an exception inside an interrupt; otherwise it would
+//! take the exception's return for the interrupt's. An exception outside of interrupts is part of the
+//! operation: if the plugin ignored it, no test could examine page faults.
 //!
 //! The symbol names are those of Linux 5.8 and later. Version 5.8 introduced the prefix `asm_` for
 //! the entry code (arch/x86/include/asm/idtentry.h).
@@ -17,8 +17,8 @@ const SIB_INTERRUPT: u8 = 0x6b;
 const SIB_FAULT: u8 = 0x73;
 const SIB_SWITCH: u8 = 0x7b;
 
-/// The distance between the stubs of device and spurious vectors, in bytes. With indirect branch
-/// tracking, it is twice as large (IDT_ALIGN of arch/x86/include/asm/irq_vectors.h).
+/// The distance from one entry stub of a device or spurious vector to the next, in bytes. With indirect
+/// branch tracking, it is twice as large (IDT_ALIGN of arch/x86/include/asm/irq_vectors.h).
 const STUB_STEP: u64 = 8;
 /// The maximum size of a table of stubs, in bytes: 256 stubs at the larger distance.
 const MAX_STUBS_BYTES: u64 = 256 * 16;
@@ -26,7 +26,8 @@ const MAX_STUBS_BYTES: u64 = 256 * 16;
 /// What happens at an address of the kernel's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
-    /// An interrupt, an NMI or a machine check enters the kernel. It is not part of the operation.
+    /// An interrupt, an NMI, a machine check, a debug exception or a double fault enters the kernel. It is
+    /// not part of the operation.
     Interrupt,
     /// An exception that the interrupted code caused, such as a page fault, enters the kernel.
     Fault,

@@ -16,19 +16,18 @@
 //!   instruction into memory, and calls this code. So no symbol table is needed outside the guest,
 //!   even with a stripped kernel image or KASLR.
 //!
-//! A guest first reports its entries, then executes [`Mark::Arm`], then makes a system call. The
-//! system call ends the current block of instructions; the plugin's callbacks take effect with the
-//! next block. For each test, the guest executes `Begin`, the marks of the windows, and `End`. A
-//! guest must report all entries before `Arm`, because the plugin does not examine translated code
-//! again. If the plugin tracks which CPU holds which cache line, `Flush` precedes the first test of
-//! each experiment.
+//! A guest first reports its entries, then executes [`Mark::Arm`], then makes a system call. The system call
+//! ends the current block of instructions; the plugin's callbacks take effect with the next block. For each
+//! test, the guest executes `Begin`, the marks of the windows, and `End`. A guest must report all entries
+//! before `Arm`, because the plugin looks for entries in a block only when QEMU translates the block. If the
+//! plugin tracks which CPU holds which cache line, `Flush` precedes the first test of each experiment.
 //!
-//! Callbacks cost time, and only code that runs in windows needs them. QEMU translates code
-//! separately for each value of certain CPU flags. A guest may execute `Apart` before `Arm` if it
-//! sets such a flag right after `Open`, clears it right before `Close`, and keeps it clear at all
-//! other times. A window outside of a test must leave the flag clear too. After `Apart`, kernel
-//! code that is translated while no window is open gets no callbacks. The virtual CPUs of such a
-//! guest must share one host thread.
+//! Callbacks cost time, and only code that runs in windows needs them. QEMU translates code separately for
+//! each value of certain CPU flags, so a flag that is set only in windows separates the code that runs in
+//! windows from other code. A guest may execute `Apart` before `Arm` if it sets such a flag right after
+//! `Open`, clears it right before `Close`, and keeps it clear at all other times. The flag must also stay
+//! clear in a window outside of a test. After `Apart`, kernel code that is translated while no window is open
+//! gets no callbacks. The virtual CPUs of such a guest must share one host thread.
 //!
 //! ```
 //! use knee_marks::{Mark, entries};

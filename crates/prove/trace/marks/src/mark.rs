@@ -99,9 +99,9 @@ impl Mark {
 
 #[inline(always)]
 fn emit_code<const CODE: u32>() {
-    // SAFETY: the instruction does nothing, whatever its operand: it touches no register, flag or
-    // memory. Without the option `nomem`, the compiler assumes that the instruction touches memory,
-    // and so moves no access across it.
+    // SAFETY: the instruction does nothing, whatever its operand: it touches no register, flag or memory.
+    // Because the option `nomem` is missing here, the compiler must assume that the instruction accesses
+    // memory, so it moves no access across it.
     unsafe {
         asm!(
             ".byte 0x0f, 0x1f, 0x84, 0x00",

@@ -1,4 +1,4 @@
-//! The properties of a block of instructions that its callback needs.
+//! What the callback of a block of instructions must know about the block.
 
 use knee_marks::EntryKind;
 
@@ -28,7 +28,7 @@ impl BlockStart {
     const LENGTH_BITS: u32 = 10;
     const ENTERS_BITS: u32 = 2;
 
-    /// Returns the block as one number, which is all that QEMU stores per callback. Virtual
+    /// Packs the block into one number, because QEMU stores only one number per callback. Virtual
     /// addresses have 48 significant bits. With five levels of page tables, they have 57, but the
     /// driver does not offer five levels to the guest.
     pub(crate) fn pack(&self) -> u64 {

@@ -1,16 +1,16 @@
 //! The callers of the running code: a shadow call stack of the task whose window is open.
 //!
-//! The plugin knows how each block of instructions ends, and the next block shows the effect. After
-//! a call, the next block is the callee's; the callback of the call instruction has recorded the
-//! instruction's address. After a return, the next block is the caller's and begins right after the
-//! call. If this call is not the innermost one, the frames inside it were left without a return and
-//! are dropped too. A return that matches no frame is a jump that undoes a call (a retpoline). A
-//! fault counts as a call by the interrupted block. `iretq` counts as the return from the fault,
-//! whatever its target, since the kernel returns to fixup code if it expected that the access
-//! might fault. Tail calls keep the frame of the first caller.
+//! The plugin knows how each block of instructions ends, and learns from the address of the next block where
+//! execution continues. After a call, the next block is the callee's; by then, the callback of the call
+//! instruction has recorded that instruction's address. After a return, the next block is the caller's and
+//! begins right after the call. If this call is not the innermost one, the calls inside it never returned,
+//! and their frames are dropped too. A return that matches no frame is in effect a jump (a retpoline) and
+//! drops only the innermost frame. A fault counts as a call by the interrupted block. `iretq` counts as the
+//! return from the fault, whatever its target: if the kernel expected that the access might fault, it returns
+//! to fixup code instead of the access. A tail call adds no frame.
 //!
-//! The callers of the code that opens the window are unknown: the shadow stack begins empty, and a return
-//! leaves an empty stack empty. This module never sees the code of interrupts or of other tasks.
+//! The callers of the code that opens the window are unknown: the shadow stack begins empty, and a return has
+//! no effect on an empty stack. This module never sees the code of interrupts or of other tasks.
 //!
 //! When code touches a line for the first time, its innermost callers are recorded as a *chain*.
 //! The chain stays the same until the next call or return, and is stored once.

@@ -10,8 +10,7 @@ use std::collections::HashMap;
 use crate::lines::Line;
 use crate::side::Side;
 
-/// The maximum number of moves per test that are reported one by one; further moves are only
-/// counted.
+/// The maximum number of moves that are listed for a test; further moves are only counted.
 const MAX_MOVES: usize = 1000;
 
 /// A set of virtual CPUs, with a bit for each. Bit 63 also stands for CPUs above 63, which the
@@ -95,8 +94,8 @@ mod tests {
     use crate::calls::Chain;
     use crate::lines::{Access, LINE_BYTES, LineTable};
 
-    /// Returns the move that each of these accesses to one line causes. Each access is a pair: the
-    /// number of the CPU, and whether the access is a write.
+    /// Makes these accesses to one line, and returns the move that each of them causes. Each access is a
+    /// pair: the number of the CPU, and whether the access is a write.
     fn moves(touches: &[(u32, bool)]) -> Vec<Option<(Move, Cpus)>> {
         let mut caches = Caches::default();
         let touch = |&(cpu, store): &(u32, bool)| {

@@ -2,8 +2,7 @@
 
 use crate::lines::{Line, LineTable};
 
-/// The maximum number of conflicts per test that are reported one by one; further conflicts are
-/// only counted.
+/// The maximum number of conflicts that are listed for a test; further conflicts are only counted.
 pub(crate) const MAX_CONFLICTS: usize = 1000;
 
 /// A line that one side wrote and another side read or wrote.

@@ -6,13 +6,13 @@
 //! whose virtual CPUs share a host thread). Callbacks then receive the number of the CPU that
 //! *translated* the block, and the work of two CPUs looks like the work of one CPU.
 //!
-//! So the plugin uses QEMU's number only if QEMU cannot read registers. Versions before 9.0 cannot
-//! read registers, and their number is correct. With later versions, the plugin identifies a CPU by
-//! the base of the kernel's per-CPU data, which is unique to the CPU. While the kernel runs, this
-//! base is in GS; otherwise it is in the register that `swapgs` exchanges with GS. The kernel's base
-//! is the one in the upper half of the address space. The plugin reads the base at the start of
-//! each block and at each mark, since a CPU executes a block to its end before another CPU runs.
-//! CPUs are numbered in the order in which they first appear.
+//! So the plugin uses QEMU's number only if QEMU does not let plugins read registers. This is so before
+//! version 9.0, where the number is correct. With later versions, the plugin identifies a CPU by the base of
+//! the kernel's per-CPU data, which is unique to the CPU. While the kernel runs, this is the base of GS;
+//! otherwise it is in the register that `swapgs` exchanges with the base of GS. The kernel's base is the one
+//! in the upper half of the address space. The plugin reads the base at the start of each block and at each
+//! mark, since a CPU executes a block to its end before another CPU runs. CPUs are numbered in the order in
+//! which they first appear.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_uint;
@@ -41,7 +41,7 @@ struct Shared(UnsafeCell<Known>);
 unsafe impl Sync for Shared {}
 
 /// Selects how CPUs are identified. Call this function when QEMU has loaded the plugin. With
-/// `by_registers`, registers identify the executing CPU if this QEMU can read them. In this case,
+/// `by_registers`, registers identify the executing CPU if this QEMU lets plugins read them. In this case,
 /// the virtual CPUs must share one thread of the host. If QEMU runs a program without a machine,
 /// its numbers are correct and are used.
 pub(crate) fn start(by_registers: bool) {
@@ -108,8 +108,8 @@ impl Bases {
     fn look_up(&mut self, base: u64) -> u32 {
         let known = self.known[..self.count].iter().position(|known| *known == base);
         self.last = known.unwrap_or_else(|| {
-            // QEMU has at most `MAX_VCPUS` virtual CPUs. A further CPU, which cannot exist, would
-            // get the last number.
+            // QEMU has at most `MAX_VCPUS` virtual CPUs, so `min` only guards against a base that belongs to
+            // no CPU.
             let place = self.count.min(MAX_VCPUS - 1);
             self.known[place] = base;
             self.count = place + 1;

@@ -1,12 +1,12 @@
-//! Decodes the properties of x86-64 instructions that the plugin needs.
+//! Decodes what the plugin must know about x86-64 instructions.
 
 use crate::block::Ends;
 
 /// The bytes of `iretq`, the return from an interrupt or exception in 64-bit code.
 pub(crate) const IRETQ: [u8; 2] = [0x48, 0xcf];
 
-/// Returns whether this is a repeated string instruction. A CPU executes it as one instruction. For
-/// each element, QEMU before 10.0 executes a block that begins with the instruction.
+/// Returns whether this is a repeated string instruction. For a CPU, all repetitions are one instruction.
+/// QEMU before 10.0 executes a new block, which begins with this instruction, for each element.
 pub(crate) fn is_repeated_string(code: &[u8]) -> bool {
     let opcode = match *code {
         [0xf2 | 0xf3, 0x40..=0x4f, opcode, ..] | [0xf2 | 0xf3, opcode, ..] => opcode,
@@ -24,9 +24,9 @@ pub(crate) fn is_repeated_string(code: &[u8]) -> bool {
 /// computes the flags), and instructions that cross a page. Until another callback is set, QEMU then reports
 /// the accesses of other helpers as accesses of this instruction. For example, helpers access memory for
 /// atomic instructions in user code, and access descriptors and the stack to deliver an interrupt. So the
-/// plugin records at most as many accesses as the instruction makes. It records no accesses for `iretq` and
-/// `sysretq`: `sysretq` makes none, and those of `iretq` are implicit accesses, which the plugin does not
-/// count.
+/// plugin records no more accesses for an instruction than the instruction itself makes. It records no
+/// accesses for `iretq` and `sysretq`: `sysretq` makes none, and those of `iretq` are implicit accesses,
+/// which the plugin does not count.
 pub(crate) fn own_accesses(code: &[u8]) -> Option<u8> {
     let operand_in_memory = |modrm: u8| u8::from(modrm >> 6 != 0b11);
     match *opcode(code) {
@@ -89,7 +89,7 @@ pub(crate) fn ends(code: &[u8]) -> Ends {
     }
 }
 
-/// Returns the bytes of an instruction from its opcode on.
+/// Returns the bytes of an instruction, starting with its opcode.
 fn opcode(code: &[u8]) -> &[u8] {
     match &code[code.iter().take_while(|byte| is_prefix(byte)).count()..] {
         // REX

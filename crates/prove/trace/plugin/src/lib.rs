@@ -11,13 +11,13 @@
 //!
 //! | from → to | module |
 //! | --- | --- |
-//! | QEMU → the plugin starts | `plugin` |
-//! | QEMU → safe calls | `qemu` |
+//! | QEMU loads the plugin → the plugin starts | `plugin` |
+//! | QEMU's C interface → safe functions | `qemu` |
 //! | `out=…,user=on,trace=7` → settings | `settings` |
-//! | settings → the code that counts | `scope` |
+//! | settings → the code that is traced | `scope` |
 //! | instructions → their callbacks | `translate`, `instruction`, `block` |
 //! | callbacks → the executing virtual CPU | `executing`, `registers` |
-//! | callbacks → the actions of each side | `vcpu`, `side` |
+//! | callbacks → the accesses of each side | `vcpu`, `side` |
 //! | virtual addresses → physical addresses | `pages` |
 //! | calls and returns → the callers of the running code | `calls` |
 //! | accesses → lines | `lines` |
@@ -35,24 +35,24 @@
 //!   which runs a program without a machine and executes no kernel code.
 //! * `trace=INDEX`: for the test with this index, the plugin writes every access before it writes
 //!   the line of the test.
-//! * `resume=PATH`: if a test had conflicts, or a side was switched out, the guest pauses after the
-//!   line of the test until the plugin can read a byte from PATH. Until then, the objects of the
-//!   test stay in the guest's memory, where the reader of the line can examine them.
+//! * `resume=PATH`: if a test had conflicts, or a side was switched out, the guest pauses once the line of
+//!   the test has been written, and continues when the plugin can read a byte from PATH. Until then, the
+//!   objects of the test stay in the guest's memory, where the reader of the line can examine them.
 //! * `moves=on`: the plugin also reports the lines that sides had to get from other CPUs (the
 //!   default is `off`).
-//! * `stack=off`: the plugin ignores the accesses of kernel code that push to the stack, pop from
-//!   it, or are relative to the stack pointer (the default is `on`). Each task has its own stack,
-//!   so these accesses cause no conflicts, but they are a third of all accesses and lines.
+//! * `stack=off`: the plugin ignores the accesses of kernel code to its stack: pushes, pops, and operands
+//!   relative to the stack pointer (the default is `on`). Each task has its own stack, so these accesses
+//!   cause no conflicts, but they are a third of all accesses and lines.
 //! * `scope=program`: the plugin traces only a program in the guest: user code counts, kernel code
 //!   does not, and a virtual address identifies a line (the default is `machine`). While the window
 //!   of a thread is open, no other user code may run on its virtual CPU.
 //! * `cpu=number`: QEMU's number identifies the executing virtual CPU. By default (`registers`),
-//!   the guest's registers identify the CPU, if this QEMU can read them. Some versions of QEMU pass
+//!   the guest's registers identify the CPU, if this QEMU lets plugins read them. Some versions of QEMU pass
 //!   wrong numbers; `number` serves only to demonstrate this.
 //!
 //! # Programs without a machine
 //! QEMU's user mode gives each thread a virtual CPU and passes system calls to the host's kernel.
-//! So the plugin does not see the kernel's work for the program, and there are neither interrupts
+//! So the plugin does not see what the kernel does for the program, and there are neither interrupts
 //! nor physical addresses. A virtual address identifies a line, so memory that is mapped twice
 //! counts as two lines.
 //!
@@ -64,7 +64,7 @@
 //! | QEMU | where | test |
 //! | --- | --- | --- |
 //! | executes each virtual CPU on one thread, and each block of instructions to its end | `executing`, `vcpu` | `each_side_is_on_its_own_virtual_cpu` |
-//! | passes the number of the executing CPU (before 10.0) or can read the registers of that CPU | `executing` | `each_side_is_on_its_own_virtual_cpu` |
+//! | passes the number of the executing CPU (before 10.0) or lets plugins read the registers of that CPU | `executing` | `each_side_is_on_its_own_virtual_cpu` |
 //! | translates code separately for each value of the flag AC | `translate`, and `apart` of crate knee-agent | the trials, since their code first runs outside of windows |
 //! | clears the memory callback of a block's last instruction at the end of the block, or does not clear it | `translate` | `interrupts_leave_no_trace_in_the_figures` |
 //! | repeats a string instruction by a jump to it, or within its block | `vcpu` | `a_repeated_string_instruction_counts_once_but_each_of_its_accesses_counts` |

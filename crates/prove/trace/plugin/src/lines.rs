@@ -97,7 +97,7 @@ pub(crate) struct Line {
     pub(crate) read: u64,
     /// Bit n is set if byte n was written.
     pub(crate) written: u64,
-    /// The virtual address of the line's first byte, from the first access.
+    /// The virtual address of the line's first byte, as in the first access.
     address: u64,
     /// The tags of the code addresses in [`Details`].
     writers: [Tag; MAX_PCS],

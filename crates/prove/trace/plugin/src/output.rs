@@ -7,7 +7,7 @@
 //! {"schema":1,"plugin":"knee","user":false,"interrupts":316,"faults":25,"switches":1}
 //! ```
 //!
-//! The last three members are the numbers of the kernel's entry points that the guest has reported.
+//! The last three members say how many entry points of the kernel the guest has reported.
 //! With `"interrupts":0`, the plugin cannot recognise interrupts, so their accesses count as
 //! accesses of operations. When a test ends, the plugin writes a line for it (shown here as several
 //! lines):
@@ -34,8 +34,8 @@
 //!   when it first touched the line. A call path has at most six calls, the innermost first; a
 //!   fault appears as the block of code that it interrupted.
 //! * `more` is the number of further conflicts, which are not listed.
-//! * A test is **interrupted** if a side has `interrupts`. The accesses of interrupts are ignored,
-//!   and all accesses of the operation are recorded.
+//! * A test is **interrupted** if a side has `interrupts`. The plugin ignores the accesses of interrupts, but
+//!   records all accesses of the operation.
 //! * A test is **disturbed**, and should be repeated, if a side has `switches`: the task was
 //!   switched out and back in. All accesses of the task are recorded, including those of the
 //!   scheduler on behalf of the task.
@@ -72,7 +72,7 @@ use crate::side::Side;
 /// The version of the schema above.
 const SCHEMA: u32 = 1;
 
-/// The numbers of the kernel's entry points that the guest has reported, by kind.
+/// How many entry points of the kernel the guest has reported, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Entries {
     pub(crate) interrupts: usize,

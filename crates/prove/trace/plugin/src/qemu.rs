@@ -4,19 +4,18 @@
 //! include/plugins/qemu-plugin.h of QEMU 11.1, with version 7. For the functions used here, the
 //! versions differ as follows:
 //!
-//! * QEMU refuses a plugin whose `qemu_plugin_version` is below the oldest version that this QEMU
-//!   supports: 2 from QEMU 9.0 on, 7 in QEMU 11.1. QEMU reads the symbol after it has loaded the
-//!   plugin, so a constructor can set it. The plugin's constructor sets the symbol to the value of
-//!   the environment variable `KNEE_PLUGIN_API`, which knee sets once QEMU has reported its oldest
-//!   version. Without this variable, the constructor sets the symbol to 2 if this QEMU has
-//!   scoreboards, which version 2 introduced.
+//! * QEMU refuses a plugin whose `qemu_plugin_version` is below the oldest version that this QEMU supports: 2
+//!   from QEMU 9.0 on, 7 in QEMU 11.1. QEMU reads the symbol after it has loaded the plugin, so a constructor
+//!   can set it. The plugin's constructor sets the symbol to the value of the environment variable
+//!   `KNEE_PLUGIN_API`, which knee sets after QEMU has reported the oldest version that it supports. Without
+//!   this variable, the constructor sets the symbol to 2 if this QEMU has scoreboards, which version 2
+//!   introduced.
 //! * `qemu_plugin_insn_data` returns a pointer before version 3 (9.1), and copies to the caller's
 //!   buffer from then on. In the C calling convention of x86-64, both forms can be called with all
 //!   three arguments.
-//! * From version 7 on, the callbacks for translation and reset receive the user data of their
-//!   registration as their last argument, and no longer the plugin's ID as their first. The
-//!   functions that register them take that user data as an additional argument, which older
-//!   versions ignore.
+//! * Before version 7, the first argument of the callbacks for translation and reset is the plugin's ID. From
+//!   version 7 on, this argument is gone, and the last argument is the user data given at registration. The
+//!   functions that register them take that user data as an additional argument, which older versions ignore.
 //! * The CPU number that callbacks receive is wrong in some versions: see [`crate::executing`].
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -122,8 +121,8 @@ pub(crate) fn reset(on_reset: extern "C" fn(u64)) {
     unsafe { qemu_plugin_reset(ID.load(Relaxed), on_reset, ptr::null_mut()) }
 }
 
-/// A block that is being translated. It exists only during QEMU's callback. QEMU keeps its handles
-/// valid for that time, so calls with them are sound.
+/// A block that is being translated. It exists only during QEMU's callback. QEMU keeps the handles of the
+/// block and of its instructions valid for that time, so calls with them are sound.
 pub(crate) struct Block(*mut RawBlock);
 
 impl Block {
@@ -229,7 +228,7 @@ impl Deref for Code {
 /// The target of an access.
 pub(crate) enum Physical {
     Memory(u64),
-    /// A device, or memory of the kernel if only the program counts.
+    /// A device, or memory of the kernel if only the program is traced.
     Device,
     /// QEMU no longer has a translation of the address. QEMU's documentation says that this may
     /// happen.
@@ -255,8 +254,8 @@ impl AccessInfo {
     /// since all threads have the same address space.
     pub(crate) fn physical(self, address: u64) -> Physical {
         if is_program() || !counts_kernel() {
-            // If a system call or a page fault ends a block of the program, the CPU accesses the
-            // kernel's tables and stacks as it enters the kernel.
+            // A system call or a page fault may end a block of the program. The CPU then enters the kernel
+            // and accesses the kernel's tables and stacks, and QEMU may report these accesses for the block.
             return if is_kernel(address) { Physical::Device } else { Physical::Memory(address) };
         }
         // SAFETY: this method is called within the callback of the access, on the thread of its

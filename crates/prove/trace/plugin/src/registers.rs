@@ -1,7 +1,7 @@
 //! Registers of the executing virtual CPU, which plugins can read from QEMU 9.0 on.
 //!
-//! Older versions lack the functions that read registers, so the plugin looks these functions up at
-//! run time. It also looks up functions of GLib, because QEMU passes GLib arrays.
+//! Older versions lack the functions that read registers, so the plugin looks these functions up at run time.
+//! It also looks up functions of GLib, because QEMU's functions return GLib arrays or append to them.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::mem;
@@ -52,7 +52,7 @@ unsafe fn function<T: Copy>(name: &CStr) -> Option<T> {
 }
 
 impl Registers {
-    /// Returns whether this QEMU can read registers.
+    /// Returns whether this QEMU lets plugins read registers.
     pub(crate) fn can_be_read() -> bool {
         symbol(c"qemu_plugin_read_register").is_some()
     }
@@ -61,10 +61,10 @@ impl Registers {
     /// that may read registers.
     pub(crate) fn find() -> Option<Registers> {
         // SAFETY: these are the types of include/qemu/qemu-plugin.h of QEMU 9.0 and later and of
-        // glib/garray.h. The array of descriptors states its length, and GLib returns the size of
-        // an element. Each descriptor begins with a handle and a name that ends in a zero. QEMU
-        // does not use the array after it has returned the array. This function does not free the
-        // array, since the plugin calls the function only once.
+        // glib/garray.h. The array of descriptors states its length, and GLib returns the size of an element.
+        // Each descriptor begins with a handle and a name that ends in a zero. QEMU does not use the array
+        // after returning it. The array is never freed, which is harmless because the plugin calls this
+        // function only once.
         unsafe {
             let get = function::<GetRegisters>(c"qemu_plugin_get_registers")?;
             let element = function::<ElementSize>(c"g_array_get_element_size")?;

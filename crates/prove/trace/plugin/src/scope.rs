@@ -1,5 +1,5 @@
-//! Settings that select the code that counts: kernel code, user code, and accesses of kernel code
-//! to its stack.
+//! Settings that select what the plugin traces: kernel code, user code, and accesses of kernel code to its
+//! stack.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -8,7 +8,7 @@ static KERNEL: AtomicBool = AtomicBool::new(true);
 static STACK: AtomicBool = AtomicBool::new(true);
 static PROGRAM: AtomicBool = AtomicBool::new(false);
 
-/// Selects the code that counts.
+/// Selects what the plugin traces.
 pub(crate) fn set_counted(user: bool, kernel: bool, stack: bool) {
     USER.store(user, Relaxed);
     KERNEL.store(kernel, Relaxed);
@@ -26,17 +26,17 @@ pub(crate) fn is_program() -> bool {
     PROGRAM.load(Relaxed)
 }
 
-/// Returns whether user code counts.
+/// Returns whether user code is traced.
 pub(crate) fn counts_user() -> bool {
     USER.load(Relaxed)
 }
 
-/// Returns whether kernel code counts.
+/// Returns whether kernel code is traced.
 pub(crate) fn counts_kernel() -> bool {
     KERNEL.load(Relaxed)
 }
 
-/// Returns whether accesses of kernel code to its stack count.
+/// Returns whether accesses of kernel code to its stack are traced.
 pub(crate) fn counts_stack() -> bool {
     STACK.load(Relaxed)
 }

@@ -1,8 +1,8 @@
 //! The current test and its sides.
 //!
-//! While its window is open, a side is stored in its virtual CPU's slot, where accesses need no
-//! lock. Otherwise it is stored in the [`Session`], protected by a lock. The guest opens the
-//! windows of a test one after the other, so CPUs do not contend for the lock at marks.
+//! While a side's window is open, the side is stored in the slot of its virtual CPU, where accesses need no
+//! lock. Otherwise the side is stored in the [`Session`], which a lock protects. The guest opens the windows
+//! of a test one after the other, so CPUs do not contend for the lock at marks.
 
 use std::collections::HashMap;
 use std::ffi::c_uint;

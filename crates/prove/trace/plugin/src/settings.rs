@@ -9,7 +9,7 @@ pub(crate) struct Settings {
     pub(crate) resume: Option<String>,
     pub(crate) moves: bool,
     pub(crate) stack: bool,
-    /// Whether only user code counts, and virtual addresses identify lines.
+    /// Whether only user code is traced, and lines are identified by virtual addresses.
     pub(crate) program: bool,
     pub(crate) registers: bool,
 }

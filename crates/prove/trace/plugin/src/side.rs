@@ -30,8 +30,8 @@ pub(crate) struct Count {
     pub(crate) accesses: u64,
     /// The number of interrupts, whose accesses are ignored.
     pub(crate) interrupts: u64,
-    /// The number of times that the task was switched out. Its accesses before and after a switch
-    /// are recorded.
+    /// The number of times that the task was switched out. The task's accesses before and after a switch are
+    /// recorded.
     pub(crate) switches: u64,
     /// The number of accesses whose physical address QEMU did not know. They are missing from the
     /// table.

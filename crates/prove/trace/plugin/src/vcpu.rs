@@ -5,15 +5,14 @@
 //! fault inside an interrupt. An `iretq` decrements the depth, with one exception: the kernel also uses
 //! `iretq` to serialize the CPU (`iret_to_self` of arch/x86/include/asm/sync_core.h), and then execution
 //! continues with the next instruction. So the address of the next block shows whether the `iretq` was a
-//! return. After the return, recording continues with the interrupted code, so an interrupt hides none of
-//! this code.
+//! return. After the return, recording continues with the interrupted code, so none of its accesses is
+//! missed.
 //!
-//! While a task is switched out, because it sleeps or was preempted, the accesses of its CPU are
-//! ignored. The plugin cannot see which task is running. But `__switch_to_asm` saves the registers
-//! of a task on the task's stack, saves the stack pointer in the `task_struct`, and reads all of
-//! them from the same addresses when it switches back. So the plugin stores the addresses that the
-//! switch writes. When a later switch reads one of them, the task is running again, at its former
-//! depth of interrupts.
+//! While a task is switched out, because it sleeps or was preempted, the accesses of its CPU are ignored. The
+//! plugin cannot see which task is running. But `__switch_to_asm` saves the registers of a task on the task's
+//! stack, saves the stack pointer in the `task_struct`, and reads all of them from the same addresses when it
+//! switches back. So the plugin stores the addresses that the switch writes. When a later switch reads one of
+//! them, the task is running again, inside as many interrupts as when it was switched out.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_uint;
@@ -115,8 +114,8 @@ impl Vcpu {
         if self.counts
             && let Some((_, side)) = self.side.as_mut()
         {
-            // An earlier block has counted the repeated instruction. A fault may have occurred
-            // between its repetitions.
+            // If this block only repeats a string instruction, an earlier block has already counted that
+            // instruction, perhaps before a fault.
             let after = self.repeated.map(|repeated| start.address.wrapping_sub(repeated));
             let again = after == Some(0);
             if after.is_some_and(|distance| (1..=INSTRUCTION_BYTES).contains(&distance)) {
@@ -127,7 +126,7 @@ impl Vcpu {
         }
     }
 
-    /// Updates the depth of interrupts and the presence of the task.
+    /// Updates the depth of interrupts, and whether the task is running.
     fn follow(&mut self, start: &BlockStart) {
         let Some((_, side)) = self.side.as_mut() else { return };
         let switches = start.enters == Some(EntryKind::Switch);
@@ -222,7 +221,7 @@ impl Vcpu {
         }
     }
 
-    /// Handles an access that does not count, but may save or restore the registers of the task.
+    /// Handles an access that is not recorded, but may save or restore the registers of the task.
     #[cold]
     fn recognise(&mut self, info: AccessInfo, address: u64) {
         match self.presence {

@@ -1,4 +1,4 @@
-//! A guest's init for tests of what knee's QEMU plugin reports and what it leaves out.
+//! The init of a guest in which tests check what knee's QEMU plugin reports and what it leaves out.
 //!
 //! The arguments are pairs of a kind and a test count, for example `lseek 1000 null 10000`. Each
 //! test runs the operation of its kind twice: as side 0 on virtual CPU 0, then as side 1 on virtual

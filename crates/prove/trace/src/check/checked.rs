@@ -10,7 +10,7 @@ use crate::record::{TestResult, TracedAccess};
 pub struct Checked {
     /// Its id.
     pub id: String,
-    /// The outcome of the calls, or how the guest or the program ended if the test ended it.
+    /// The outcome of the calls or, if the guest or the program did not survive the test, how it ended.
     pub outcome: Result<Outcome, End>,
     /// What the plugin observed in each traced run.
     pub runs: Vec<TestResult>,

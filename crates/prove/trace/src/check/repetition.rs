@@ -74,7 +74,7 @@ impl Repetition {
         again
     }
 
-    /// Whether the conflicts are known, because another run is unlikely to change them or the test
+    /// Whether the test needs no further run: another run is unlikely to change its conflicts, or the test
     /// has reached its maximum number of runs.
     fn is_known(&self, run: &TestResult, shared: Option<&Shared>) -> bool {
         let before = self.before.as_ref();

@@ -58,7 +58,7 @@ pub(super) struct GuestSession<'a> {
     resolver: Option<Resolver>,
     calibration: Calibration,
     channel: Channel,
-    /// Reports of tests that wait for the rest of their results.
+    /// Reports of tests whose results have not all arrived.
     reports: VecDeque<Report>,
     results: Results,
     /// The number of runs that the calibration and the completed tests have made.

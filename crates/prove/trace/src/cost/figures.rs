@@ -25,9 +25,9 @@ pub struct Figures {
     pub read: Spread,
     /// Distinct lines that are written.
     pub written: Spread,
-    /// Lines that an operation writes and that other CPUs held.
+    /// Lines that an operation writes and that other CPUs held before.
     pub taken: Spread,
-    /// Lines that an operation only reads and that another CPU had modified.
+    /// Lines that an operation only reads and that another CPU modified before.
     pub fetched: Spread,
     /// Lines that move between CPUs. The line that moves most often is first.
     #[serde(skip)]

@@ -28,7 +28,7 @@ const ATTEMPTS: u32 = 3;
 /// The results of an experiment.
 #[derive(Debug, Clone)]
 pub struct Cost {
-    /// The operation, and the number of CPUs that did it.
+    /// The operation, and the number of CPUs that performed it.
     pub experiment: Experiment,
     /// The results of the individual operations: round by round, and in each round in the order of
     /// the CPUs.

@@ -31,7 +31,7 @@ fn lines<'r>(operations: impl Iterator<Item = &'r TestResult>) -> Vec<Conflict> 
     lines.into_iter().map(|(line, by_cpu)| shared(line, by_cpu.into_values().collect())).collect()
 }
 
-/// A line as a conflict between the CPUs. All CPUs do the same operation. So if the line moved to
+/// A line as a conflict between the CPUs. All CPUs perform the same operation. So if the line moved to
 /// only one CPU, its previous holders made the same accesses as that CPU. If all CPUs only read the
 /// line here, at least one of them must have written it at another time, because otherwise the line
 /// would not have moved. In this case, the bytes that the CPUs read count as written.

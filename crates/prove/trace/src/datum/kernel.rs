@@ -243,7 +243,7 @@ pub(super) fn memory() -> Ram {
     word(STATIC + 0x100, 2);
     word(STATIC + 0x110, DIRECT + TABLE);
     word(STATIC + 0x118, 32 - 10);
-    // A circular list of a head and a `struct btf_module`, which points to a `struct btf`.
+    // A circular list that consists of a head and one `struct btf_module`, which points to a `struct btf`.
     let (head, module, described) = (STATIC + 0xc0, STATIC + 0x1a0, STATIC + 0x1c0);
     let module_types = module_types();
     for (at, value) in [

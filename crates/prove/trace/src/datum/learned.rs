@@ -10,8 +10,9 @@ use std::hash::Hash;
 #[derive(Debug)]
 pub(crate) struct CodeHistory<K, V>(HashMap<K, Majority<V>>);
 
-/// The majority of the touched values, by the algorithm of Boyer and Moore. If knee reads memory too
-/// late, the memory may already have another use. One such late read must not change the majority.
+/// The value that was touched most often, as found by the majority-vote algorithm of Boyer and Moore. If knee
+/// reads memory too late, the memory may already have another use. One such late read must not change the
+/// majority.
 #[derive(Debug)]
 struct Majority<V> {
     value: V,

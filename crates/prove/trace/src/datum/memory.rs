@@ -4,13 +4,13 @@
 use super::symbols::Symbols;
 use crate::ram::Ram;
 
-/// Where the kernel's image is mapped. Because the kernel is started without address randomisation,
-/// an address in the image minus this address is the physical address.
+/// Where the kernel's image is mapped. The kernel is started without address randomisation, so subtracting
+/// this address from an address in the image gives the physical address.
 const IMAGE: u64 = 0xffff_ffff_8000_0000;
 /// The area of modules follows the 1 GiB area of the image (KERNEL_IMAGE_SIZE).
 const MODULES: u64 = 0xffff_ffff_c000_0000;
 const END_OF_MODULES: u64 = 0xffff_ffff_ff00_0000;
-/// An area of half a TiB contains the CPUs' descriptor tables and entry stacks.
+/// The CPUs' descriptor tables and entry stacks are in this area of half a TiB.
 const ENTRY_AREA: u64 = 0xffff_fe00_0000_0000;
 const ENTRY_AREA_BYTES: u64 = 1 << 39;
 const END_OF_USER: u64 = 1 << 47;
@@ -22,7 +22,7 @@ const VMEMMAP: u64 = 0xffff_ea00_0000_0000;
 const VMEMMAP_BYTES: u64 = 1 << 40;
 
 pub(crate) const PAGE_BYTES: u64 = 4096;
-/// Bytes of a cache line.
+/// The size of a cache line in bytes.
 pub(crate) const LINE_BYTES: u64 = 64;
 /// Mask of the physical address in a page-table entry.
 const FRAME: u64 = 0x000f_ffff_ffff_f000;

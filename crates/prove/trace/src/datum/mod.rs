@@ -10,13 +10,12 @@
 //! | an object of a general slab cache | the same, if a pointer shows the type; else `kmalloc-192+0x40` |
 //! | other memory | `page table`, `page cache of tmpfs`, `anonymous memory`, `vmalloc` |
 //!
-//! knee reads all of this from the guest's memory: the kernel's symbols give addresses, and the
-//! kernel's description of its own types (BTF) gives layouts. So nothing here depends on the version
-//! number of Linux. Memory may change while knee reads it, or may have been freed. Even if the guest
-//! pauses after a test, the calls have already freed what they no longer need. So every value is
-//! checked before it is used, and data that cannot be identified get the name of their class, such as
-//! `vmalloc`. Names contain no address and no CPU number, so a datum has the same name in all runs
-//! and, if Linux has not renamed it, in all kernels.
+//! knee learns these names from the guest's memory: the kernel's symbols show addresses, and the kernel's
+//! description of its own types (BTF) shows layouts. So nothing here depends on the version number of Linux.
+//! Memory may change while knee reads it, or may have been freed. Even if the guest pauses after a test, the
+//! calls have already freed what they no longer need. So every value is checked before it is used, and data
+//! that cannot be identified get the name of their class, such as `vmalloc`. Names contain no address and no
+//! CPU number, so a datum has the same name in all runs and, if Linux has not renamed it, in all kernels.
 
 mod btf;
 mod fields;

@@ -1,4 +1,4 @@
-//! Finds the use of a physical page, from its `struct page`.
+//! Finds out what a physical page is used for, from its `struct page`.
 
 use super::btf::Btf;
 use super::memory::{Memory, PAGE_BYTES};
@@ -48,7 +48,7 @@ pub(crate) struct Pages {
     free: Mark,
 }
 
-/// How a `struct page` shows a use.
+/// How a `struct page` encodes what its page is used for.
 #[derive(Clone, Copy, Debug)]
 enum Mark {
     /// This bit of `flags` is set.

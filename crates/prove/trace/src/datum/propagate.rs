@@ -224,8 +224,8 @@ impl<'a> Scan<'a> {
         Some((word("super_block.s_fs_info")?, self.btf.composite(of)?))
     }
 
-    /// The address and type of a pointer's target, if the target's slab cache does not determine
-    /// this type and the pointer's type fits the target.
+    /// The address and type of a pointer's target; `None` if the target's slab cache already determines the
+    /// type, or if the pointer's type does not fit the target.
     fn pointed(&mut self, value: u64, pointer: &Pointer) -> Option<(u64, Known)> {
         if let (Known::Page(_), Area::Vmemmap) = (&pointer.to, self.memory.area(value)) {
             let (number, within) = self.layout.described_at(self.memory, value);
@@ -245,8 +245,9 @@ impl<'a> Scan<'a> {
             return None;
         }
         let is = match pointer.to {
-            // A general cache's objects are at most twice as large as those of the next smaller
-            // cache. So a struct of at most half an object's size must be followed by other data.
+            // A general cache's objects are at most twice as large as those of the next smaller cache. So if
+            // a struct fills at most half of an object, other data must follow it: alone, the struct would be
+            // in a smaller cache.
             Known::Struct(of) if 2 * pointer.bytes <= cache.object => {
                 // Links and locks are part of most structs, so they do not identify a struct.
                 let identifies = cache.is_general() && !is_whole(self.btf.name(of));

@@ -40,8 +40,8 @@ const EMBEDDING: &str = "_info";
 /// Types that end with room for the FPU state of any CPU. The kernel allocates only as much of this
 /// room as its CPU needs.
 const OPEN_ENDED: &[&str] = &["task_struct"];
-/// Maximum size of an object in bytes; a greater size is invalid. Objects of general caches have at most two
-/// pages (KMALLOC_MAX_CACHE_SIZE).
+/// Maximum size of an object in bytes; a greater size is invalid. Objects of general caches take at most two
+/// pages (KMALLOC_MAX_CACHE_SIZE); objects of other caches may be larger.
 const MAX_OBJECT: u64 = 1 << 22;
 
 /// Offsets of the fields of `struct kmem_cache`.

@@ -45,7 +45,7 @@ const TABLES: &[(&str, &str, Shift)] = &[
 /// Maximum binary logarithm of the number of entries; a greater value is invalid.
 const MAX_ENTRIES_SHIFT: u32 = 28;
 
-/// The meaning of a variable that is called a shift.
+/// What the value of a `…_shift` variable means.
 #[derive(Clone, Copy, Debug)]
 enum Shift {
     /// The number of bits by which a 32-bit hash is shifted to make an index.

@@ -18,7 +18,7 @@ const MAX_SCANS: usize = 50;
 /// Structs that are named as a whole, because their fields only show how a tree works.
 const WHOLE_STRUCTS: &[&str] = &["maple_node", "xa_node"];
 
-/// The kernel's types, and what has been learned with them.
+/// The kernel's types, and what searches and earlier accesses have shown about objects and pages.
 #[derive(Debug)]
 pub(super) struct Types {
     pub(super) btf: Btf,

@@ -27,7 +27,7 @@ pub struct TestLine {
     /// If the calls were not made: `{"not_run": "…"}` or `{"setup_failed": "…"}`, with the reason.
     #[schemars(with = "Option<serde_json::Value>")]
     pub unexpected: Option<Outcome>,
-    /// How the guest or the program ended, if this test ended it.
+    /// If the guest or the program did not survive the test: how it ended.
     pub died: Option<String>,
     /// The cache lines that the calls share. The verdict tells whether the calls share them in
     /// every run.

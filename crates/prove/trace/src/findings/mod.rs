@@ -22,10 +22,11 @@
 //!
 //! # Which conflicts a test has
 //!
-//! A test runs until two consecutive runs share the same data or one run shares nothing. A test runs at most
-//! three times, or six times if it shares lines by position only. A run that was disturbed or is incomplete
-//! does not count. A conflict of the test is a datum that its calls share in **every** run that counts or, if
-//! the datum is unknown, a line that the same functions write.
+//! A test runs until two successive runs share the same data or one run shares nothing, but at most three
+//! times, or six times if it shares lines by position only. A run that was disturbed or is incomplete does
+//! not count, except towards this maximum. A conflict of the test is a datum that its calls share in
+//! **every** run that counts. If the datum is unknown, the conflict is a line that the same functions write
+//! in every such run.
 //!
 //! * `conflict-free`: the calls share nothing in any run. This is also the verdict if at least one run shares
 //!   nothing and all other runs share lines by position only.
@@ -33,9 +34,9 @@
 //!   every run shares, with the addresses and functions of the last run.
 //! * `sometimes`: the calls share something in some runs, but there is no datum that they share in every run.
 //!   `conflicts` lists everything that the calls share in any run, each datum once. One cause of this verdict
-//!   is a cache that is occasionally refilled from a shared list. A test whose shared lines are all
-//!   `by_position` gets this verdict, too, if every run shares such lines: the calls touch different bytes,
-//!   and in another object of the same type, other bytes share a line.
+//!   is a cache that is occasionally refilled from a shared list. A test also gets this verdict if every run
+//!   shares lines, but all of them are `by_position`: the calls touch different bytes, and in another object
+//!   of the same type, other bytes would share a line.
 //! * `disturbed`: no run counts.
 //! * `died`: the guest or the program did not survive the test. The member `died` describes how the
 //!   guest or the program ended.

@@ -5,7 +5,7 @@
 //! only this datum were fixed. Most tests share several data and do not become conflict-free when one of
 //! these is fixed. So the ranking also contains a sequence of steps, each of which fixes a *set* of data. For
 //! each test that is not yet conflict-free, there is a set of data that must still be fixed. The next step
-//! fixes whichever of these sets frees the most tests per datum. The sequence is greedy: each step is the
+//! fixes the set that makes the most tests conflict-free per datum. The sequence is greedy: each step is the
 //! best one after the previous steps, but another sequence of the same length may be better (maximum coverage
 //! is NP-hard).
 
@@ -28,9 +28,8 @@ pub struct Ranking {
     pub free: usize,
     /// The number of tests that share a datum in every run. The ranking ignores other tests.
     pub conflicting: usize,
-    /// The data that these tests share. The datum that would free the most tests if fixed alone is
-    /// first. If several data would free equally many tests, the datum that the most tests share is
-    /// first.
+    /// The data that these tests share, in descending order: first by the number of tests that would become
+    /// conflict-free if only the datum were fixed, then by the number of tests that share the datum.
     pub data: Vec<Datum>,
     /// What to fix, in this order.
     pub fixes: Vec<Fix>,
@@ -201,8 +200,8 @@ fn fixes(sets: &BTreeMap<BTreeSet<String>, usize>, steps: usize) -> Vec<Fix> {
         let unlocked = |fixed: &Left| -> usize {
             left.iter().filter(|(set, _)| set.is_within(fixed)).map(|(_, tests)| tests).sum()
         };
-        // Take the set that unlocks the most tests per datum. Among sets with the same ratio,
-        // take the one with the fewest data, and then the first by name.
+        // Take the set that makes the most tests conflict-free per datum. Among sets with the same ratio,
+        // take the one with the fewest data; among those, take the first by name.
         let best = left.keys().map(|set| (unlocked(set), set)).max_by(|(a, one), (b, other)| {
             let rate = (a * other.data.len()).cmp(&(b * one.data.len()));
             rate.then(other.data.len().cmp(&one.data.len())).then_with(|| other.cmp(one))
@@ -257,7 +256,8 @@ mod tests {
     #[test]
     fn data_that_unlock_no_test_alone_are_fixed_together() {
         assert_eq!(steps(&[&["x", "y"], &["x", "y"]]), expected(&[("x+y", 2)]));
-        // Two data that free three tests are better than one datum that frees one test.
+        // Two data whose fix makes three tests conflict-free are better than one datum whose fix makes one
+        // test conflict-free.
         let sets: [&[&str]; 4] = [&["x", "y"], &["x", "y"], &["x"], &["z"]];
         assert_eq!(steps(&sets), expected(&[("x+y", 3), ("z", 1)]));
     }

@@ -50,7 +50,7 @@ pub struct Touched {
     pub writers: BTreeSet<String>,
     /// Functions that read.
     pub readers: BTreeSet<String>,
-    /// For each function, the call paths of its first accesses. A path is a list of callers, the
+    /// For each function, the call paths that led to its first accesses. A path is a list of callers, the
     /// innermost first.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub callers: BTreeMap<String, BTreeSet<Vec<String>>>,

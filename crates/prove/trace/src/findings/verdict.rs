@@ -28,12 +28,12 @@ pub enum Verdict {
 /// that the calls share.
 ///
 /// Kernel objects have different addresses in each run, so lines are matched by their names. If several lines
-/// have the same name, the smallest number of such lines in any run counts. A line with several data keeps
-/// the data that every run shares. Data that are shared by position only are not a conflict, however many
-/// runs share them, because they would not be shared if the same objects were placed differently. A run that
-/// shares nothing proves that there is such a placement. If one run shares nothing and all other runs share
-/// by position only, the test is conflict-free. Without this rule, the verdict would depend on the placement
-/// in the first run.
+/// have the same name, the conflicts contain as many of them as the run with the fewest of them. A line with
+/// several data keeps the data that every run shares. Data that are shared by position only are not a
+/// conflict, however many runs share them, because they would not be shared if the same objects were placed
+/// differently. A run that shares nothing proves that there is such a placement. If one run shares nothing
+/// and all other runs share by position only, the test is conflict-free. Without this rule, the verdict would
+/// depend on the placement in the first run.
 pub(super) fn verdict(mut runs: Vec<Vec<SharedLine>>) -> (Verdict, Vec<SharedLine>) {
     let is_by_position = |run: &Vec<SharedLine>| run.iter().all(|line| line.by_position);
     if runs.iter().any(Vec::is_empty) && runs.iter().all(is_by_position) {

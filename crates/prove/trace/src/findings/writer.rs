@@ -48,9 +48,9 @@ impl Writer {
         Ok(Self { dir: dir.to_owned(), check, _lock: lock, tests, length: 0, written: 0 })
     }
 
-    /// Continues a record, which must belong to the check and the shard that `check` describes. Also
-    /// returns the tests that the record already contains. The record's description keeps the QEMU
-    /// and the plugin with which the record began.
+    /// Continues a record, which must belong to the check and the shard that `check` describes. Also returns
+    /// the tests that the record already contains. The record's description still names the versions of QEMU
+    /// and of the plugin with which the record began.
     ///
     /// # Errors
     /// If there is no record, if it belongs to another check or shard, if another knee process is
