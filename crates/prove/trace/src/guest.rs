@@ -36,7 +36,7 @@ const PARAMETERS: &str = "console=ttyS0 quiet panic=-1 oops=panic sysctl.vm.pani
 ///   TCG executes them a byte or a word at a time, at fifty times the cost of the kernel's loops;
 /// * cmpxchg16b: QEMU 7.2 sometimes leaves garbage in the flags, and Linux 6.12, whose slab
 ///   allocator uses the instruction, dies of a double fault;
-/// * smap, so that the flag AC has no effect in the kernel: agents mark windows with AC.
+/// * smap: without it, the flag AC has no effect in the kernel, so the agent can use AC to mark windows.
 const CPU: &str = "max,la57=off,erms=off,fsrm=off,model=4,cx16=off,smap=off";
 /// While a traced guest boots, [`GuestOptions::patience`] is multiplied by this number. A booting
 /// guest prints nothing for 5 s on an idle machine, and for longer on a busy machine.
@@ -57,8 +57,8 @@ pub struct GuestOptions {
     pub memory: u32,
     /// Additional kernel parameters.
     pub parameters: Vec<String>,
-    /// Arguments for /init, which finds them in /proc/cmdline after ` -- `. The `argv` of /init also
-    /// contains kernel parameters that the kernel does not know.
+    /// Arguments for /init. In /proc/cmdline, they follow ` -- `. The `argv` of /init contains them too, but
+    /// together with all parameters that the kernel does not know.
     pub arguments: Vec<String>,
     /// Memory that the guest sees as an ivshmem-plain device. Its size must be a power of two.
     pub channel: Option<Arc<Ram>>,
@@ -99,7 +99,8 @@ pub enum End {
     Panicked(String),
     /// The guest or the program printed nothing for this long, and was killed.
     Hung(Duration),
-    /// QEMU or the program ended in another way. The text says how, and contains what it printed.
+    /// QEMU or the program ended in another way. The text says how, followed by the end of the standard
+    /// error.
     Died(String),
 }
 
@@ -241,7 +242,7 @@ impl Guest {
                 }
                 Event::Result(record)
             }
-            // A kernel that panicked but cannot reset itself has at least printed the reason.
+            // If the kernel panicked but could not reset the machine, report the panic and not a hang.
             QemuEvent::Silent(patience) => {
                 Event::End(self.panic.take().map_or(End::Hung(patience), End::Panicked))
             }

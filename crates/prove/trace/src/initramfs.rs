@@ -99,7 +99,7 @@ impl Initramfs {
         self.inode += 1;
         let links = 1;
         let name = path.len() as u32 + 1;
-        // uid, gid, modification time, the archive's own device and the checksum are 0.
+        // uid, gid, modification time, the number of the device that holds the file, and the checksum are 0.
         let fields =
             [self.inode, mode, 0, 0, links, 0, content.len() as u32, 0, 0, major, minor, name, 0];
         self.archive.extend(b"070701");

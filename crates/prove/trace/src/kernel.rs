@@ -1,7 +1,7 @@
 //! The kernel that a guest runs: from a file, from a package, or the host's running kernel.
 //!
-//! A kernel image is Linux's bzImage, which boot loaders load (Documentation/arch/x86/boot.rst).
-//! Debian ships kernel images in packages. dpkg-deb opens a package without installing it.
+//! A kernel image is a file in the format bzImage, which boot loaders expect (Documentation/arch/x86/boot.rst
+//! of Linux). Debian ships kernel images in packages. dpkg-deb opens a package without installing it.
 
 use std::fs;
 use std::io;
@@ -49,10 +49,10 @@ pub enum KernelError {
         /// The places that were searched.
         places: String,
     },
-    /// A file with the name of a module is not a module.
+    /// A file is named like a module, but is not a module.
     #[error("{} is not a kernel module", .0.display())]
     BrokenModule(PathBuf),
-    /// The running kernel's image is not where distributions put it.
+    /// The running kernel's image is missing or unreadable in all places where distributions put it.
     #[error(
         "cannot read the image of the running kernel {0}; name an image, or fetch one with knee \
          kernel fetch"

@@ -1,7 +1,7 @@
 //! Splits input into lines. The input arrives in pieces of any size.
 
-/// Maximum length of a line in bytes. A longer line is split, which bounds the memory for output
-/// without newlines.
+/// Maximum length of a line in bytes. Longer lines are split, so that input without newlines takes bounded
+/// memory.
 const MAX_LINE: usize = 16 << 20;
 
 /// The input after the last newline.

@@ -15,12 +15,12 @@ pub(crate) fn zeroes(name: &str, bytes: u64) -> io::Result<File> {
     Ok(file.into())
 }
 
-/// Seals the file against shrinking, so that mappings of all of it stay valid.
+/// Seals the file so that it cannot shrink. Then mappings of the whole file stay valid.
 pub(crate) fn keep_size(file: &File) -> io::Result<()> {
     Ok(fcntl_add_seals(file, SealFlags::SHRINK)?)
 }
 
-/// Creates a file with this content, positioned at its start.
+/// Creates a file with this content. A child process that inherits the file reads from the start.
 pub(crate) fn holding(name: &str, content: &[u8]) -> io::Result<File> {
     let file = zeroes(name, content.len() as u64)?;
     file.write_all_at(content, 0)?;

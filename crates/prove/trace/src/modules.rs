@@ -1,9 +1,10 @@
 //! The modules of a kernel and their dependencies.
 //!
-//! Debian ships modules in the package of the image or in a separate package. For an image without a package,
-//! knee reads the modules from `/lib/modules/RELEASE`. The modules in a package come without a `modules.dep`,
-//! because depmod runs only when the package is installed. So knee reads the dependencies from the modules
-//! themselves. Modules of a package are kept in memory, but only those that a file system can need.
+//! Debian ships the modules in the same package as the image, or in a separate package. For an image without
+//! a package, knee reads the modules from `/lib/modules/RELEASE`. The modules in a package come without a
+//! `modules.dep`, because depmod runs only when the package is installed. So knee reads the dependencies from
+//! the modules themselves. Of the modules in a package, knee keeps in memory only those that a file system
+//! may need.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -19,7 +20,7 @@ use crate::tool::{ToolError, output};
 
 /// The RAM disk's module, the only driver that a test's file system needs.
 const RAM_DISK: &str = "brd";
-/// The directories with the modules that file systems need. The other directories are many times
+/// The directories with the modules that file systems need. All other directories together are many times
 /// larger.
 const DIRECTORIES: [&str; 5] = ["arch", "block", "crypto", "fs", "lib"];
 /// For each file extension of compressed modules: the program that decompresses them, and the
@@ -65,8 +66,8 @@ impl Modules {
         places.join(" or ")
     }
 
-    /// The modules `wanted` and their dependencies, in the order in which they must be loaded. Leaves
-    /// out any module of `wanted` that is missing, because it may be built in.
+    /// The modules `wanted` and their dependencies, in the order in which they must be loaded. If a module of
+    /// `wanted` is missing, it is left out, because it may be built into the kernel.
     pub(crate) fn with_needs(&self, wanted: &[&str]) -> Result<Vec<Module>, KernelError> {
         let mut order = Vec::new();
         let mut seen = BTreeSet::new();
@@ -95,8 +96,8 @@ impl Modules {
         let content = stored.content()?;
         let needs =
             Needs::of(&content).ok_or_else(|| KernelError::BrokenModule(stored.path.clone()))?;
-        // A soft dependency may be built in. Such a dependency may also be an algorithm of the
-        // crypto layer, whose portable implementation is in a module with the suffix `_generic`.
+        // A soft dependency that is missing may be built into the kernel. It may also name an algorithm of
+        // the crypto API, whose portable implementation is a module with the suffix `_generic`.
         for soft in &needs.soft {
             let portable = format!("{soft}_generic");
             if let Some(name) =
@@ -123,7 +124,7 @@ impl Modules {
         }
     }
 
-    /// Adds those modules of a package that a file system can need.
+    /// Adds those modules of a package that a file system may need.
     fn open(&mut self, path: &Path) -> Result<(), KernelError> {
         let read = files(path, |inside, file| {
             if is_wanted(inside) {
@@ -143,8 +144,8 @@ impl Modules {
     }
 }
 
-/// The kernel's module with this name, decompressed; `None` if there is none. Reads a package only
-/// as far as the module.
+/// The kernel's module with this name, decompressed; `None` if there is none. Stops reading a package once
+/// the module is found.
 pub(crate) fn module(kernel: &Kernel, name: &str) -> Result<Option<Vec<u8>>, KernelError> {
     let mut modules = Modules { by_name: BTreeMap::new(), places: Vec::new() };
     for place in places(kernel) {
@@ -174,7 +175,7 @@ fn places(kernel: &Kernel) -> Vec<PathBuf> {
     let Some(package) = kernel.package() else {
         return vec![Path::new("/lib/modules").join(release)];
     };
-    // The newest kernels are split into several packages, which were fetched into one directory.
+    // Debian splits its newest kernels into several packages. They were all fetched into one directory.
     let part = format!("linux-modules-{release}_");
     let beside = package.parent().map(fs::read_dir).into_iter().flatten().flatten().flatten();
     let mut places: Vec<PathBuf> = beside
@@ -186,7 +187,7 @@ fn places(kernel: &Kernel) -> Vec<PathBuf> {
     places
 }
 
-/// Whether a file of a package is a module that a file system can need.
+/// Whether a file of a package is a module that a file system may need.
 fn is_wanted(path: &Path) -> bool {
     let Some(name) = name_of(path) else { return false };
     let mut parts = path.iter().map(|part| part.to_string_lossy());

@@ -1,8 +1,8 @@
 //! Runs QEMU as a process: starts it with its input, reads its output, and never leaves it running.
 //!
-//! QEMU inherits its input as memory files, so no files have to be removed. Its output comes over
-//! three pipes: standard output, the plugin's results, and standard error. The thread that starts
-//! QEMU also reads its output, with [`Qemu::next`]. When that thread ends, the kernel kills QEMU.
+//! QEMU inherits its input as memory files, so there are no temporary files to remove. Its output comes over
+//! three pipes: standard output, the plugin's results, and standard error. The thread that starts QEMU also
+//! reads its output, with [`Qemu::next`]. When that thread ends, the kernel kills QEMU.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::{OsStr, OsString};
@@ -45,12 +45,11 @@ pub struct Tracing {
     /// [`Guest::resume`](crate::Guest::resume) is called. During the pause, everything that the test has
     /// created and not freed can be read in the guest's memory.
     pub pause: bool,
-    /// Whether the cache lines that move to a side from another CPU are reported. With this setting,
-    /// a guest may have at most 64 CPUs.
+    /// Whether the cache lines that move from another CPU to a side are reported. With this setting, a guest
+    /// may have at most 64 CPUs.
     pub moves: bool,
-    /// Whether pushes, pops and accesses relative to the stack pointer in kernel code are left out.
-    /// These accesses are a third of all accesses and share nothing, because each task has its own
-    /// stack.
+    /// Whether the kernel's stack accesses are left out: pushes, pops and accesses relative to the stack
+    /// pointer. These are a third of all accesses. They share nothing, because each task has its own stack.
     pub without_stack: bool,
 }
 
@@ -158,8 +157,8 @@ impl Launch {
     }
 }
 
-/// The version of the plugin API that the plugin must claim; `None` if its default works. Asks each
-/// QEMU once, by starting `words` with the arguments `idle`, and caches the answer.
+/// The version of the plugin API that the plugin must claim; `None` if its default works. To find out, starts
+/// each QEMU once, with the command `words` and the arguments `idle`, and caches the answer.
 fn plugin_api(
     words: &[OsString],
     environment: &[(OsString, OsString)],
@@ -185,7 +184,7 @@ fn plugin_api(
     Ok(version)
 }
 
-/// Something that QEMU printed, or its end.
+/// Something that QEMU printed, or the end of QEMU.
 #[derive(Debug)]
 pub(crate) enum QemuEvent {
     /// A line on standard output, without its newline.
@@ -249,7 +248,7 @@ impl Qemu {
     }
 
     /// Restarts the timeout after which QEMU counts as hung. Call this when something other than output shows
-    /// that QEMU is not hanging.
+    /// that QEMU does not hang.
     pub(crate) fn reset_patience(&mut self) {
         self.last_output = Instant::now();
     }
@@ -298,8 +297,7 @@ impl Qemu {
         }
     }
 
-    /// Reads the available output, or waits at most `at_most` for output. Returns whether a pipe was
-    /// ready.
+    /// Waits at most `at_most` for output, and reads it. Returns whether a pipe was ready.
     fn listen(&mut self, at_most: Duration) -> Result<bool, GuestError> {
         let pipes = self.streams.iter().map(|stream| &stream.pipe);
         let mut polled: Vec<_> = pipes.map(|pipe| PollFd::new(pipe, PollFlags::IN)).collect();
@@ -336,7 +334,8 @@ impl Qemu {
         }
         let (source, events) = (stream.source, &mut self.events);
         stream.rest.add(new, |line| add(events, source, line))?;
-        // Keep a line of output that the guest's death has cut off, but drop a partial result.
+        // The last line is incomplete if QEMU died while it printed the line. Keep such a line of output, but
+        // drop an incomplete result.
         if count == 0 && source == Source::Output {
             let rest = stream.rest.end();
             if !rest.is_empty() {

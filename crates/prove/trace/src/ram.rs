@@ -1,8 +1,8 @@
 //! Reads a guest's memory while the guest runs.
 //!
-//! QEMU keeps the memory in a file that it shares with knee, so knee can read the kernel's data from
-//! outside, without help from the guest. knee maps the file: naming the shared data of a test takes
-//! hundreds of reads of a few bytes, and each would otherwise be a system call.
+//! QEMU keeps the memory in a file that it shares with knee, so knee can read the kernel's data from outside,
+//! without help from the guest. knee maps the file: to name the shared data of a test, knee reads a few bytes
+//! hundreds of times, and without the mapping, each of these reads would be a system call.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -37,8 +37,8 @@ impl Ram {
         self.mapped.bytes as u64
     }
 
-    /// Fills `to` with the bytes from a physical address on. The guest may change these bytes at the
-    /// same time. Fails if a byte is outside the memory.
+    /// Reads the bytes at a physical address into `to`. The guest may change these bytes at the same time.
+    /// Fails if a byte is outside the memory.
     pub fn read(&self, physical: u64, to: &mut [u8]) -> io::Result<()> {
         let begin = usize::try_from(physical).ok();
         let end = begin.and_then(|begin| begin.checked_add(to.len()));
@@ -89,7 +89,7 @@ impl Mapped {
         Ok(Mapped { at, bytes })
     }
 
-    /// Fills `to` with the bytes from offset `begin` on. Panics if a byte is outside the mapping.
+    /// Reads the bytes at offset `begin` into `to`. Panics if a byte is outside the mapping.
     fn read(&self, begin: usize, to: &mut [u8]) {
         assert!(
             begin <= self.bytes && to.len() <= self.bytes - begin,

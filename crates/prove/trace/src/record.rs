@@ -136,7 +136,7 @@ impl TestResult {
         self.impossible || self.stray > 0 || self.sides.iter().any(is_incomplete)
     }
 
-    /// Sets `impossible` unless each of these sides, which make system calls, executed enough
+    /// `sides` are the sides that make system calls. Sets `impossible` unless each of them executed enough
     /// instructions for a system call.
     pub(crate) fn expect_system_calls(&mut self, sides: impl IntoIterator<Item = usize>) {
         let is_possible = |number| {

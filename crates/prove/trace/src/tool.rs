@@ -27,7 +27,7 @@ pub enum ToolError {
 }
 
 impl ToolError {
-    /// Why a command could not be run. `package` is the Debian package that contains its program.
+    /// Why a command could not be run. `package` is the Debian package that contains the command's program.
     pub(crate) fn not_run(command: &Command, package: &'static str, error: &io::Error) -> Self {
         let program = command.get_program().to_string_lossy().into_owned();
         match error.kind() {
@@ -37,8 +37,8 @@ impl ToolError {
     }
 }
 
-/// Runs a command to its end and returns what it prints. `package` is the Debian package that
-/// contains its program.
+/// Runs a command to completion and returns what it prints. `package` is the Debian package that contains the
+/// command's program.
 ///
 /// # Errors
 /// The command cannot be run, or its exit status is not 0.

@@ -1,4 +1,4 @@
-//! Shared data have the names that kernel developers use, in every fetched kernel.
+//! In every fetched kernel, shared data have the names that kernel developers use.
 //!
 //! The test uses the kernels in the user's cache, where `knee kernel fetch` puts them. If the cache
 //! contains no kernel, or QEMU is not installed, the test prints the reason and passes.
@@ -15,7 +15,7 @@ use knee_trace::{
 
 /// How long to wait for each guest, which may itself have to wait for CPUs that other tests use.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Maximum number of tests of a pair of operations. The tests are spread over all situations of the
+/// Maximum number of tests to run for a pair of operations. They are spread evenly over all tests of the
 /// pair.
 const TESTS: usize = 60;
 

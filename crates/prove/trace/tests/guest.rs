@@ -18,8 +18,7 @@ use knee_trace::{
 };
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
-/// The guest's kernel has other work, too, so in one out of this many tests, a side may be
-/// switched out.
+/// The guest's kernel has other work, too, so a side may be switched out in one of this many tests.
 const TESTS_PER_SWITCH: usize = 100;
 /// The number of system calls in each window of the probe's long tests.
 const LONG_CALLS: u64 = 20_000;
@@ -210,9 +209,9 @@ fn interrupts_leave_no_trace_in_the_figures() {
         run.results(kind).iter().filter(quiet).flat_map(|result| result.sides.clone()).collect()
     };
     assert!(run.results("long-getppid").iter().all(TestResult::is_interrupted));
-    // The figures of a window of n calls are n times the figures of a window of one call, no matter
-    // what interrupts the window. There is one exception: an interrupt can make the kernel schedule
-    // before it returns to the task. The exception also occurs in windows of one call.
+    // The figures of a window of n calls are n times the figures of a window of one call, no matter what
+    // interrupts the window. There is one exception: after an interrupt, the kernel may call the scheduler
+    // before it returns to the task. This can happen in windows of one call, too.
     let calls = sides("getppid");
     let one = calls.iter().min_by_key(|side| side.instructions).expect("some calls");
     let many = sides("long-getppid");
@@ -268,8 +267,8 @@ fn a_test_with_a_sleeping_task_is_disturbed_and_later_accesses_of_the_task_count
     let Some(run) = &*KERNEL_MODE else { return };
     let results = run.results("sleep");
     assert!(results.iter().filter(|result| result.is_disturbed()).count() > results.len() / 2);
-    // The first call may cause page faults for its code, so compare with the call that executed the
-    // fewest instructions.
+    // The first call may take page faults on its own code, so compare with the call that executed the fewest
+    // instructions.
     let calls = run.results("getppid");
     let instructions = calls.iter().flat_map(|result| &result.sides).map(|side| side.instructions);
     let least = instructions.min().expect("some calls");

@@ -1,8 +1,8 @@
 //! Runs a program in a guest that contains only the files that the program needs.
 //!
-//! The guest has a virtual CPU for each thread that makes calls, and one for everything else. The
-//! guest's kernel does not balance load between the CPUs of these threads, so that each thread stays
-//! on its CPU, although its affinity allows all CPUs. Mappings are not randomised, so that a program
+//! The guest has a virtual CPU for each thread that makes calls, and one for everything else. The guest's
+//! kernel does not balance load between the CPUs of these threads, so that each thread stays on its CPU,
+//! although the thread's affinity allows all CPUs. The kernel does not randomise addresses, so that a program
 //! has the same addresses each time.
 
 use std::collections::{BTreeSet, VecDeque};
@@ -53,8 +53,8 @@ impl Packed {
         let mut packed = Initramfs::new().program_devices().directory("dev/shm", 0o777);
         let mut seen = BTreeSet::new();
         for path in paths.iter().filter(|path| seen.insert(path.as_path())) {
-            // A program works without the linker's cache, and reports any other missing file
-            // itself.
+            // Ignore a missing file: a program works without the linker's cache, and if another file is
+            // missing, the program itself reports it.
             let Ok(content) = fs::read(path) else { continue };
             let Some(path) = path.to_str() else {
                 return Err(failed(format!("{} is not UTF-8", path.display())));

@@ -118,7 +118,7 @@ enum Next {
     End(End),
 }
 
-/// Starts a program, as often as necessary.
+/// Starts a program, and starts it again whenever it ends before the last test.
 enum Launcher<'a> {
     UserMode(&'a Path),
     Guest(&'a Kernel, &'a Emulator, Packed),
@@ -189,7 +189,7 @@ impl Running {
 /// A process of the program, with the remaining tests.
 struct Process {
     running: Running,
-    /// Set once the program has reported its trials.
+    /// `None` until the program has reported its trials.
     calibration: Option<Calibration>,
     /// Completed tests that wait for the rest of their results: id, outcome, number of runs.
     done: VecDeque<(String, Outcome, u64)>,

@@ -10,7 +10,7 @@ use crate::package::PackageError;
 
 /// Name of the program on `PATH`.
 const QEMU: &str = "qemu-system-x86_64";
-/// The start of the first line of `qemu-system-x86_64 --version`. User-mode QEMU prints another line.
+/// The start of the first line of `qemu-system-x86_64 --version`. User-mode QEMU prints a different line.
 const SYSTEM: &str = "QEMU emulator version ";
 
 /// Why no QEMU can be started.
