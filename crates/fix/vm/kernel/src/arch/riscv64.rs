@@ -36,6 +36,7 @@ global_asm!(include_str!("riscv64.s"));
 unsafe extern "C" {
     static trap: u8;
     static boot_other: u8;
+    static boot_hart: u64;
     static kernel_table: [u64; 512];
     fn enter_user(registers: *mut Registers);
 }
@@ -112,11 +113,24 @@ fn start_timer() {
     firmware(SET_TIMER, [time() + super::tick() * MILLISECOND, 0, 0, 0, 0]);
 }
 
+/// The hart that is this CPU. The boot hart is CPU 0, and hart 0, if it is another one, takes the boot hart's
+/// place. (OpenSBI 1.1 may lose the start of a hart that has just stopped itself, so the boot hart keeps
+/// running.)
+fn hart(cpu: usize) -> u64 {
+    // SAFETY: the boot code writes the variable before it calls Rust code.
+    let boot = unsafe { boot_hart };
+    match cpu as u64 {
+        0 => boot,
+        cpu if cpu == boot => 0,
+        cpu => cpu,
+    }
+}
+
 /// Starts all other CPUs, which call `cpu_main`.
 pub(crate) fn start_cpus(count: usize) {
-    for cpu in 1..count as u64 {
+    for cpu in 1..count {
         let entry = (&raw const boot_other).addr() as u64 - HIGH;
-        let error = firmware(HART_START, [cpu, entry, 0, 0, 0]);
+        let error = firmware(HART_START, [hart(cpu), entry, cpu as u64, 0, 0]);
         assert!(error == 0, "the SBI cannot start hart {cpu}: {error:#x}");
     }
 }
@@ -171,7 +185,7 @@ fn end_ipi() {
 
 /// Sends an IPI to a CPU.
 pub(crate) fn interrupt(cpu: usize) {
-    firmware(SEND_IPI, [1 << cpu, 0, 0, 0, 0]);
+    firmware(SEND_IPI, [1 << hart(cpu), 0, 0, 0, 0]);
 }
 
 impl Registers {
@@ -321,7 +335,7 @@ fn shoot_down(caller: usize, on: &CpuSet, space: u64, what: Flush) {
     let harts = on
         .iter()
         .filter(|&cpu| cpu != caller && !is_skipped(cpu))
-        .fold(0, |harts, cpu| harts | 1_u64 << cpu);
+        .fold(0, |harts, cpu| harts | 1_u64 << hart(cpu));
     if harts != 0 {
         // A request for the whole address space also flushes non-leaf entries.
         let (start, bytes) = match what {

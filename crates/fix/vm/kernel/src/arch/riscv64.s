@@ -3,18 +3,8 @@
 .section .boot, "ax"
 .global boot
 boot:
-    # Hart 0 is the first CPU. If the boot hart is another one, it starts hart 0 and stops.
-    beqz a0, first
-    lla a1, first
-    li a0, 0
-    li a2, 0
-    li a6, 0                    # hart_start
-    li a7, 0x48534d
-    ecall
-    li a6, 1                    # hart_stop
-    li a7, 0x48534d
-    ecall
-first:
+    lla t0, boot_hart
+    sd a0, (t0)
     # The tables: 512 GiB of physical memory at 0 and at the beginning of the kernel's half.
     lla t0, memory_table
     lla t1, kernel_table
@@ -35,10 +25,10 @@ first:
     li s0, 0
     j cpu_start
 
-# A hart that hart 0 has started enters here. a0 contains its number.
+# A hart that the first CPU has started enters here. a1 contains the number of the CPU.
 .global boot_other
 boot_other:
-    mv s0, a0
+    mv s0, a1
 
 cpu_start:
     lla t0, kernel_table
@@ -65,6 +55,10 @@ absolute:
     .quad high, STACKS
 
 .data
+.balign 8
+.global boot_hart
+boot_hart:
+    .quad 0
 .balign 4096
 .global kernel_table
 kernel_table:
