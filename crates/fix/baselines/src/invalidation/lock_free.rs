@@ -13,7 +13,7 @@
 //! thread changes its link; a process cannot do that.
 
 use core::ptr;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use knee_sync::Platform;
 
@@ -69,11 +69,11 @@ impl Link {
         Pair::unpack(self.0.load(order!(Acquire, "link_load")))
     }
 
-    /// Called by the owner while no other thread changes the pair. Relaxed: other threads reach the link
-    /// through a pair that enters the list after this store, and [`close`](Link::close) has acquired what
-    /// other threads stored here before.
+    /// Called by the owner while no other thread changes the pair. Release: if the owner reopens the link,
+    /// a thread that finds `next` there sees the next link as that link's owner initialized it. No mutant
+    /// weakens this Release: a thread that follows a stale link fails at its exchange and starts again.
     fn store(&self, pair: Pair) {
-        self.0.store(pair.pack(), Relaxed);
+        self.0.store(pair.pack(), Release);
     }
 
     /// Release: a thread that sees the new number sees what the section with this number did. Acquire: if the
