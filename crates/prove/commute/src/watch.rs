@@ -131,8 +131,8 @@ pub fn watch(report: impl Fn(String) + Copy + Send + Sync + 'static) {
             if was_stuck && let Some(execution) = &execution {
                 let seconds = execution.running.as_secs();
                 report(format!(
-                    "the model has asked no new question for {seconds} s and probably does not \
-                     terminate: {execution}"
+                    "an execution of the model has run for {seconds} s and probably does not terminate: \
+                     {execution}"
                 ));
                 std::process::exit(4);
             }
