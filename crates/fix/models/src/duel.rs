@@ -103,7 +103,7 @@ impl Duel {
     }
 }
 
-/// An object that readers find.
+/// An object of a [`Pool`]. Readers find it while it is the current object.
 pub struct Object {
     /// Whether the object is freed, so that readers must not find it.
     pub freed: AtomicBool,

@@ -134,8 +134,8 @@ fn refcache(duel: &Duel) {
             self.0.store(true, Relaxed);
         }
     }
-    /// The number of clones of a value before its last reference is dropped. The number is small, because a
-    /// delta that is counted twice may cancel a lost delta.
+    /// The number of clones of a value before its last reference is dropped. The number is small: over many
+    /// clones, a delta that is counted twice could cancel a lost one, and the test would miss both errors.
     const CLONES: u64 = 500;
     static FREED: AtomicBool = AtomicBool::new(false);
     let ticks = AtomicU64::new(0);

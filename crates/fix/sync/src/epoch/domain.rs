@@ -127,11 +127,11 @@ impl<P: Platform> Domain<P> {
         &self.global
     }
 
-    /// Advances the global epoch and returns its old value, the tag of all objects that were unlinked before
-    /// the call.
+    /// Advances the global epoch and returns its old value, which is a valid tag for each object that was
+    /// unlinked before the call.
     fn advance(&self) -> u64 {
-        // AcqRel: the stores that unlinked objects stay before the advance (Release). A reader that loads a
-        // later epoch, from this or a later read-modify-write, sees these stores.
+        // AcqRel: the stores that unlinked objects stay before the advance (Release). A reader whose epoch
+        // is later has read it from this read-modify-write or from one that follows, so it sees these stores.
         self.global.fetch_add(ONE, order!(AcqRel, "epoch_tag"))
     }
 

@@ -42,9 +42,9 @@ const BIAS: u64 = 1 << 62;
 /// for objects that live until their last reference is dropped, because nothing notices the last `put` while
 /// the count is live; use [`refcache`](super::refcache) for them. Do not use it for thousands of small
 /// objects: it needs 384 bytes, plus 128 bytes for each thread that runs at the same time. The first use
-/// allocates 1 KiB for 8 threads, and further threads need further chunks, for 16 threads, 32 threads and so
-/// on. Linux's count needs only 8 bytes for each CPU, because a CPU's counters of different objects share
-/// cache lines.
+/// allocates a chunk of 1 KiB for 8 threads; when more threads use the count, it allocates a chunk for 16
+/// more threads, then for 32 more, and so on. Linux's count needs only 8 bytes for each CPU, because a CPU's
+/// counters of different objects share cache lines.
 ///
 /// References are not bound to threads: one thread may put a reference that another thread took. A thread's
 /// counter remains when the thread exits.

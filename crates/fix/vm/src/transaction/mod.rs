@@ -55,8 +55,8 @@ impl Tree {
     }
 
     /// Like [`locked`](Tree::locked), but locks all nodes. No other operation starts to change anything until
-    /// the returned guard is dropped. The first attempt already keeps other operations from starting, so that
-    /// there are few flushes to wait for.
+    /// the returned guard is dropped. Other operations are kept from starting even while this one waits for
+    /// flushes, so that it waits only for those that have already begun.
     pub(crate) fn locked_exclusive<M: Machine, R>(
         &self,
         cpu: &Cpu<'_, M>,

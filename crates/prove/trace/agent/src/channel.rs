@@ -9,7 +9,7 @@
 //! ```
 //!
 //! The header consists of little-endian 64-bit words, in the order of [`Word`]. Plans and reports
-//! are in the format of the crate postcard, each preceded by a word with its length.
+//! are in the format of the `postcard` crate; each is preceded by a word that contains its length.
 
 use std::io;
 use std::sync::atomic::{Ordering::Release, fence};

@@ -17,7 +17,7 @@ use crate::relay::{Relay, Relayed};
 /// The directory of the initramfs into which the host writes the request, relative to the root. No
 /// program uses this name.
 pub const PROGRAM_DIRECTORY: &str = ".knee";
-/// The file of the request, a [`ProgramRequest`] in the format of the crate postcard.
+/// The file of the request, a [`ProgramRequest`] in the format of the `postcard` crate.
 pub const PROGRAM: &str = ".knee/program";
 /// The file that is the program's standard input.
 pub const PROGRAM_INPUT: &str = ".knee/input";

@@ -4,8 +4,8 @@
 //! As in [`crate::channel`], the memory belongs to QEMU's device ivshmem-plain, since a serial
 //! console is too slow for the output of programs. The memory begins with two little-endian 64-bit
 //! words: the number of bytes that the guest has written, and the number of bytes that the host has
-//! read. The ring follows. It contains values of [`Relayed`] in the format of the crate postcard, each
-//! preceded by a word with its length. The guest waits while the ring has no room.
+//! read. The ring follows. It contains values of [`Relayed`] in the format of the `postcard` crate; each
+//! is preceded by a word that contains its length. The guest waits while the ring has no room.
 
 use std::ops::Range;
 use std::sync::atomic::{Ordering::Acquire, Ordering::Release, fence};

@@ -31,7 +31,7 @@ pub(crate) fn keep_tables() -> std::io::Result<()> {
     Ok(())
 }
 
-/// An error of a set-up: the action that failed, and its errno.
+/// Why a step failed: the action, as a phrase that follows "cannot", and the errno.
 pub(crate) type Failed = (&'static str, i32);
 
 pub(crate) fn errno() -> i32 {

@@ -66,7 +66,7 @@
 //! | executes each virtual CPU on one thread, and each block of instructions to its end | `executing`, `vcpu` | `each_side_is_on_its_own_virtual_cpu` |
 //! | passes the number of the executing CPU (before 10.0) or lets plugins read the registers of that CPU | `executing` | `each_side_is_on_its_own_virtual_cpu` |
 //! | translates code separately for each value of the flag AC | `translate`, and `apart` of crate knee-agent | the trials, since their code first runs outside of windows |
-//! | clears the memory callback of a block's last instruction at the end of the block, or does not clear it | `translate` | `interrupts_leave_no_trace_in_the_figures` |
+//! | may still call the memory callback of a block's last instruction after the end of the block | `translate` | `interrupts_leave_no_trace_in_the_figures` |
 //! | repeats a string instruction by a jump to it, or within its block | `vcpu` | `a_repeated_string_instruction_counts_once_but_each_of_its_accesses_counts` |
 //! | ends a block at each instruction that enters or leaves the kernel | `vcpu` | `interrupts_leave_no_trace_in_the_figures` |
 //!

@@ -16,7 +16,7 @@ const SYSTEM: &str = "QEMU emulator version ";
 /// Why no QEMU can be started.
 #[derive(Debug, thiserror::Error)]
 pub enum EmulatorError {
-    /// QEMU cannot be started.
+    /// No QEMU was found, or it is not the program that `KNEE_QEMU` names.
     #[error(transparent)]
     Guest(#[from] GuestError),
     /// QEMU cannot be fetched.

@@ -113,9 +113,9 @@ fn start_timer() {
     firmware(SET_TIMER, [time() + super::tick() * MILLISECOND, 0, 0, 0, 0]);
 }
 
-/// The hart that is this CPU. The boot hart is CPU 0, and hart 0, if it is another one, takes the boot hart's
-/// place. (OpenSBI 1.1 may lose the start of a hart that has just stopped itself, so the boot hart keeps
-/// running.)
+/// The hart that is this CPU. The boot hart is CPU 0. If the boot hart is not hart 0, then hart 0 is the CPU
+/// with the boot hart's number. (The boot hart does not stop itself to let hart 0 be CPU 0: OpenSBI 1.1 may
+/// lose a request to start a hart that has just stopped.)
 fn hart(cpu: usize) -> u64 {
     // SAFETY: the boot code writes the variable before it calls Rust code.
     let boot = unsafe { boot_hart };
