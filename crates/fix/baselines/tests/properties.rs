@@ -1,4 +1,4 @@
-//! Delayed invalidation in each form, for random sequences of operations by several threads.
+//! Tests each form of delayed invalidation with random sequences of operations by several threads.
 
 #![cfg(not(miri))]
 
@@ -75,7 +75,8 @@ fn waits_for_marks<F: Invalidation>(
                             SeqCst,
                         );
                     });
-                    // These calls give a faulty `wait` time to return too early.
+                    // The waiting thread can run during these calls, so a faulty `wait` returns before the
+                    // sections end.
                     (0..3).for_each(|_| thread::yield_now());
                 }
             }

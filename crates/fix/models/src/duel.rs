@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The number of objects that a writer uses in turn.
+/// The number of objects in a [`Pool`]. The writer makes one after the other the current object.
 const OBJECTS: usize = 64;
-/// This many stores occupy most of a store buffer for a while: today's CPUs have store buffers of 56 to 72
-/// entries.
+/// The number of stores before each read. Today's store buffers have 56 to 72 entries, so these stores occupy
+/// most of the buffer for a while.
 const STORES: usize = 40;
 /// The number of lines in a table that is too large for any cache.
 const LINES: usize = 1 << 20;
@@ -94,7 +94,7 @@ impl Duel {
         }
     }
 
-    /// Calls `is_bad` `checks` times, and reports an error each time that it returns true.
+    /// Makes `checks` calls of `is_bad`, and reports an error if one of them returns true.
     pub fn check(&self, checks: u64, is_bad: impl Fn() -> bool) {
         for _ in 0..checks {
             std::hint::spin_loop();
@@ -105,7 +105,7 @@ impl Duel {
 
 /// An object of a [`Pool`]. Readers find it while it is the current object.
 pub struct Object {
-    /// Whether the object is freed, so that readers must not find it.
+    /// Whether the object is freed. Readers must not find a freed object.
     pub freed: AtomicBool,
 }
 

@@ -270,8 +270,8 @@ impl Suite {
     }
 }
 
-/// Checks that the real code passes the tests in `more` and the tests of all jobs, and that the mutant of
-/// each job fails its test.
+/// Checks that the real code passes the tests in `more` and the test of each job, and that each job's mutant
+/// fails that job's test.
 fn check(jobs: &[Job], more: Vec<(&Program, &str)>) {
     let mut tests = more;
     for job in jobs {
@@ -296,8 +296,8 @@ fn run_test(program: &Program, mutant: Option<&str>, test: &str, limit: Duration
     program.run(mutant, &["--exact", test], limit)
 }
 
-/// Runs the test of a job, which takes `time` with the real code. Returns `None` if the test notices the
-/// mutant; otherwise returns a message about the failure.
+/// Runs a job's test with the job's mutant. With the real code, the test takes `time`. Returns `None` if the
+/// test notices the mutant; otherwise returns a message about the failure.
 fn survives(job: &Job, time: Duration) -> Option<String> {
     let Job { mutant, program, test } = job;
     let mut limit = LEAST_PATIENCE.max(PATIENCE * time);

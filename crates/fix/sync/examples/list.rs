@@ -83,7 +83,8 @@ impl Set {
                 continue;
             }
             if !position.unlink(self, next) {
-                // Another thread has changed the list here. `find` unlinks the node, unless that thread did.
+                // Another thread has changed the list here. `find` unlinks the node, unless that thread has
+                // already unlinked it.
                 self.find(number);
             }
             return true;

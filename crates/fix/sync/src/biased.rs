@@ -8,10 +8,10 @@ use crate::primitive::{AtomicBool, Guarded, constant};
 
 /// A value that one thread uses often and other threads use rarely.
 ///
-/// The lock is Dekker's algorithm with an asymmetric fence. The owner announces that it is inside, and then
-/// checks whether another thread has requested the lock. A remote thread requests the lock, and then checks
-/// whether the owner is inside. With a fence between the two steps on each side, at least one of the threads
-/// sees the other's store. The owner's fence costs nothing; the remote thread's fence costs an interrupt.
+/// The lock is Dekker's algorithm with an asymmetric fence. The owner sets `inside`, and then checks whether
+/// another thread has requested the lock. A remote thread sets `requested`, and then checks whether the owner
+/// is inside. With a fence between the two steps on each side, at least one of the threads sees the other's
+/// store. The owner's fence costs nothing; the remote thread's fence costs an interrupt.
 ///
 /// ```text
 /// owner                            remote thread
@@ -22,7 +22,7 @@ use crate::primitive::{AtomicBool, Guarded, constant};
 /// ```
 #[derive(Debug)]
 pub(crate) struct Biased<T> {
-    /// Whether the owner is inside.
+    /// Set while the owner uses the value or tries to take the lock.
     inside: AtomicBool,
     /// Whether a remote thread has the lock, or waits for the owner to leave.
     requested: AtomicBool,

@@ -65,7 +65,8 @@ impl Calls {
     pub(crate) fn wait(&self, platform: &impl Platform) {
         let calls = || self.count.load(order!(Acquire, "epoch_ended"));
         let begun = calls();
-        // A wait for an even number might never end, because the owner may begin new calls again and again.
+        // This waits until the number changes, not until it is even: the owner may begin new calls again and
+        // again, so this thread might see only odd numbers.
         if begun % 2 == 1 && !is_mutant!("epoch_no_wait_for_calls") {
             platform.sleep_while(|| calls() == begun);
         }

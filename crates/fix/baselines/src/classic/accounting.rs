@@ -137,7 +137,8 @@ impl Accounting for PerCpu {
 
     fn count(resident: &Self::Resident) -> u64 {
         let sum = resident.iter().fold(0, |sum: u64, count| sum.wrapping_add(count.load(Relaxed)));
-        // The sum is negative if the loads saw the removal of a page but missed its addition.
+        // The loads may see that one CPU removed a page but miss that another CPU added it, so the sum may be
+        // negative.
         if sum > u64::MAX / 2 { 0 } else { sum }
     }
 }

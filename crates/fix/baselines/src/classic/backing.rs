@@ -1,11 +1,11 @@
 //! A reverse map with one structure for each mapping operation: DragonFly's backings, Linux's `anon_vma`.
 //!
-//! A frame records its *object* and its page number. An object lists the parts of spaces where its frames may
-//! be mapped. Only a page-table entry decides whether a frame of the object is mapped at a page: the listed
-//! parts may contain other pages too, and nothing is stored for each page. The first fault creates the
-//! object. A fork copies each backing and adds the copy to the list of the same object. Frames that later
-//! copy-on-write faults allocate belong to this object too, as with Linux's `anon_vma` until 2.6.33. There
-//! are no `anon_vma_chain`s, so a walk visits all spaces that are related by forks.
+//! A frame records its *object* and its page number. An object lists the parts of spaces in which its frames
+//! may be mapped. Nothing is stored for each page, so a walk reads the page-table entries to find out where
+//! the frame is mapped. The first fault creates the object. A fork copies each backing and adds the copy to
+//! the list of the same object. Frames that later copy-on-write faults allocate belong to this object too, as
+//! with Linux's `anon_vma` until 2.6.33. There are no `anon_vma_chain`s, so a walk visits all spaces that are
+//! related by forks.
 //!
 //! Source: DragonFly BSD 5.6, `sys/vm/vm_map.h` (`struct vm_map_backing`); Linux, `mm/rmap.c`.
 
@@ -91,7 +91,7 @@ impl Part {
         Pages { start: Page(self.start.load(Relaxed)), end: Page(self.end.load(Relaxed)) }
     }
 
-    /// Returns the object, which the first fault creates.
+    /// Returns the object, and creates it if there is none yet.
     fn object(&self) -> *mut Object {
         // Acquire: pairs with `new_object`, so that this thread finds the object initialized.
         let object = self.object.load(Acquire);

@@ -1,5 +1,5 @@
-//! The entries of a map. They are clipped and merged as in FreeBSD's `vm_map.c` and Linux's `mm/vma.c`, by
-//! functions that work with any data structure.
+//! The entries of a map. The functions that clip and merge entries follow FreeBSD's `vm_map.c` and Linux's
+//! `mm/vma.c`, and do not depend on the data structure that contains the entries.
 
 use knee_vm::{MapError, Page, Pages, Protection};
 
@@ -186,7 +186,8 @@ fn is_all_mapped<R: Reverse>(entries: &impl Entries<R>, pages: Pages) -> bool {
     end >= pages.end
 }
 
-/// Splits the entry that contains page `at`, at the start of this page: FreeBSD's clipping.
+/// If one entry contains both page `at` and the page before it, splits the entry between these pages:
+/// FreeBSD's clipping.
 fn clip<R: Reverse>(entries: &mut impl Entries<R>, at: Page) {
     let Some(found) = entries.before(at) else { return };
     if found.pages.end > at {

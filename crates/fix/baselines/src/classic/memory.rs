@@ -101,7 +101,8 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
         self.form.wait(places, &self.frames.bucket(frame).stamp, &OnCpu::of(cpu));
     }
 
-    /// Frees a frame that is in no table, and that the CPUs of the caller's space have flushed.
+    /// Frees a frame that is in no table. All CPUs must have flushed the caller's mapping of the frame. If
+    /// other spaces have mapped the frame too, waits for the flushes of their mappings.
     #[inline]
     fn frame_recycled(&self, cpu: &Cpu<'m, M>, frame: Frame) {
         if self.frames.record(frame).was_shared.load(Relaxed) {
@@ -134,7 +135,8 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
         }
     }
 
-    /// Prepares a frame of zeros, after an allocation has failed.
+    /// Prepares a frame of zeros, for a caller whose allocation has failed. If necessary, first frees the
+    /// frames that were [put off](Memory::put_off).
     #[cold]
     fn find_page(&self, cpu: &Cpu<'m, M>) -> Result<(), OutOfMemory> {
         self.frames.pools.refill_page(cpu).or_else(|_| {
@@ -143,8 +145,8 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
         })
     }
 
-    /// Makes a page present for an access that the map entry allows: `pmap_enter`. The entry cannot change
-    /// meanwhile. Returns the number of pages that became present.
+    /// Makes a page present for an access that the map entry allows: `pmap_enter`. The map entry cannot
+    /// change meanwhile. Returns the number of pages that became present.
     #[inline]
     pub(super) fn enter(
         &self,

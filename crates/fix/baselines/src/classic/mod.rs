@@ -1,7 +1,7 @@
 //! The older designs of address spaces: a map of entries above page tables, as in the BSDs and Linux.
 //!
-//! The older designs are compared with [knee-vm's design](knee_vm::Space), and each well-known improvement
-//! can be measured separately. A [`Space`] combines four [`Strategies`]. Each `Space` implements
+//! The older designs are compared with [knee-vm's design](knee_vm::Space). A [`Space`] combines four
+//! [`Strategies`], so each well-known improvement can be measured separately. Each `Space` implements
 //! [`AddressSpace`](crate::AddressSpace) with the same results as any other design.
 //!
 //! | | | source |
@@ -64,8 +64,8 @@
 //! # Differences from the sources
 //! Locks spin and yield where the kernels' locks sleep. All memory is private to its space. Tables exist
 //! until their space is dropped. The trees do not record gaps. Instead, as in Linux until 3.8, a search for a
-//! gap starts at a cached page before which no gap is large enough. Allocations of frames can fail, but
-//! allocations of entries cannot.
+//! gap starts at a cached page before which no gap is large enough. If a frame cannot be allocated, the
+//! operation fails; if a map entry cannot be allocated, the program aborts.
 
 mod accounting;
 mod audit;

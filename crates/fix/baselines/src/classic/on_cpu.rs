@@ -5,8 +5,8 @@ use knee_vm::{Cpu, Machine};
 
 /// The machine's platform on one CPU, which handles requests of other CPUs while it waits.
 ///
-/// A CPU may hold locks while it waits for other CPUs through this platform. In return, every CPU must wait
-/// for these locks through this platform too, so that it still handles the requests of a lock's holder.
+/// A CPU may hold locks while it waits for other CPUs through this platform. So every CPU must also wait for
+/// these locks through this platform: while it waits, it must handle the requests of a lock's holder.
 #[derive(Debug)]
 pub(super) struct OnCpu<'m, M> {
     machine: &'m M,

@@ -1,16 +1,17 @@
-//! A map whose tree is read without locks, with a lock for each entry: Linux since 6.4.
+//! The map of Linux since 6.4: faults walk the tree without locks, and each entry has its own lock.
 //!
-//! The tree is a B-tree of ranges, like Linux's maple tree. Nodes are wide. A writer copies a node, changes
-//! the copy, and then puts it in the node's place with a single store. Readers in an epoch section see the
-//! old node or the new one. `mmap_lock` serializes writers.
+//! The tree is a B-tree of ranges, like Linux's maple tree. A node has up to 16 children. A writer copies a
+//! node, changes the copy, and then puts it in the node's place with a single store. Readers in an epoch
+//! section see the old node or the new one. `mmap_lock` serializes writers.
 //!
-//! A fault finds its entry in the tree and counts itself as a reader of the entry. It writes nothing else in
-//! the map. Threads that take `mmap_lock` for writing take *turns*, which are numbered. Before such a thread
-//! changes an entry, it *marks* the entry with the number of its turn, and waits for the entry's readers. New
-//! readers see the mark and take `mmap_lock` instead. Faults that find no entry also take `mmap_lock`,
-//! because the tree may be changing. The end of the turn clears all marks.
+//! A fault finds its entry in the tree and counts itself as a reader of the entry. The fault writes nothing
+//! else in the map. While a thread holds `mmap_lock` for writing, it has a *turn*, and each turn has a
+//! number. Before the thread changes an entry, it *marks* the entry with the number of its turn, and waits
+//! for the entry's readers. New readers see the mark and take `mmap_lock` instead. Faults that find no entry
+//! also take `mmap_lock`, because the tree may be changing. When a turn ends, its number is no longer
+//! current, so all its marks lose their effect at once.
 //!
-//! Empty nodes are freed, but nodes are not merged. Linux keeps its nodes at least half full.
+//! Linux merges nodes to keep them at least half full. This tree frees empty nodes, but merges none.
 //!
 //! Source: Linux 6.4 to 6.13, `include/linux/mm.h` (`vma_start_read`, `vma_start_write`), `mm/memory.c`
 //! (`lock_vma_under_rcu`), `lib/maple_tree.c`.
@@ -77,8 +78,8 @@ struct Area<R: Reverse> {
     state: UnsafeCell<State<R>>,
 }
 
-/// The content of an area. Readers of the area read it, and only a writer that has marked the area changes
-/// it.
+/// The content of an area. The area's readers read this content, and only a writer that has marked the area
+/// changes it.
 #[derive(Debug)]
 struct State<R: Reverse> {
     pages: Pages,
@@ -123,8 +124,8 @@ impl<R: Reverse> Node<R> {
         self.keys().iter().take_while(|key| **key <= page).count()
     }
 
-    /// Returns the slot of the child to which areas that begin at this page belong. At level 0, returns the
-    /// slot of the last area that begins at or before this page.
+    /// Above level 0, returns the slot of the child that contains, or would contain, an area that begins at
+    /// this page. At level 0, returns the slot of the last area that begins at or before this page.
     #[inline]
     fn place(&self, page: Page) -> usize {
         self.places_up_to(page).saturating_sub(1)
@@ -430,7 +431,7 @@ impl<'a, M: Machine, R: Reverse> Held<'a, '_, M, R> {
         area.state.get()
     }
 
-    /// Returns the path to the leaf to which areas that begin at a page belong.
+    /// Returns the path to the leaf that contains, or would contain, an area that begins at `page`.
     fn path(&self, page: Page) -> Option<Path<'a, R>> {
         let mut node = self.root()?;
         let (mut above, mut keys) = ([const { None }; LEVELS], Pages::new(Page(0), u64::MAX));

@@ -72,8 +72,9 @@ pub struct FourTuple {
 impl FourTuple {
     /// Returns the connection's bucket. The bucket count must be a power of two.
     ///
-    /// The hash is the addresses and ports times the golden ratio. On a network with adversaries, use a hash
-    /// with a secret key.
+    /// The hash combines the addresses and ports, and multiplies the result by the golden ratio. Adversaries
+    /// can choose addresses and ports whose hashes collide, so on a network with adversaries, use a hash with
+    /// a secret key.
     fn bucket(&self, buckets: usize) -> usize {
         let address = |of: SocketAddrV4| u64::from(of.ip().to_bits());
         let addresses = address(self.local) << 32 | address(self.foreign);
@@ -88,7 +89,7 @@ pub trait ConnTable<T>: Sync {
     /// Opens a connection.
     ///
     /// # Errors
-    /// If a connection with these ends is open, returns `connection`.
+    /// If a connection with these ends is already open. The error is the new `connection`.
     fn insert(&self, id: FourTuple, connection: T) -> Result<(), T>;
 
     /// Locks the connection and passes it to `with`. Returns `None` if the connection is not open.

@@ -141,7 +141,7 @@ fn finds_no_freed_connection(table: &impl ConnTable<Opened>) {
 
 #[test]
 fn a_lookup_never_finds_a_freed_connection() {
-    // All connections are in one list, which changes during walks.
+    // All connections are in one list, which changes while lookups walk it.
     finds_no_freed_connection(&LockedTable::with_buckets(1));
     finds_no_freed_connection(&EpochTable::with_buckets(1));
 }

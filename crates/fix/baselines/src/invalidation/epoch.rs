@@ -22,7 +22,7 @@ pub struct Epoch {
 }
 
 impl Epoch {
-    /// Returns a form whose clock has not been advanced yet.
+    /// Returns a form that has no sections yet.
     pub fn new() -> Epoch {
         Epoch { clock: AtomicU64::new(IDLE + 1) }
     }

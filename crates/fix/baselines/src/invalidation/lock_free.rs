@@ -69,9 +69,9 @@ impl Link {
         Pair::unpack(self.0.load(order!(Acquire, "link_load")))
     }
 
-    /// Called by the owner while no other thread changes the pair. Release: if the owner reopens the link,
-    /// a thread that finds `next` there sees the next link as that link's owner initialized it. No mutant
-    /// weakens this Release: a thread that follows a stale link fails at its exchange and starts again.
+    /// Called by the owner while no other thread changes the pair. Release: when the owner reopens a link
+    /// that has a `next`, a thread that follows this `next` sees the next link initialized. No mutant weakens
+    /// this Release: a thread that follows a stale link fails at its exchange and starts again.
     fn store(&self, pair: Pair) {
         self.0.store(pair.pack(), Release);
     }

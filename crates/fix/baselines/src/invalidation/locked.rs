@@ -1,8 +1,8 @@
 //! A list of active sections under a mutex.
 //!
 //! Sections are numbered, and the list begins with the newest. When the oldest section ends, it publishes its
-//! number: this and all smaller numbers are finished. When any other section ends, it passes its number to
-//! the next older section, which publishes the number or passes it on in turn.
+//! number: no section with this number or a smaller one is active any more. When any other section ends, it
+//! passes its number to the next older section, which publishes the number or passes it on in turn.
 
 use core::fmt;
 use core::ptr;

@@ -1,12 +1,13 @@
 //! The forms of delayed invalidation that FreeBSD has used, and the form of [`knee_sync::invalidation`]. That
-//! module explains what delayed invalidation is for.
+//! module explains what delayed invalidation is for. In each form, a waiter waits for the sections that
+//! marked the page.
 //!
-//! | | cost of begin and finish | a waiter waits for the sections that marked the page, and for | cost of a wait |
+//! | | cost of begin and finish | a waiter also waits for | cost of a wait |
 //! |---|---|---|---|
-//! | [`Slots`] | three stores to the thread's own line | sections that marked another page with the same bit, one of 64 | a scan of all threads, if the page was ever marked |
-//! | [`Locked`] | for each, taking a mutex | older sections | a load |
-//! | [`LockFree`] | for each, a walk over active sections and a 128-bit compare-exchange | older sections | a load |
-//! | [`Epoch`] | two stores to the thread's own line | all sections | a heavy fence and a scan of all threads |
+//! | [`Slots`] | three stores to the thread's own line | sections that marked another page whose stamp has the same bit (one of 64) | a scan of all threads, if the page was ever marked |
+//! | [`Locked`] | each takes a mutex | older sections | a load |
+//! | [`LockFree`] | each walks the active sections and executes a 128-bit compare-exchange | older sections | a load |
+//! | [`Epoch`] | two stores to the thread's own line | all other sections | a heavy fence and a scan of all threads |
 //!
 //! The rules of [`knee_sync::invalidation`] apply to each form.
 //!

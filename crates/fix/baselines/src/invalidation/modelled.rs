@@ -1,5 +1,5 @@
-//! Checks all interleavings of a marking thread and a waiting thread that have at most a given number of
-//! preemptions.
+//! Loom models of a thread that marks a page and a thread that waits for the marking sections. loom checks
+//! all interleavings with at most a given number of preemptions.
 
 use knee_sync::shim::{AtomicBool, Model, Mutex, check, check_symmetric, interrupt, thread};
 use loom::cell::UnsafeCell;
@@ -68,7 +68,8 @@ impl<F: Invalidation> Place<F> {
     }
 }
 
-/// One thread runs these sections, and another thread waits.
+/// One thread runs a section for each element of `marks`, and another thread waits for the sections that have
+/// marked the page.
 fn one_marks<F: Invalidation + Send + 'static>(form: fn() -> F, marks: &'static [bool]) {
     check(3, move || {
         let place = place(form());

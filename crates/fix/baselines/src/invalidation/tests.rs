@@ -65,8 +65,7 @@ fn waits_for_marks<F: Invalidation + fmt::Debug>(form: F) {
     assert!(over.into_iter().all(AtomicBool::into_inner));
 }
 
-/// A wait for a page returns while a section is still active, if that section has not marked the page and is
-/// younger than the sections that have.
+/// A wait for a page does not wait for a younger section, if only an older section has marked the page.
 fn does_not_wait_for_younger_sections<F: Invalidation>(form: F) {
     let (tracker, stamps) = (Tracker::new(form), [Stamp::new(), Stamp::new()]);
     let (mut first, mut second) = (tracker.join(), tracker.join());

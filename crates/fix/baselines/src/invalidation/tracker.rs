@@ -11,7 +11,7 @@ use knee_sync::System;
 use super::form::{Invalidation, Stamp};
 use crate::primitive::Mutex;
 
-/// The threads that invalidate, and a way to wait for their sections.
+/// Registers the threads that invalidate mappings, and lets other threads wait for their sections.
 pub struct Tracker<F: Invalidation, P: Platform> {
     // Dropped before the places, which must outlive the form.
     form: F,
@@ -41,7 +41,7 @@ impl<F: Invalidation, P: Platform> Tracker<F, P> {
     }
 
     /// Waits for the end of all sections that marked `stamp` before the caller took the lock of the stamp's
-    /// page. Some [forms](super) also wait for other sections. The caller then sees what the sections did.
+    /// page. The caller then sees what these sections did. Some [forms](super) also wait for other sections.
     #[inline]
     pub fn wait(&self, stamp: &Stamp) {
         // The list is copied, so that a joining thread does not wait for the lock while this thread waits for
@@ -57,7 +57,8 @@ impl<F: Invalidation, P: Platform> fmt::Debug for Tracker<F, P> {
     }
 }
 
-/// A thread that invalidates. The thread is in at most one section at a time.
+/// A registered thread, which invalidates mappings in sections. The thread is in at most one section at a
+/// time.
 pub struct Member<'a, F: Invalidation, P: Platform> {
     tracker: &'a Tracker<F, P>,
     place: Arc<CachePadded<F::Place>>,

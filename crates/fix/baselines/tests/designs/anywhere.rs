@@ -1,4 +1,4 @@
-//! The ranges that `map_anywhere` chooses.
+//! Tests which ranges `map_anywhere` chooses.
 
 use knee_baselines::AddressSpace;
 use knee_vm::hosted::MmuContext;

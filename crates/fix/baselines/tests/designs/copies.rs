@@ -96,7 +96,8 @@ fn each_space_of_a_family_contains_its_own_stores<D: Design>() {
                         space.discard(&cpu, pages).unwrap();
                         words.retain(|page, _| !pages.contains(*page));
                     }
-                    // This arm restores the protection at once, so that faults grant the rights again.
+                    // This arm restores the protection at once, so that later faults can grant the revoked
+                    // rights again.
                     Operation::Protect(pages, protection) => {
                         space.protect(&cpu, pages, protection).unwrap();
                         space.protect(&cpu, pages, Protection::READ_WRITE).unwrap();
@@ -180,7 +181,7 @@ fn a_space_is_forked_during_writes<D: Design>() {
                 let first: Vec<u64> = pages.iter().map(load).collect();
                 let again: Vec<u64> = pages.iter().map(load).collect();
                 assert_eq!(first, again);
-                // The fork's writes are private.
+                // Writes to the fork must not change the original space.
                 for page in pages.iter().step_by(3) {
                     cpu.store(&fork, page.address(), u64::MAX).unwrap();
                 }

@@ -1,5 +1,5 @@
-//! Compares a space with a model, a map of pages that records which pages are mapped, their protection and
-//! their contents.
+//! Compares a space with a model. The model records which pages are mapped, and the protection and contents
+//! of these pages.
 
 use knee_baselines::AddressSpace;
 use knee_models::random::Random;
@@ -15,7 +15,7 @@ use crate::designs::{Design, MachineOf, ProcessorOf, for_each_design};
 const READ: Protection = Protection::READ;
 const WRITE: Protection = Protection::WRITE;
 
-/// The limit on mapped pages: larger than most ranges, and smaller than the largest.
+/// The limit on mapped pages. Most ranges fit within this limit, but the largest ranges exceed it.
 const LIMIT: u64 = 1 << 19;
 
 /// Performs an operation on a space of any design, like [`knee_models::space::apply`] on a space of knee-vm.

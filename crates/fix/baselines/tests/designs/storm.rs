@@ -30,7 +30,7 @@ pub(crate) fn storm<D: Design>(
     work: impl for<'m> Fn(ProcessorOf<'m, D>, &D::Space<'m>) + Sync,
     after: impl for<'m> FnOnce(&ProcessorOf<'m, D>, &D::Space<'m>),
 ) {
-    // Creating a large machine would take as long as many operations, so the machine is small.
+    // The machine is small, because creating a large one would take as much time as many operations.
     let machine = MachineOf::<D>::with_architecture(FRAMES / 2, CPUS as usize);
     let all = machine.free_frames();
     {
@@ -359,7 +359,8 @@ struct Stores {
 }
 
 impl Stores {
-    /// Calls `with`, which discards the contents of these pages if it succeeds.
+    /// Calls `with`, which discards the contents of these pages. If it succeeds, records that all values from
+    /// before the call are gone.
     fn clear(all: &[Stores], with: impl FnOnce() -> Result<(), MapError>) -> Result<(), MapError> {
         let read = |stores: &Stores| stores.done.each_ref().map(|done| done.load(Acquire));
         let before: Vec<_> = all.iter().map(read).collect();

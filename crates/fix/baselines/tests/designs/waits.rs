@@ -1,4 +1,4 @@
-//! Operations that must wait while a page is no longer in the tables but still in some CPU's TLB.
+//! Tests operations that must wait while a page is no longer in the tables but still in some CPU's TLB.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};

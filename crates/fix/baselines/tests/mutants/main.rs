@@ -37,8 +37,8 @@ fn the_torture_passes_and_notices_each_mutant() {
     SUITE.check_torture();
 }
 
-/// Memory orderings of accesses to process-wide data, which loom does not model. `scripts/sanitize baselines
-/// miri` runs this test.
+/// Tests the memory orderings of accesses to process-wide data, which loom does not model. `scripts/sanitize
+/// baselines miri` runs this test.
 #[test]
 fn miri_passes_and_notices_each_mutant() {
     SUITE.check_miri();

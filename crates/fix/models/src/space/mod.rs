@@ -53,7 +53,8 @@ pub enum Operation {
     Load(Page),
 }
 
-/// The error of a change (`Ok`) or of an access (`Err`).
+/// The error of an operation: a [`MapError`] if the operation changes mappings, a [`Fault`] if it accesses
+/// pages.
 pub type Wrong = Result<MapError, Fault>;
 
 /// Runs of mapped pages, and the first words of pages.
@@ -209,8 +210,8 @@ pub fn apply<'m, A: Architecture>(
 /// The quota of a family, in pages. The large ranges together exceed this quota.
 const LIMIT: u64 = 5 * 512 * 512;
 
-/// The maximum number of operations in an input, each of four bytes. More operations could need more memory
-/// than the machine has.
+/// The maximum number of operations in an input. Each operation takes four bytes. More operations could need
+/// more memory than the machine has.
 const MOST: usize = 120;
 
 /// A space and its model.
@@ -225,7 +226,7 @@ struct Member<'m, A: Architecture> {
 }
 
 impl<'m, A: Architecture> Member<'m, A> {
-    /// Loads each page of the model, so that the CPU caches the mapped pages.
+    /// Loads a word from each page of the model, so that the CPU caches the translations of the mapped pages.
     fn go_everywhere(&mut self, cpu: &Processor<'m, A>) {
         if self.is_weak {
             cpu.tick();
@@ -354,7 +355,8 @@ fn turn_of<'m, A: Architecture>(
     assert_eq!(quota.used(), used);
     for Member { space, model, .. } in family {
         model.check_pages(|page| space.query(cpu, page));
-        // A check of all nodes takes as long as many operations, so it runs only after every 16th operation.
+        // A check of all nodes takes far more time than one operation, so it runs only after every 16th
+        // operation.
         if nr.is_multiple_of(16) {
             model.check(cpu, space);
         }

@@ -19,9 +19,9 @@ use crate::registry::{Node, Registry};
 const SCAN_IF_DUE_AT: usize = 1024;
 /// The number of sealed objects at which a thread scans even if no scan is due.
 const SCAN_AT: usize = 1 << 16;
-/// After a scan, no other scan is due for this many times the duration of that scan. A scan executes a
-/// heavy fence, which takes a few microseconds from every running thread. So fences take at most 6 % of the
-/// time.
+/// A scan executes a heavy fence, which takes a few microseconds from every running thread. After a scan, the
+/// next one is due when this many times the duration of the scan have passed, so fences take at most 6 % of
+/// the time.
 const SCAN_BACKOFF: u32 = 16;
 /// The maximum number of objects that a thread frees at a time. With this limit, a thread that retires one
 /// object need not stop to free a million. The limit is high enough that a thread still frees objects faster
@@ -130,8 +130,9 @@ impl<P: Platform> Domain<P> {
     /// Advances the global epoch and returns its old value, which is a valid tag for each object that was
     /// unlinked before the call.
     fn advance(&self) -> u64 {
-        // AcqRel: the stores that unlinked objects stay before the advance (Release). A reader whose epoch
-        // is later has read it from this read-modify-write or from one that follows, so it sees these stores.
+        // AcqRel: the stores that unlinked objects stay before the advance (Release). A reader with a later
+        // epoch has read that epoch from this read-modify-write or from one that follows, so the reader sees
+        // these stores.
         self.global.fetch_add(ONE, order!(AcqRel, "epoch_tag"))
     }
 
@@ -241,8 +242,8 @@ impl<P: Platform> Domain<P> {
         waiting.sum::<u64>() + self.drain.weight.load(Relaxed)
     }
 
-    /// Seals the owner's open objects and frees the sealed objects that are ready. If none is ready and many
-    /// objects are waiting, this function may scan and try again: it does so if a scan is due, or if very
+    /// Seals the owner's open objects and frees the sealed objects that are ready. If none is ready, this
+    /// function scans and tries again in two cases: if many objects are waiting and a scan is due, or if very
     /// many objects are waiting.
     ///
     /// # Safety
@@ -461,7 +462,7 @@ impl<P: Platform> Domain<P> {
     }
 }
 
-/// By how much objects are freed too early: one epoch in a mutant, and otherwise 0.
+/// The number of epochs by which objects are freed too early: one in a mutant, otherwise 0.
 fn early() -> u64 {
     if is_mutant!("early") { ONE } else { 0 }
 }

@@ -1,4 +1,4 @@
-//! Entries, which wait for a grace period, and queues of them.
+//! Entries that wait for a grace period, and queues of such entries.
 
 use core::ptr::{self, NonNull};
 

@@ -1,4 +1,4 @@
-//! Handles, which register a thread, and guards, which are sections of a thread.
+//! Handles and guards: a handle registers a thread, and a guard is a section of that thread.
 
 #[cfg(feature = "alloc")]
 use alloc::boxed::Box;
@@ -36,10 +36,10 @@ pub struct Handle<'d, P: Platform> {
 
 /// A section, which ends when the guard is dropped: `epoch_enter`, `rcu_read_lock`.
 ///
-/// Objects that were found in shared memory during the section stay valid until the guard is dropped.
-/// Guards nest and may be dropped in any order. A guard stays on its thread. Do not hold a guard while the
-/// thread blocks, because nothing is freed meanwhile. To hold a section while the thread blocks, take a
-/// [`Section`](super::Section).
+/// Objects that were found in shared memory during the section stay valid until the guard is dropped. Guards
+/// nest and may be dropped in any order. A guard stays on its thread. Do not hold a guard while the thread
+/// blocks, because no object that is retired meanwhile can be freed. To hold a section while the thread
+/// blocks, take a [`Section`](super::Section).
 ///
 /// A leaked guard ([`core::mem::forget`]) is a section that never ends, so the domain never frees an object
 /// that is unlinked after the section began.
@@ -61,8 +61,8 @@ impl<P: Platform> Domain<P> {
         Handle::new(self, self.record(), true)
     }
 
-    /// A handle that belongs to the calling thread. If the thread is missing in the child of a fork, the
-    /// child releases the record.
+    /// Like `register`, but if the calling thread is missing in the child of a fork, the child releases the
+    /// handle's record.
     #[cfg(feature = "std")]
     pub(super) fn register_thread(&self) -> Handle<'_, P> {
         Handle::new(self, self.record(), false)

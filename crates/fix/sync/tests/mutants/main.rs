@@ -33,8 +33,8 @@ fn the_torture_passes_and_notices_each_mutant() {
     SUITE.check_torture();
 }
 
-/// Memory orderings of process-wide state, which loom does not model. `scripts/sanitize sync miri` runs this
-/// test.
+/// Tests the memory orderings of accesses to process-wide state, which loom does not model. `scripts/sanitize
+/// sync miri` runs this test.
 #[test]
 fn miri_passes_and_notices_each_mutant() {
     SUITE.check_miri();
