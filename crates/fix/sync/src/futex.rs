@@ -8,8 +8,8 @@ use libc::{c_int, c_long, timespec};
 
 fn call(word: &AtomicU32, operation: c_int, value: u32, timeout: *const timespec) -> c_long {
     let operation = operation | libc::FUTEX_PRIVATE_FLAG;
-    // SAFETY: the word is borrowed, so it is alive. `timeout` is null or points to a live `timespec`.
-    // None of the operations used here has more arguments.
+    // SAFETY: the word is borrowed, so it is alive. `timeout` is null or points to a live `timespec`. The
+    // operations used here take no other arguments.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, value, timeout) }
 }
 

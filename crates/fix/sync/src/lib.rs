@@ -11,7 +11,7 @@
 //! | [`hazard`] | hazard pointers: one object at a time is protected, and garbage is bounded |
 //! | [`refs`] | reference counts without a shared line |
 //! | [`rm`] | a read-mostly lock |
-//! | [`invalidation`] | delayed invalidation: a wait for only those sections that have marked an object |
+//! | [`invalidation`] | delayed invalidation: before a thread reuses an object, it waits for the sections that have marked it |
 //! | [`lock`] | a mutex whose waiters lend their priority to the owner |
 //! | [`Platform`], [`System`] | the asymmetric fence that most of these modules use |
 //!
@@ -34,8 +34,8 @@
 //!
 //! # Without an operating system
 //! Without the features `std` and `alloc`, the crate allocates nothing and needs from its system only what
-//! [`Platform`] describes: a fence on all CPUs (such as an interrupt to each CPU), a clock and a number that
-//! identifies the calling thread. The embedder provides a [`Node`] for each thread's record (see
+//! [`Platform`] describes: a fence on all CPUs (for example, by an interrupt to each CPU), a clock and a
+//! number that identifies the calling thread. The embedder provides a [`Node`] for each thread's record (see
 //! [`epoch::Domain::add_node`]), and an [`epoch::Entry`] in each object that it retires.
 //!
 //! # How it is tested

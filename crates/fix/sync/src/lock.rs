@@ -53,13 +53,14 @@ pub type PiMutexGuard<'a, T> = lock_api::MutexGuard<'a, RawPiMutex, T>;
 /// forever.
 #[derive(Debug)]
 pub struct RawPiMutex {
-    /// 0, or the owner's thread number, with [`libc::FUTEX_WAITERS`] if there are waiters in the kernel.
+    /// 0 if the mutex is unlocked. Otherwise the owner's thread number, with [`libc::FUTEX_WAITERS`] if there
+    /// are waiters in the kernel.
     owner: AtomicU32,
 }
 
 /// The number of attempts before the thread sleeps, each followed by a pause. All attempts together take a
-/// few microseconds on the CPUs with the longest pauses. A high-priority waiter that spins occupies only its
-/// own CPU, and only for this time.
+/// few microseconds on the CPUs with the slowest pause instruction. A high-priority waiter that spins
+/// occupies only its own CPU, and only for this time.
 const SPINS: u32 = 100;
 
 impl RawPiMutex {
@@ -73,7 +74,7 @@ impl RawPiMutex {
         for _ in 0..SPINS {
             match self.owner.load(Relaxed) {
                 0 if self.try_take(me) => return,
-                // The kernel will hand the mutex to a sleeping waiter.
+                // The kernel will hand the mutex to a sleeping waiter, so spinning is useless.
                 owner if owner & libc::FUTEX_WAITERS != 0 => break,
                 _ => hint::spin_loop(),
             }
@@ -83,8 +84,8 @@ impl RawPiMutex {
                 // Relaxed: the last owner or the kernel released the mutex with an exchange of the word. Then
                 // the kernel exchanged the word on behalf of this thread, and this exchange is a full fence
                 // before the call returns. The kernel stored the value that this load returns, so an Acquire
-                // would have no store of the program to pair with. If an owner leaked its guard, references
-                // to the value may still exist, so no thread takes over its lock.
+                // would have no store of the program to pair with. If an owner leaked its guard and exited,
+                // references to the value may still exist, so no thread takes over the mutex.
                 Ok(()) if self.owner.load(Relaxed) & libc::FUTEX_OWNER_DIED == 0 => return,
                 Ok(()) | Err(Some(libc::ESRCH)) => {
                     panic!("the owner of a PiMutex exited without unlocking it")
@@ -105,7 +106,7 @@ impl RawPiMutex {
     }
 }
 
-// SAFETY: this file and the kernel make a thread the owner only if the word is 0 or its last owner unlocks.
+// SAFETY: a thread becomes the owner, here or in the kernel, only if the word is 0 or the last owner unlocks.
 // The word then contains the new owner's number until that owner unlocks. The guard is not `Send`, because
 // the kernel requires that the owner itself unlocks the mutex.
 unsafe impl RawMutex for RawPiMutex {

@@ -16,9 +16,10 @@ use core::sync::atomic::Ordering::SeqCst;
 /// Unsafe code relies on the fences and on the waits:
 ///
 /// * When [`heavy`](Platform::heavy) returns, the caller has executed a full fence since the call. Every
-///   other thread that may execute `light` of an equal platform has also executed one since the call, or will
-///   execute one before its next instruction. Where [`is_symmetric`](Platform::is_symmetric) is true, a full
-///   fence by the caller is enough. Two platforms are equal if one data structure is used through both.
+///   other thread that may execute `light` of an equal platform has also executed a full fence since the
+///   call, or will execute one before its next instruction. Where [`is_symmetric`](Platform::is_symmetric) is
+///   true, a full fence by the caller is enough. Two platforms count as equal if the same data structure is
+///   used with both.
 /// * [`is_symmetric`](Platform::is_symmetric) returns the same value at every call, on all equal platforms.
 /// * [`light`](Platform::light) is at least as strong as its default: a full fence where `is_symmetric` is
 ///   true, and otherwise a compiler fence.
@@ -42,8 +43,8 @@ pub unsafe trait Platform: Sync {
     /// CPUs must not be interrupted.
     fn is_symmetric(&self) -> bool;
 
-    /// The fence of threads that reclaim or wait. These threads execute the fence rarely, and the fence may
-    /// cost an interrupt on each CPU.
+    /// The fence of threads that reclaim or wait. They execute it rarely, so it may cost an interrupt on each
+    /// CPU.
     fn heavy(&self);
 
     /// Pauses in round `round` of a wait: spins in early rounds, and yields to other threads in later
@@ -63,9 +64,9 @@ pub unsafe trait Platform: Sync {
         }
     }
 
-    /// Waits while `condition` is true, possibly for as long as a section or a deferred call takes. No
-    /// thread wakes the waiter, because a reader would then have to check for waiters at the end of each
-    /// section. A platform that can sleep sleeps for a limited time and then calls `condition` again.
+    /// Waits while `condition` is true, possibly for as long as a section or a deferred call takes. No thread
+    /// wakes the waiter: to do so, a reader would have to check for waiters at the end of each section. A
+    /// platform that can sleep sleeps for a limited time and then calls `condition` again.
     ///
     /// The default is [`wait_while`](Platform::wait_while).
     fn sleep_while(&self, condition: impl FnMut() -> bool) {

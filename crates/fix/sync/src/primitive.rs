@@ -114,7 +114,7 @@ impl PublishCheck {
 mod plain {
     use core::cell::UnsafeCell;
 
-    /// A cell without a check of its own: its users must exclude each other by other means.
+    /// A cell that checks nothing: its users must exclude each other.
     #[derive(Debug, Default)]
     pub struct Guarded<T>(UnsafeCell<T>);
 

@@ -288,8 +288,8 @@ mod modelled {
 
     use crate::model::{Model, check, check_symmetric, interrupt, thread};
 
-    /// A value in a leaked cell: loom reports unordered accesses, and a reader that comes too late still
-    /// finds the cell.
+    /// A value in a leaked cell. A reader that comes too late still finds the cell, and loom reports the
+    /// unordered access.
     struct Value(&'static UnsafeCell<u32>);
 
     const DROPPED: u32 = 0xdead;

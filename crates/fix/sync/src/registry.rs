@@ -1,7 +1,7 @@
 //! The registered threads: a list of nodes that grows and never shrinks.
 //!
 //! Threads register and unregister while other threads walk the list. So the node of an unregistered thread
-//! stays in the list, until another thread takes it over.
+//! stays in the list, and a thread that registers later may take it over.
 
 #[cfg(feature = "alloc")]
 use alloc::boxed::Box;
@@ -118,7 +118,7 @@ impl<T> Registry<T> {
         })
     }
 
-    /// All nodes except `own`. In the child of a fork, these are the nodes of the missing threads.
+    /// All nodes except `own`. In the child of a fork, these nodes are free or belong to missing threads.
     #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
     pub(crate) fn others(&self, own: Option<&Node<T>>) -> impl Iterator<Item = &Node<T>> {
         let own = own.map_or(ptr::null(), ptr::from_ref);

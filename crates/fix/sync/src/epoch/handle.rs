@@ -183,7 +183,7 @@ impl<'d, P: Platform> Handle<'d, P> {
         unsafe { self.domain.reclaim(self.record()) };
     }
 
-    /// Seals the thread's open objects, and frees the objects that other threads' scans have found ready.
+    /// Seals the thread's open objects. Frees its sealed objects that an earlier scan has found ready.
     #[cfg(all(test, loom))]
     pub(super) fn seal_and_free(&self) {
         // SAFETY: the handle's thread owns the record.
@@ -218,8 +218,8 @@ impl<'d, P: Platform> Handle<'d, P> {
 impl<P: Platform> Drop for Handle<'_, P> {
     fn drop(&mut self) {
         self.reclaim();
-        // Other threads or the next owner of the record free the remaining objects. A leaked guard keeps
-        // the record forever.
+        // The remaining objects stay in the record, and other threads or the record's next owner free them.
+        // If a guard was leaked, the record is never released.
         if !self.record().reader.is_inside() {
             self.node.release();
         }
@@ -239,9 +239,9 @@ impl<P: Platform> Guard<'_, P> {
     /// # Safety
     /// No section that begins from now on can find the object. Sections that have already begun may still
     /// find the object, even through objects that were unlinked earlier. The object has not been retired
-    /// before. Until `call` is called, the object must stay in place, and only these earlier sections may
-    /// access it. When these sections have ended, any thread must be allowed to call `call` once. `call` must
-    /// not unwind.
+    /// before. Until `call` is called, the object must stay in place, and only sections that have already
+    /// begun may access it. When these sections have ended, it must be sound for any thread to call `call`
+    /// once. `call` must not unwind.
     pub unsafe fn retire_entry(&self, entry: NonNull<Entry>, call: unsafe fn(NonNull<Entry>)) {
         // SAFETY: the contract is the same, and the guard is on the thread that owns the record.
         unsafe { retire_entry(self.domain, self.record, entry, call) };
@@ -269,15 +269,16 @@ impl<P: Platform> Guard<'_, P> {
     }
 
     /// Stores `new`, or null, in `target` and [retires](Guard::retire) the old value: `rcu_replace_pointer`
-    /// and `kfree_rcu`. Returns the old value, which stays valid until the guard is dropped. Use this
-    /// method for a single value. In a list, where the new node links to the old node or to its successors,
-    /// store the link and [retire](Guard::retire) the removed node.
+    /// and `kfree_rcu`. Returns the old value, which stays valid until the guard is dropped. Use this method
+    /// for a single value. Do not use it for the links of a list: a new node may link to the old one, which
+    /// must then not be retired. There, store the link, and [retire](Guard::retire) each node that you
+    /// remove.
     ///
     /// # Safety
     /// A pointer in `target` is null or came from [`Box::into_raw`]. Readers follow the pointer only in
-    /// sections of this domain, and find the pointer nowhere else. Writers remove the pointer only by this
-    /// method, or retire it themselves. As with [`Guard::retire`], everything that `T` borrows lives as long
-    /// as the domain.
+    /// sections of this domain, and find the pointer nowhere else. A writer that removes the pointer in any
+    /// other way must retire it. As with [`Guard::retire`], everything that `T` borrows lives as long as the
+    /// domain.
     #[cfg(feature = "alloc")]
     #[inline]
     pub unsafe fn replace<T: Send + Sync>(
@@ -370,8 +371,8 @@ unsafe fn retire<P: Platform, T: Send>(domain: &Domain<P>, record: &Record, poin
 #[cfg(feature = "alloc")]
 #[inline]
 unsafe fn add<P: Platform>(domain: &Domain<P>, record: &Record, deferred: Deferred) {
-    // SAFETY: the caller owns the record, and `Garbage::defer` only stores the call, so it does not take this
-    // lock again.
+    // SAFETY: the caller owns the record, and `Garbage::defer` only stores the call. It does not take the
+    // lock, which this thread holds already.
     let full =
         unsafe { record.garbage.lock_owner(domain.platform(), |garbage| garbage.defer(deferred)) };
     if full {

@@ -17,7 +17,7 @@ static SHARED: OnceLock<Domain<System>> = OnceLock::new();
 
 per_thread!(Member);
 
-/// The handle of a registered thread, from a `Box`.
+/// A pointer to a registered thread's handle, which is in a leaked `Box`.
 #[derive(Clone, Copy)]
 struct Member(NonNull<Handle<'static, System>>);
 
@@ -25,8 +25,8 @@ impl Member {
     /// Passes the handle to `with`, which must not unregister the thread.
     #[inline]
     fn with<R>(self, with: impl FnOnce(&Handle<'static, System>) -> R) -> R {
-        // SAFETY: `register` leaked the handle. Only `unregister` frees it, on this thread, after the
-        // last use of a copy of `self`; `with` cannot keep the reference.
+        // SAFETY: `register` leaked the handle, and only `unregister` frees it. This thread calls
+        // `unregister` after its last use of any copy of `self`. `with` cannot keep the reference.
         with(unsafe { self.0.as_ref() })
     }
 
@@ -49,7 +49,8 @@ impl Part for Member {
     }
 
     fn unregister(self) -> bool {
-        // If a later destructor of the thread or a leaked value holds a guard, the record is never released.
+        // A guard may still be in a leaked value, or in a thread-local that is destroyed later. In that case,
+        // the record is never released.
         let is_outside = !self.with(Handle::is_inside);
         if is_outside {
             // SAFETY: `register` made the pointer from a box, and no copy of it is used after this.
@@ -112,8 +113,8 @@ pub fn section() -> Section<'static, System> {
     }
 }
 
-/// Waits until every object that any thread has retired so far to the process's domain is freed, and every
-/// call that any thread has deferred so far in this domain has run; see [`Domain::barrier`].
+/// Waits until all objects that have been retired to the process's domain so far are freed, and all calls
+/// that have been deferred in it so far have run; see [`Domain::barrier`].
 ///
 /// # Panics
 /// In the cases that [`Domain::barrier`] lists, and if this thread holds a [`Guard`].

@@ -1,8 +1,8 @@
 //! Epoch-based reclamation: memory is freed when no reader can hold it any more.
 //!
 //! A reader enters a section, follows pointers without a lock, and leaves the section. A writer unlinks an
-//! object, so that later readers cannot find it, and retires it. The object is freed after a *grace period*:
-//! when every section that may have found it has ended.
+//! object, so that later readers cannot find it, and retires it. The object is freed after a *grace period*,
+//! which ends when every section that may have found the object has ended.
 //!
 //! ```
 //! use std::sync::atomic::AtomicPtr;
@@ -46,10 +46,10 @@
 //! it enters a section, and clears the copy when it leaves the section. A writer that has unlinked some
 //! objects tags them with the global epoch and then advances the global epoch. Objects with tag `t` can be
 //! held only by readers whose epoch is `t` or less, or by readers that have not stored an epoch yet. Before a
-//! scan, the scanning thread executes a heavy fence (membarrier(2) on Linux), which makes all stored epochs
-//! visible, and makes readers that store an epoch later see the unlinking. The scan finds the smallest stored
-//! epoch, and every object whose tag is below this epoch is freed. Because the scanning thread executes the
-//! fence, readers need none: a section costs two plain stores.
+//! scan, the scanning thread executes a heavy fence (membarrier(2) on Linux). The scan then sees every epoch
+//! that was stored before the fence, and a reader that stores its epoch after the fence sees the unlinking.
+//! The scan finds the smallest stored epoch, and every object whose tag is below this epoch is freed. Because
+//! the scanning thread executes the fence, readers need none: a section costs two plain stores.
 //!
 //! ```text
 //! global epoch  5        6                  7
@@ -58,23 +58,23 @@
 //! ```
 //!
 //! The write side pays: a heavy fence interrupts every CPU that runs a thread of the process. So a thread
-//! lets its garbage accumulate until the cost of a heavy fence per object is small, and threads that need a
-//! heavy fence at the same time share one.
+//! lets its garbage accumulate until one heavy fence serves many objects, and threads that need a heavy fence
+//! at the same time share one.
 //!
 //! # What it promises
 //! * A thread begins to free its retired objects when it has about a thousand of them, and frees them in
 //!   batches. When the thread exits, it frees the objects that are ready, and other threads free the
-//!   remaining objects later. [`Domain::barrier`] and [`Handle::reclaim`] do not wait until a batch is full.
-//!   As long as no reader stalls, a thread has at most a few thousand retired objects. But if fences are
-//!   expensive and the thread retires objects faster than scans become due ([`Domain::set_scan_backoff`]), it
-//!   may have up to 65,536.
+//!   remaining objects later. [`Domain::barrier`] and [`Handle::reclaim`] free objects without waiting for a
+//!   full batch. As long as no reader stalls, a thread has at most a few thousand retired objects. But if
+//!   fences are expensive, scans are due less often ([`Domain::set_scan_backoff`]), and a thread that retires
+//!   objects quickly may have up to 65,536.
 //! * While a reader stays in its section, no object that was unlinked since the reader entered is freed, so
-//!   garbage grows without bound; [`Domain::stalls`] reports the reader. After the reader has left, a
-//!   thread frees sixteen thousand objects for each hundred that it retires. Use hazard pointers where
-//!   garbage must be bounded.
+//!   garbage grows without bound; [`Domain::stalls`] reports the reader. After the reader has left, the
+//!   garbage shrinks quickly: for each hundred objects that a thread retires, it frees up to sixteen
+//!   thousand. Use hazard pointers where garbage must be bounded.
 //! * Destructors and deferred calls run while no internal lock is held, and may retire more objects. They run
-//!   within `retire`, `defer`, `reclaim` and `barrier`, and when a thread exits; by then, the thread may
-//!   already have destroyed its thread-local variables.
+//!   within `retire`, `defer`, `reclaim` and `barrier`, and when a thread exits. An exiting thread may
+//!   already have destroyed its thread-local variables when it runs them.
 //!
 //! # Example: a sorted list
 //! Readers walk the list without a lock, and writers exclude each other. Callers pass in their own guards,

@@ -111,7 +111,7 @@ fn a_refreshed_section_releases_earlier_objects() {
         let old = world.current.swap(1, AcqRel) as usize;
         let cookie = world.domain.cookie();
         if world.domain.poll(cookie) {
-            // SAFETY: as in `read`.
+            // SAFETY: no thread reads the object any more, and loom checks that.
             world.objects[old].with_mut(|object| unsafe { *object = 9 });
         }
         reader.join().unwrap();
@@ -133,7 +133,7 @@ fn an_unlinked_object_is_not_read_after_the_scan_of_another_thread() {
         let old = world.current.swap(1, AcqRel) as usize;
         let cookie = world.domain.cookie();
         if world.domain.is_over(cookie) {
-            // SAFETY: as in `read`.
+            // SAFETY: no thread reads the object any more, and loom checks that.
             world.objects[old].with_mut(|object| unsafe { *object = 9 });
         }
         reader.join().unwrap();
@@ -207,8 +207,8 @@ fn a_barrier_and_an_owner_that_defers_exclude_each_other() {
 #[test]
 fn objects_that_another_scan_found_ready_are_freed_after_all_reads() {
     check_interrupted(1, || {
-        // This is not loom's `Arc`, which would report a leak: at the end of the model, the deferred call may
-        // still hold a reference.
+        // At the end of the model, the deferred call may still hold a reference. loom's `Arc` would report
+        // this as a leak, so the model uses the `Arc` of `std`.
         let world = std::sync::Arc::new(World::new());
         let handle = world.domain.register();
         let guard = handle.pin();
@@ -330,7 +330,7 @@ fn check_stalls(domain: &Domain<Clocked>) {
 fn a_stall_is_never_older_than_its_section() {
     check_symmetric(2, || {
         let domain = Clocked::domain();
-        // With a record that exists from the beginning, loom has fewer executions to explore.
+        // Makes a record before the threads start, so that loom has fewer executions to explore.
         domain.register().release_without_reclaim();
         let reader = thread::spawn({
             let domain = Arc::clone(&domain);
@@ -362,8 +362,8 @@ fn a_stall_belongs_to_one_section_and_names_its_thread() {
         }
         reader.join().unwrap();
     }
-    // A section begins when it loads the global epoch. On a symmetric platform, loom lets that load return
-    // an arbitrarily old value, which no CPU does.
+    // A section begins when it loads the global epoch. On a symmetric platform, loom lets that load return an
+    // arbitrarily old value, which no CPU does. So this model runs only on the other two platforms.
     check_latest(3, model);
     check_interrupted(3, model);
 }

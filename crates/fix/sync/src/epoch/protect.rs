@@ -56,8 +56,9 @@ pub unsafe trait Protect<P> {
     ///
     /// The load is `Acquire`; writers must publish a value with a `Release` store.
     ///
-    /// If links carry marks in the low bits of their pointers, load the link with `Acquire`, remove the mark,
-    /// and make the reference yourself. Under the same contract, the reference may live as long as `'g`.
+    /// This method cannot load a link that carries marks in the low bits of its pointer. Load such a link
+    /// with `Acquire`, remove the marks, and make the reference yourself. If the contract below holds, that
+    /// reference may also live as long as `'g`.
     ///
     /// # Safety
     /// * A pointer in `source` is null or points to an initialised `T`, which is written only by atomic
@@ -77,9 +78,9 @@ pub unsafe trait Protect<P> {
         // Acquire: with the Release of the writer that stored the pointer, this thread sees the value as the
         // writer published it.
         let found = source.load(order!(Acquire, "epoch_load"));
-        // SAFETY: the caller guarantees that the pointer is null or points to a `T`, and that a writer
-        // waits for the sections that may have found it. The section of `self` began before the load,
-        // and by the contract of the trait it does not end while `self` is borrowed.
+        // SAFETY: the caller guarantees that the pointer is null or points to a `T`, and that the `T` is
+        // freed only after the sections that may have found it have ended. The section of `self` began before
+        // the load, and by the contract of the trait it does not end while `self` is borrowed.
         unsafe { found.as_ref() }
     }
 }

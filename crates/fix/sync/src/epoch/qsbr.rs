@@ -1,12 +1,13 @@
-//! Quiescent-state-based reclamation: a thread reports when it holds nothing, instead of when it reads.
+//! Quiescent-state-based reclamation: a thread does not mark the beginning and end of its reads. Instead, it
+//! reports now and then that it holds nothing.
 
 use super::domain::Domain;
 use super::handle::{Guard, Handle};
 use super::protect::Protect;
 use crate::platform::Platform;
 
-/// The handle of a thread that is always in a section, except in its quiescent states: QSBR, as in Linux,
-/// DPDK and liburcu.
+/// The handle of a thread that is in a section all the time, except at its quiescent states and while it is
+/// offline: QSBR, as in Linux, DPDK and liburcu.
 ///
 /// To retire objects, take a guard with [`pin`](QsbrHandle::pin).
 ///
@@ -32,7 +33,7 @@ pub struct QsbrHandle<'d, P: Platform> {
 }
 
 impl<'d, P: Platform> QsbrHandle<'d, P> {
-    /// Puts the handle's thread online.
+    /// Puts the handle's thread online: the thread is in a section from now on.
     pub fn new(handle: Handle<'d, P>) -> QsbrHandle<'d, P> {
         handle.enter();
         QsbrHandle { handle }

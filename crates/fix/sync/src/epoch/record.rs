@@ -13,7 +13,8 @@ use crate::padded::Padded;
 use crate::platform::{Platform, light};
 use crate::primitive::{AtomicBool, AtomicPtr, AtomicU64, constant};
 
-/// The amount by which the global epoch advances. The bits below it count the nested guards of one thread.
+/// The global epoch advances by this amount. In a reader's word, the bits below it count the thread's nested
+/// guards.
 pub(super) const ONE: u64 = 1 << 12;
 /// The bits below [`ONE`]. The epoch has the other 52 bits. Even if the epoch advanced once per microsecond,
 /// 52 bits would last for 142 years.
@@ -30,7 +31,7 @@ pub struct Stall {
     pub since: Duration,
 }
 
-/// The state of a reader: of a registered thread, or of a section with a record of its own.
+/// The state of a reader, which is a registered thread or a section with a record of its own.
 #[derive(Debug)]
 pub struct Record {
     pub(super) reader: Padded<Reader>,
@@ -57,9 +58,9 @@ pub(super) struct Watch {
     /// Whether the owner is a section, or a handle that the user registered. Any thread may hold such a
     /// section or handle, so the child of a fork must keep the record.
     pub(super) is_kept: AtomicBool,
-    /// The record of the thread that has adopted this record and is freeing its objects.
+    /// The record of the thread that has adopted this record to free the objects in it.
     pub(super) adopter: AtomicPtr<Record>,
-    /// The epoch of the section that a scan saw last; 0 until a scan sees a section.
+    /// The epoch of the last section that a scan saw; 0 if no scan has seen a section yet.
     seen: AtomicU64,
     /// The platform's time when `seen` was stored, or a later time. This time never goes backward.
     since: AtomicU64,
@@ -69,8 +70,8 @@ pub(super) struct Watch {
     pub(super) calls: Calls,
 }
 
-// SAFETY: only the record's one owner uses the cells. By taking the node, the owner acquired everything
-// that the previous owner had done before releasing it.
+// SAFETY: a record has one owner at a time, and only the owner uses the cells. A new owner sees everything
+// that the previous owner did before the node was released.
 unsafe impl Sync for Record {}
 
 impl Record {
@@ -163,9 +164,10 @@ impl Reader {
             self.word.store(word + 1, Relaxed);
             return;
         }
-        // Acquire: a reader with an epoch above an object's tag sees that the object was unlinked. Release:
-        // if a scan sees this word but missed the 0 before it, the reads of the previous section must still
-        // come before the scan's frees. In one mutant, readers enter a future epoch.
+        // Acquire: a reader with an epoch above an object's tag sees that the object was unlinked. Release: a
+        // scan may see this word and miss the 0 that ended the previous section. Even then, the reads of that
+        // section must come before the frees that follow the scan. In one mutant, readers enter a future
+        // epoch.
         let future = if is_mutant!("future") { ONE } else { 0 };
         let now = global.load(order!(Acquire, "epoch_enter_clock")) + future;
         self.word.store(now | 1, order!(Release, "epoch_enter"));

@@ -69,7 +69,7 @@ fn in_thread(world: &Arc<World>, does: fn(&Arc<World>)) -> thread::JoinHandle<()
     thread::spawn(move || does(&world))
 }
 
-/// Reads in sections that nest and are refreshed, and registers twice.
+/// Registers twice, and reads in nested and refreshed sections each time.
 fn read(world: &Arc<World>) {
     for _ in 0..2 {
         let handle = world.domain.register();

@@ -370,8 +370,8 @@ fn cost_of_a_wait(domain: &Domain<System>, wait: fn(&Domain<System>)) -> (Durati
 #[cfg(target_os = "linux")]
 #[cfg_attr(miri, ignore = "Miri has no CPU time")]
 fn a_thread_that_waits_for_a_long_section_sleeps() {
-    /// The test makes several attempts, because a heavy fence also waits for virtual CPUs that the host is
-    /// not running, and uses CPU time meanwhile.
+    /// One attempt may use much CPU time although the thread sleeps: a heavy fence waits for virtual CPUs
+    /// that the host is not running, and uses CPU time while it waits.
     const ATTEMPTS: usize = 5;
     let waits: [fn(&Domain<System>); 2] = [Domain::synchronize, Domain::barrier];
     for wait in waits {
@@ -451,8 +451,8 @@ fn a_stall_is_reported_without_writers() {
     assert_eq!(domain.stalls(long).count(), 1, "nested guards are one section");
     drop((inner, guard));
     let _guard = handle.pin();
-    // The second section began at least `long` after `begun`, and no preemption between `elapsed` and the
-    // scan lasts that long.
+    // The second section began at least `long` after `begun`. So it is younger than `begun.elapsed()`, unless
+    // the thread is preempted for `long` between `elapsed` and the scan.
     assert_eq!(domain.stalls(begun.elapsed()).count(), 0, "the second section is another stall");
 }
 

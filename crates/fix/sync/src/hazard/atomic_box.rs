@@ -60,8 +60,8 @@ impl<T: Send + Sync + 'static> AtomicBox<T> {
         // Release: as in `store`. Acquire: this thread sees the content of the old value. No mutant weakens
         // the Acquire, because in builds for Miri and loom the fence in `protect` would hide the mistake.
         let old = self.pointer.swap(into_raw(new), AcqRel);
-        // SAFETY: the exchange removed `old`, and only this function has it until it is retired below, so
-        // the object is alive.
+        // SAFETY: the exchange removed `old`, so only this function retires it, which it does below. Until
+        // then, the object is alive.
         let guard = unsafe { protect(&AtomicPtr::new(old)) };
         // SAFETY: the exchange removed `old`, so no other thread retires it.
         unsafe { retire_any(old) };

@@ -1,4 +1,4 @@
-//! Slots, and guards, each of which keeps a pointer in a slot.
+//! Slots and guards. Each guard keeps a pointer in a slot.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -24,8 +24,7 @@ pub(super) const SLOTS: usize = 1;
 pub(super) struct Record {
     /// A free slot is null. Only the thread that owns the record writes to the slots.
     slots: [AtomicPtr<()>; SLOTS],
-    /// Whether the thread has unregistered although some of its guards remain. The last of these guards
-    /// releases the record.
+    /// Whether the thread has unregistered. If it still has guards, the last of them releases the record.
     left: AtomicBool,
     /// A copy of `Platform::is_symmetric`, in a cache line that readers load anyway.
     symmetric: bool,
@@ -84,7 +83,8 @@ fn give_back(node: &Node<Record>) {
     }
 }
 
-/// Protects the object that `object` finds in the value of `source`. Returns that value as well.
+/// Loads a value from `source`, passes it to `object`, and protects the object that the returned pointer
+/// points to. Returns the value as well.
 ///
 /// # Safety
 /// The calling thread owns the record, and `slot` is a free slot of it. See also [`Handle::protect_with`].

@@ -41,7 +41,8 @@ pub struct Handle<
 }
 
 impl<P: Platform> Domain<P> {
-    /// A handle for the calling thread, with a free record or a new one. A thread should keep its handle.
+    /// A handle for the calling thread, with a free record or a new one. A thread should keep its handle,
+    /// because `register` searches all records for a free one.
     pub fn register(&self) -> Handle<'_, P> {
         Handle {
             domain: self,
@@ -55,8 +56,8 @@ impl<P: Platform> Domain<P> {
 }
 
 impl<'d, P: Platform> Handle<'d, P> {
-    /// The domain of the handle. A handle of another domain protects nothing that is retired to this domain,
-    /// so a safe function that accepts handles from its callers must check [`is_of`](Handle::is_of).
+    /// The domain of the handle. The handle protects nothing that is retired to another domain, so a safe
+    /// function that accepts handles from its callers must check [`is_of`](Handle::is_of).
     pub fn domain(&self) -> &'d Domain<P> {
         self.domain
     }
@@ -77,16 +78,16 @@ impl<'d, P: Platform> Handle<'d, P> {
     /// A pointer in `source` is null or points to a live `T` that threads may share. It carries no
     /// mark in its low bits; see [`protect_with`](Handle::protect_with) for links with marks.
     ///
-    /// Before the `T` is retired to this domain, each `source` in which a thread may still look for it must
-    /// change, and afterwards no thread stores the pointer in `source` again. The `T` is freed only by this
-    /// domain.
+    /// Before the `T` is retired to this domain, its pointer must be removed from each `source` in which a
+    /// thread may still look for it. After that, no thread stores the pointer in such a `source` again. The
+    /// `T` is freed only by this domain.
     ///
     /// This also applies to a `source` that is a field of another object, even if that other object is
     /// already unlinked: a reader that protects the other object may load the field at any time. So, unlike
-    /// with an [epoch](crate::epoch), the links of an unlinked object must not stay as they are. A list makes
-    /// the link of a removed node point to the node itself or marks the link, and a reader that finds such a
-    /// link starts again. A link to the node itself cannot give a reader a freed node, because only a reader
-    /// that already protects the node can load the link.
+    /// with an [epoch](crate::epoch), the links of an unlinked object must not stay as they are. When a list
+    /// removes a node, it makes the node's link point to the node itself, or it marks the link. A reader that
+    /// finds such a link starts again. A link to the node itself cannot give a reader a freed node, because
+    /// only a reader that already protects the node can load the link.
     #[inline]
     pub unsafe fn protect<T>(&self, source: &AtomicPtr<T>) -> Option<Guard<'d, T>> {
         // SAFETY: the contract is the same.
@@ -129,8 +130,8 @@ impl<'d, P: Platform> Handle<'d, P> {
     /// The contract of [`protect`](Handle::protect) holds for the pointers that `object` returns for the
     /// links in `source`. For equal links, `object` returns the same pointer.
     ///
-    /// So if a marked link of a removed node keeps its value when the next node is retired, `object` must
-    /// return null for marked links.
+    /// So if a removed node's marked link is left unchanged while the node that it points to is retired,
+    /// `object` must return null for marked links.
     #[inline]
     pub unsafe fn protect_with<T>(
         &self,
@@ -176,8 +177,8 @@ impl<'d, P: Platform> Handle<'d, P> {
         self.node
     }
 
-    /// Retires the object: it is freed once no guard protects it. If the thread then has enough retired
-    /// objects, this call scans the slots.
+    /// Retires the object: it is freed once no guard protects it. If the thread then has as many retired
+    /// objects as the domain permits (see [`Domain::with_batch`]), this call [reclaims](Handle::reclaim).
     ///
     /// The store that unlinked the object may be `Relaxed`, because the scan executes a heavy fence after it.
     /// A call for a zero-sized `T` does not compile, because all zero-sized objects share one address.
@@ -214,8 +215,8 @@ impl<'d, P: Platform> Handle<'d, P> {
     /// scan costs a heavy fence and a load of each slot.
     #[cold]
     pub fn reclaim(&self) {
-        // A destructor may retire objects, and so call this function again. If a destructor panics, the
-        // objects that were not freed by then are leaked.
+        // A destructor may retire objects, and so call this function again; the inner call returns at once.
+        // If a destructor panics, the objects that were not freed by then are leaked.
         let garbage = self.own_garbage();
         let Some(_calls) = garbage.calls.begin() else { return };
         loop {

@@ -48,8 +48,8 @@
 //! - [`AtomicBox`] holds one value that is replaced now and then, and needs no `unsafe`.
 //! - [`protect`] and [`retire`] are for structures that are built from [`AtomicPtr`], and [`protect_with`] is
 //!   for links that carry marks. `examples/list.rs` in the repository is a lock-free list.
-//! - [`Domain`] separates the garbage of a structure from the garbage of others. Dropping the domain frees
-//!   all of its garbage immediately; the domain of the process is never dropped.
+//! - [`Domain`] keeps the garbage of a structure separate from that of other structures. Dropping the domain
+//!   frees all of its garbage immediately; the domain of the process is never dropped.
 //!
 //! [`AtomicPtr`]: core::sync::atomic::AtomicPtr
 //!

@@ -57,7 +57,7 @@
 //! page that was never marked costs one load. A wait for any other page costs one load for each thread, and
 //! one more load for each thread in a section. The wait covers the sections that have marked the page, and
 //! any sections that have marked another page whose stamp happens to have the same bit (one of 64). A wait
-//! lasts for at most one section of each thread.
+//! covers at most one section of each thread.
 //!
 //! A kernel that has per-CPU data puts a [`Slot`] there and needs no [`Tracker`].
 //!

@@ -13,8 +13,8 @@ struct Place {
     stamp: Stamp,
     /// The stamp of another page, which no thread waits for.
     other: Stamp,
-    /// The flag that each section sets after its mark. loom panics if a thread reads a flag without having
-    /// waited for that section.
+    /// A flag for each section, which the section sets after its mark. loom panics if a thread reads a flag
+    /// without having waited for that section.
     flushed: [Guarded<bool>; 2],
 }
 
@@ -34,8 +34,8 @@ fn place() -> Arc<Place> {
 }
 
 impl Place {
-    /// Runs a section for each element of `marks`: a section marks the page if its element is true, and
-    /// marks the other page if it is false.
+    /// Runs a section for each element of `marks`. If the element is true, the section marks the page;
+    /// otherwise it marks the other page.
     fn mark(&self, marks: &[bool]) {
         let mut member = self.tracker.register();
         for mark in marks {

@@ -36,9 +36,8 @@ impl<P: Platform> Tracker<P> {
         Tracker { platform, slots: Registry::new() }
     }
 
-    /// Registers the calling thread, until the member is dropped. Allocates if more threads are registered
-    /// than ever before. A thread should keep its member, because `register` searches the slots of all
-    /// threads.
+    /// Registers the calling thread, until the member is dropped. Allocates a slot if none is free. A thread
+    /// should keep its member, because `register` searches the slots of all threads.
     #[cfg(feature = "alloc")]
     pub fn register(&self) -> Member<'_> {
         Member::new(self.slots.take_or_make(Slot::new))

@@ -21,7 +21,7 @@ use loom::sync::atomic::AtomicUsize;
 use crate::mutant::is_mutant;
 use crate::platform::Platform;
 
-/// The number of threads of a model, including the first one.
+/// The maximum number of threads of a model, including the first one.
 const THREADS: usize = 4;
 
 /// The value of [`DONE`] for a thread that does not exist or is not running.

@@ -88,8 +88,8 @@ pub struct PerCpuRef<
     counters: Table<AtomicU64>,
     /// The common count. It includes [`BIAS`] until the threads' counters are folded.
     common: Padded<AtomicU64>,
-    /// The sum of the counters at the last kill. Counters are not reset, because a thread may be about to
-    /// store its counter's old value.
+    /// The sum of the counters at the last kill, which the next kill subtracts. A kill cannot reset the
+    /// counters instead, because a thread may be about to store its counter's old value.
     folded: AtomicU64,
 }
 
@@ -127,7 +127,7 @@ impl<P: Platform> PerCpuRef<P> {
     /// Like [`get`](PerCpuRef::get), for the thread with this number.
     ///
     /// # Safety
-    /// No other thread uses the number at the same time, and each user of the number has acquired what its
+    /// No other thread uses the number at the same time, and each user of the number sees everything that its
     /// previous user did. The number belongs to the thread, or to a CPU that the thread cannot leave during
     /// the call.
     #[inline]
@@ -197,8 +197,8 @@ impl<P: Platform> PerCpuRef<P> {
             self.platform.wait_while(|| {
                 // Acquire, with the thread's `light`: if both sides execute a fence, the language requires
                 // the Acquire, because this side's fence came before this load. If `heavy` interrupts the
-                // thread instead, the interrupt makes visible what the thread did with its references before,
-                // and the thread's later changes go to the common count.
+                // thread instead, the interrupt makes visible what the thread did with its references until
+                // then, and the thread's later changes go to the common count.
                 word = counter.load(order!(Acquire, "percpu_add_up"));
                 word & INSIDE != 0 && !is_mutant!("percpu_no_mark")
             });

@@ -26,7 +26,8 @@ const SLOTS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 256 };
 /// until all caches of the group are flushed, which takes a few microseconds for each cache.
 pub(super) const GROUP: usize = 16;
 
-/// In a weak reference's word, the bit that is set while the object's count is zero.
+/// A bit in a weak reference's word. Each touch of the object sets the bit. An upgrade clears it, and so does
+/// a review that finds a global count other than zero.
 const DYING: usize = 1;
 
 /// The count of an object, at the start of the object.
@@ -123,8 +124,9 @@ struct Cache<R> {
     queue: Queue<R>,
 }
 
-/// The index of an object's slot: the highest bits of the product of the object's address and the golden
-/// ratio (Knuth), because objects are often a power of two apart.
+/// The index of an object's slot. Objects are often a power of two apart, so the low bits of their addresses
+/// are often the same. The index is the highest bits of the product of the address and the golden ratio
+/// (Knuth), because they depend on all bits of the address.
 #[inline]
 fn place<R>(object: NonNull<Header<R>>) -> usize {
     let product = (object.addr().get() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -163,8 +165,8 @@ unsafe fn evict<R: RawMutex>(slot: DeltaSlot<R>, epoch: u64, queue: &mut Queue<R
 /// The state of a registered thread.
 pub(super) struct Member<R> {
     cache: Biased<Box<Cache<R>>>,
-    /// Whether the cache is in use. The flag is set when a slot is filled, and cleared when the cache is
-    /// flushed.
+    /// Whether the cache may have deltas. The flag is set when an empty slot is filled, and cleared when the
+    /// cache is flushed.
     used: AtomicBool,
 }
 
@@ -348,7 +350,7 @@ impl<P, R> fmt::Debug for Local<'_, P, R> {
 
 #[cfg(all(feature = "std", not(loom)))]
 impl<'d, P, R> Local<'d, P, R> {
-    /// The node, which stays registered.
+    /// Takes the node out of the `Local`, without unregistering the thread.
     pub(super) fn into_node(self) -> &'d Node<Member<R>> {
         mem::ManuallyDrop::new(self).node
     }

@@ -23,8 +23,8 @@ thread_local! {
     static LATER: RefCell<Option<Later>> = const { RefCell::new(None) };
 }
 
-/// A platform on which the test's thread acts as all threads. A heavy fence makes the call that the test has
-/// set in [`LATER`].
+/// A platform on which the test's only thread plays the parts of all threads. The heavy fence that the test
+/// has chosen in [`LATER`] makes a call.
 struct Stage;
 
 // SAFETY: the platform is symmetric, and `heavy` executes a full fence.
