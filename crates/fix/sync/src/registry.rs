@@ -149,13 +149,13 @@ impl<T> Registry<T> {
         self.first.load(order!(Acquire, "registry_walk"))
     }
 
-    /// The nodes from `next` on. If `next` is `None`, the walk begins with the node that is the newest at
-    /// the iterator's first step.
+    /// Iterates over the nodes, beginning with `next`. If `next` is `None`, the iterator begins with the node
+    /// that is the newest when it takes its first step.
     fn walk(&self, mut next: Option<*mut Node<T>>) -> impl Iterator<Item = &Node<T>> + Clone {
         core::iter::from_fn(move || {
             let at = next.unwrap_or_else(|| self.first());
-            // SAFETY: by the contract of `link`, nodes stay as long as the registry. Acquire, with the
-            // AcqRel of the thread that added the node, makes the node's content visible.
+            // SAFETY: by the contract of `link`, nodes stay as long as the registry. Acquire pairs with the
+            // AcqRel of the thread that added the node, so the node's content is visible.
             let node = unsafe { at.as_ref() }?;
             next = Some(node.next.load(Relaxed));
             Some(node)

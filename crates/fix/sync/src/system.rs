@@ -50,8 +50,8 @@ impl System {
         System { symmetric: !*CAN.get_or_init(can) }
     }
 
-    /// A full fence on both sides, for threads whose CPUs must not be interrupted, such as real-time
-    /// threads.
+    /// A system in which both sides execute a full fence, for threads whose CPUs must not be interrupted,
+    /// such as real-time threads.
     pub const fn symmetric() -> System {
         System { symmetric: true }
     }
@@ -94,10 +94,10 @@ unsafe impl Platform for System {
 
     /// Sleeps in growing intervals of at most 10 ms. Each interval is a quarter longer than the previous
     /// interval. So an interval is at most 50 µs plus a quarter of the total time that the thread has slept
-    /// so far. The thread notices the end of the wait at most one interval late. No thread wakes the waiter,
-    /// so no wake-up can be lost, and a wait has no state that the child of a fork could inherit. A thread
-    /// with a real-time policy sleeps as well; if it yielded instead, a reader of lower priority might never
-    /// get the CPU.
+    /// so far. The thread notices the end of the wait at most one interval late. The thread wakes up on its
+    /// own, so no wake-up can be lost. Nothing records that it waits, so the child of a fork inherits nothing
+    /// from a wait. A thread with a real-time policy sleeps as well; if it yielded instead, a reader of lower
+    /// priority might never get the CPU.
     fn sleep_while(&self, mut condition: impl FnMut() -> bool) {
         for round in 0..SPINS_BEFORE_SLEEP {
             if !condition() {
@@ -191,7 +191,7 @@ mod membarrier {
         known >= 0 && known & wanted == wanted && call(REGISTER_PRIVATE_EXPEDITED) == 0
     }
 
-    /// Returns after the end of a barrier that began after the call.
+    /// Returns when a barrier that began after this call has ended.
     pub(super) fn barrier(system: &System) {
         COMBINER.barrier(system, execute);
     }
@@ -204,7 +204,7 @@ mod membarrier {
         // This call of membarrier(2) fails only if a seccomp filter was installed after the registration.
         // Without the barrier, the caller could free memory that a reader is using.
         if call(PRIVATE_EXPEDITED) != 0 {
-            // A panic would leave other threads waiting for this barrier forever.
+            // Abort, because after a panic other threads would wait for this barrier forever.
             eprintln!(
                 "knee-sync: membarrier(2) was forbidden after the process had registered for it. Set \
                  the seccomp filter before the first use of knee-sync, or allow membarrier."

@@ -72,7 +72,7 @@ impl<T: Default> Table<T> {
 }
 
 impl<T> Table<T> {
-    /// All entries. Chunks that are allocated meanwhile may be missing.
+    /// All entries. The entries of a chunk that is allocated during the iteration may be missing.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.chunks.iter().enumerate().flat_map(|(chunk, first)| {
             let first = first.load(order!(Acquire, "table_iter"));
@@ -149,7 +149,7 @@ mod modelled {
                 let table = Arc::clone(&table);
                 move || table.get(0).with(|_| ())
             });
-            // SAFETY: loom panics if another thread initialises it meanwhile.
+            // SAFETY: if another thread initialised the entry at the same time, loom would panic.
             table.get(1).with(|entry| assert_eq!(unsafe { *entry }, 0));
             table.iter().skip(2).for_each(|_| ());
             maker.join().unwrap();

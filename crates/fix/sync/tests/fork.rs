@@ -1,5 +1,6 @@
-//! Forks in the middle of deferred calls of the process's domain. These tests are not in `process.rs`,
-//! because the threads of the tests there would make some of these calls.
+//! Forks of a process whose threads are in sections or make deferred calls. These tests are not in
+//! `process.rs`, because the threads of the tests there use the same domain: they could make the deferred
+//! calls.
 
 #![cfg(all(unix, not(miri)))]
 
@@ -11,7 +12,8 @@ use std::time::Duration;
 use knee_sync::System;
 use knee_sync::epoch::{self, Section};
 
-/// Lets one test run at a time, because the tests fork and count the records of one domain.
+/// Lets only one test run at a time: all tests use the same domain, so a test would also count the records
+/// that another test uses.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// fork(2). The child ends after ten seconds if nothing else ends it.

@@ -1,4 +1,4 @@
-//! Events of a process: short-lived threads, forks, signals.
+//! What happens when threads are short-lived, when the process forks, and when a signal handler runs.
 
 #![cfg(all(unix, not(miri)))]
 
@@ -14,7 +14,7 @@ use knee_sync::refs::refcache::{RefcacheArc, tick};
 use knee_sync::rm::RmLock;
 use knee_sync::{Rcu, System};
 
-/// A value that is counted while it is alive.
+/// A value that increments a counter when it is created, and decrements the counter when it is dropped.
 struct Live(Arc<AtomicUsize>);
 
 impl Live {
@@ -207,7 +207,8 @@ fn a_child_of_a_fork_can_lock_for_writing_if_the_readers_are_missing() {
             drop(guard);
         });
         reads.wait();
-        // SAFETY: the lock is open, so the reader does not have the underlying lock.
+        // SAFETY: the lock is open, so the reader took only a slot, and no other thread has the underlying
+        // lock.
         let can_write_in_child = unsafe { is_true_in_a_child(can_write) };
         let can_write_here = can_write();
         may_end.wait();
@@ -230,7 +231,8 @@ fn a_child_of_a_fork_works_without_the_threads_of_its_parent() {
         is_here.recv().expect("the thread sends");
         drop(epoch::pin());
         let in_child = || {
-            // The parent's other thread is in a section. That thread does not exist in the child.
+            // The other thread is in a section, but exists only in the parent. So `synchronize` must not wait
+            // for it.
             epoch::synchronize();
             value.store(2);
             epoch::reclaim();

@@ -382,7 +382,8 @@ fn wait_is_over(operations: &[(u8, usize, usize)]) -> Result<(), TestCaseError> 
                             SeqCst,
                         );
                     });
-                    // If `wait` wrongly returned at once, it would do so during these calls.
+                    // Give the other thread time to run: if `wait` returned too early, it would usually do so
+                    // now.
                     (0..3).for_each(|_| thread::yield_now());
                 }
             }

@@ -121,8 +121,8 @@ impl Word {
                 return Ok(word);
             }
         }
-        // The facts say that the argument equals none of the words. So the assumption that it equals the last
-        // word fails, and the certificate records the failed assumption.
+        // The argument equals none of the words, so the path is infeasible. To record this in the
+        // certificate, assume that the argument equals the last word, which fails.
         let last = execution.terms.word(self.words[self.words.len() - 1]);
         let is_last = Question::Same(self.argument, last);
         Err(execution.assume(&is_last, true).err().unwrap_or(Stop::Infeasible))

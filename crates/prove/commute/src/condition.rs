@@ -1,10 +1,10 @@
 //! Short conditions under which operations commute.
 //!
-//! An exploration has many situations, and their conditions contain literals that do not matter. A
-//! literal is dropped from a condition if no situation with the opposite verdict satisfies the
-//! remaining literals. Then a greedy search selects enough of the shortened conditions to cover all
-//! situations. Terms are compared by label, so two conditions that exclude each other for a deeper
-//! reason count as compatible. A condition may therefore be longer than necessary, but it is never
+//! An exploration has many situations, and their conditions contain literals that do not matter. A literal is
+//! dropped from a condition if no situation with the opposite verdict satisfies the remaining literals. Then
+//! a greedy search selects enough of the shortened conditions to cover all situations. Terms with different
+//! labels count as unrelated. So it may go unnoticed that two conditions exclude each other, and a literal
+//! may be kept that could be dropped. A condition may therefore be longer than necessary, but it is never
 //! wrong.
 
 use std::collections::HashMap;
@@ -125,10 +125,9 @@ impl Condition {
         })
     }
 
-    /// Drops each literal in turn if the condition still excludes all of `others` without it.
+    /// Tries to drop each literal, and drops it if the remaining literals still exclude all of `others`.
     fn reduced(mut self, others: &[Self]) -> Self {
-        // Go from the last literal to the first, because a later literal is more likely to follow
-        // from the others.
+        // Try the last literal first, because a later literal is more often redundant.
         for nr in (0..self.literals.len()).rev() {
             let literal = self.literals.remove(nr);
             if others.iter().any(|other| self.possible_with(other)) {
@@ -139,7 +138,8 @@ impl Condition {
     }
 }
 
-/// The sort of all names. One sort is enough, because the label of a name determines its real sort.
+/// The sort of all names. One sort is enough, because names of different sorts have different labels and are
+/// never compared.
 const SORT: &str = "named";
 
 /// The question that a literal represents.
@@ -158,7 +158,7 @@ fn question(literal: &Literal, terms: &mut Terms) -> Question {
     }
 }
 
-/// The conditions of an exploration.
+/// Finds short conditions under which the operations of an exploration commute.
 pub fn conditions(exploration: &Exploration) -> Conditions {
     let (mut commute, mut differ) = (Vec::new(), Vec::new());
     for (nr, situation) in exploration.situations.iter().enumerate() {
@@ -265,7 +265,7 @@ fn cover(
         chosen.push(nr);
     }
     let case = |&nr: &usize| {
-        // An example that no other condition covers shows what this condition adds.
+        // Prefer an example that few other conditions cover: it shows what this condition adds.
         let covering = |at: &usize| {
             chosen.iter().filter(|other| all[**other].binary_search(at).is_ok()).count()
         };

@@ -76,7 +76,7 @@ pub struct Situation {
     pub certificate: Certificate,
 }
 
-/// A path on which an assumption of the model does not hold. Such a path is not a situation.
+/// A path that contradicts an assumption of the model. Such a path is not a situation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InfeasiblePath {
     /// The path condition.
@@ -97,7 +97,7 @@ pub struct Exploration {
     pub extent: Extent,
 }
 
-/// Whether an exploration is complete.
+/// Whether an exploration is complete: no path was abandoned, and no limit ended it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extent {
     /// The number of paths that were abandoned because they had too many questions.
@@ -106,7 +106,7 @@ pub struct Extent {
     pub cut: bool,
 }
 
-/// A model that cannot be explored.
+/// Why a model cannot be explored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ModelError {
@@ -119,7 +119,7 @@ pub enum ModelError {
         /// How the model broke the rules.
         stop: Stop,
     },
-    /// The program of the model broke the protocol of [`serve`](crate::serve).
+    /// The program that contains the model broke the protocol of [`serve`](crate::serve).
     Program {
         /// The program.
         program: String,

@@ -209,8 +209,8 @@ fn execute<S: State>(
     Ok((initial, Verdict::Commute, runs))
 }
 
-/// The first difference between two orders. If a comparison finds no difference only because a value was
-/// chosen to avoid one, adds the avoided difference to `chosen`.
+/// Returns the first difference between two orders. If a comparison chooses a value, and the two sides agree
+/// only for this reason, adds the difference that the choice avoided to `chosen`.
 fn difference<S: State>(
     one: &Reached<S>,
     other: &Reached<S>,

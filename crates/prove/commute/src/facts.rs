@@ -12,7 +12,7 @@ use crate::literal::{Literal, show_sum};
 /// The sort of words. A question about a word compares it with a literal word. All literal words
 /// differ from each other.
 pub const WORD: &str = "Word";
-/// Stands for a bound that does not exist.
+/// An entry of `bounds` that is not a bound: the difference may be arbitrarily large.
 const FREE: i64 = i64::MAX;
 
 /// A term of an uninterpreted sort. The only possible fact about two names is whether they are
@@ -326,10 +326,10 @@ impl Facts {
             && may(self.answer_at_most(b, a))
     }
 
-    /// Finds a new bound on integers that are not open. The bound follows from the facts and the bounds
-    /// `at_most` together, but not from the facts alone. For example, an open integer that is at least
-    /// `x` can equal `y` only if `x` ≤ `y`. If `x` and `y` are not open, the explorer must ask whether
-    /// `x` ≤ `y`, because it may choose only open integers.
+    /// Finds a bound on integers that are not open. The bound follows from the facts and the bounds `at_most`
+    /// together, but not from the facts alone. The explorer must ask whether such a bound holds, because it
+    /// may choose only open integers. For example, an open integer that is at least `x` can be equal to `y`
+    /// only if `x` ≤ `y`. If `x` and `y` are not open, this is such a bound.
     pub fn implied_by(&self, at_most: &[(Int, Int)]) -> Option<Question> {
         let mut then = self.clone();
         at_most.iter().for_each(|&(a, b)| then.assume_at_most(a, b));

@@ -2,11 +2,11 @@
 //!
 //! The coverage is COMMUTER's conflict coverage (Clements et al., SOSP 2013, section 5.2). A situation is a
 //! path through the model. It has one test for each pattern of equal and different values, up to isomorphism.
-//! Patterns vary names in arguments and in the state, and integers in arguments. For example, calls on two
-//! descriptors of one file may touch different cache lines from calls on descriptors of two files, even if
-//! the model does not distinguish these cases. Integers of the state (lengths, counts, times, offsets) are as
-//! small as possible. Patterns do not vary them, because the calls touch the same cache lines whether two
-//! such integers are equal or not.
+//! Patterns vary names in arguments and in the state, and integers in arguments. The model may not
+//! distinguish two patterns whose calls touch different cache lines: for example, calls on two descriptors of
+//! one file, and calls on descriptors of two files. Integers of the state (lengths, counts, times, offsets)
+//! are as small as possible. Patterns do not vary them, because the calls touch the same cache lines whether
+//! two such integers are equal or not.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -30,9 +30,9 @@ const ANY_ORDER: &str = "any";
 /// Which tests to generate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wanted {
-    /// The maximum number of patterns of each situation.
+    /// The maximum number of patterns that are tested for each situation.
     pub patterns: usize,
-    /// Whether to also generate one test of each situation in which the operations do not commute.
+    /// Whether to also generate one test for each situation in which the operations do not commute.
     pub differing: bool,
 }
 
@@ -170,9 +170,9 @@ enum Pair {
 }
 
 impl Pair {
-    /// Returns a case for each possible relation of the two values. A case consists of the answers
-    /// that follow from the relation. The first case is equality. Integers have two more cases:
-    /// less and greater.
+    /// Returns a case for each possible relation of the two values: the answers that the relation implies. In
+    /// the first case, the values are equal. Names have one more case (different), and integers have two
+    /// (greater and less).
     fn cases(self) -> Vec<Vec<(Question, bool)>> {
         match self {
             Self::Names(a, b) => {

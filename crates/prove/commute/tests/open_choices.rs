@@ -42,8 +42,9 @@ fn file() -> Interface<Times> {
     }
 }
 
-/// z3 found this error: the explorer chose the new time to be equal to the mtime. From this choice, it
-/// concluded that the ctime was not later than the mtime, so `stat` and `write` always seemed to commute.
+/// An error in an earlier version, which z3 found: the explorer chose the new time to be equal to the mtime.
+/// From this choice, it concluded that the ctime was not later than the mtime, so `stat` and `write` always
+/// seemed to commute.
 #[test]
 fn a_chosen_time_does_not_decide_how_two_initial_times_compare() {
     let file = file();

@@ -1,13 +1,15 @@
 //! The fast path of readers, which bypasses the underlying lock while there are no writers.
 //!
 //! A reader writes the lock's number into a slot of its thread and checks whether the lock is *open*. If the
-//! lock is open, the reader has the lock, and has written no cache line that other threads write or often
-//! read. A writer takes the underlying lock, shuts the fast path, and waits until no slot has the lock's
-//! number. Readers of a shut lock take the underlying lock, and after a while one of them opens the fast path
-//! again. So a lock that is written all the time costs as much as the underlying lock plus one load.
+//! lock is open, the reader has the lock, and has written only to its own thread's slots: a cache line that
+//! no other thread writes, and that others read only if they shut a lock. A writer takes the underlying lock,
+//! shuts the fast path, and waits until no slot has the lock's number. Readers of a shut lock take the
+//! underlying lock, and after a while one of them opens the fast path again. So a lock that is written all
+//! the time costs as much as the underlying lock plus one load.
 //!
-//! Slots hold the lock's number, not its address: after a thread has leaked a guard, the lock may be moved or
-//! freed, and another lock may be created at its address.
+//! Slots hold the lock's number, not its address. If a thread leaks a guard, its slot is never emptied, but
+//! the lock may be moved or freed, and another lock may be created at its address. If the slot held the
+//! address, the thread would seem to have that other lock.
 //!
 //! ```text
 //! reader                          writer
@@ -29,19 +31,19 @@ use crate::mutant::{is_mutant, order};
 use crate::platform::{Platform, light};
 use crate::primitive::{AtomicU32, AtomicU64, constant};
 
-/// After a writer has shut a lock, the lock stays shut for this many times as long as the heavy fence and the
-/// wait for readers took. So writers wait at most 1 / (`INHIBIT_FACTOR` + 1) of the time. This is BRAVO's
-/// inhibit factor.
+/// To shut a lock, a writer executes the heavy fence and waits for readers. Then the lock stays shut for this
+/// many times as long as that took. So writers spend at most 1 / (`INHIBIT_FACTOR` + 1) of the time on
+/// shutting the lock. This is BRAVO's inhibit factor.
 const INHIBIT_FACTOR: u64 = 9;
 
-/// Readers of a shut lock check the time once in this many reads, because reading the clock costs more than
+/// Of this many reads of a shut lock, only one checks the time, because reading the clock costs more than
 /// taking a lock.
 const READS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
 
 /// The value of `open` in a shut lock.
 const SHUT: u64 = 0;
 
-/// The step between lock numbers. Slots use the bits below it as flags.
+/// Lock numbers are multiples of this value, so their lowest bits are 0. Slots use these bits as flags.
 const STEP: u64 = 4;
 
 /// A lock with a fast path for readers, over the underlying lock `below`.
@@ -49,8 +51,9 @@ const STEP: u64 = 4;
 pub(super) struct Bias<R> {
     /// The number that stands for this lock in slots; 0 until the first read.
     number: AtomicU64,
-    /// The lock's number while the lock is open, that is, while a slot is enough for readers; otherwise
-    /// [`SHUT`]. Any holder of the underlying lock may open the lock; only an exclusive holder may shut it.
+    /// The lock's number while the lock is open, or [`SHUT`] while it is shut. To take an open lock, a reader
+    /// needs only a slot. Any holder of the underlying lock may open the lock; only an exclusive holder may
+    /// shut it.
     open: AtomicU64,
     /// The number of reads that took the underlying lock since the lock was shut. Some reads may not be
     /// counted.
@@ -75,7 +78,7 @@ impl<R: RawRwLockRecursive> Bias<R> {
         }
     }
 
-    /// The lock's number. A new number is stored before it is used.
+    /// The lock's number. The first call chooses it.
     fn name(&self) -> u64 {
         // The counter is not part of the model, because the algorithm only needs the numbers to differ.
         static NEXT: core::sync::atomic::AtomicU64 = core::sync::atomic::AtomicU64::new(STEP);
@@ -106,9 +109,9 @@ impl<R: RawRwLockRecursive> Bias<R> {
         // The fences order this thread's store of the slot before its load of `open`, and a writer's store of
         // `open` before its load of the slot. If this load misses the writer's store, the writer sees the
         // slot and waits. If the load sees the store, this thread does not have the lock. The load may also
-        // see that another reader has opened the lock again after that writer had released it. The other
-        // reader had the underlying lock, so its Release store and this Acquire load make the writer's stores
-        // visible to this thread.
+        // see a later store: after the writer released the lock, another reader may have opened it again.
+        // That reader had the underlying lock, so its Release store and this Acquire load make the writer's
+        // stores visible to this thread.
         if is_mutant!("rm_no_recheck") || self.open.load(order!(Acquire, "rm_enter")) != SHUT {
             return true;
         }
@@ -122,15 +125,16 @@ impl<R: RawRwLockRecursive> Bias<R> {
         slot.clear();
         // A writer first shuts the lock, and then waits until the slot is empty. On an asymmetric platform,
         // the fence in `shut` ensures that the writer sees the slot empty, or that the load below sees that
-        // the lock is shut. On a symmetric platform, only a full fence here would ensure this. Such a fence
-        // would cost more than it gains, so there the writer may wake up late.
+        // the lock is shut. On a symmetric platform, only a full fence here would ensure this, and all
+        // readers would pay for it. So there is no such fence, and on these platforms the writer may wake up
+        // late.
         light(false);
         if self.open.load(Relaxed) == SHUT {
             self.left.notify();
         }
     }
 
-    /// Takes the lock for a reader. A thread that is exiting may have no slots.
+    /// Takes the lock for a reader. `slots` may be `None` if the thread is exiting.
     #[inline]
     pub(super) fn lock_shared<P: Platform>(
         &self,
@@ -288,8 +292,9 @@ impl<R: RawRwLockRecursive> Bias<R> {
         if !is_mutant!("rm_no_fence") {
             platform.heavy();
         }
-        // One pass suffices, because a thread takes a shut lock through a slot only if it already has the
-        // lock.
+        // One pass suffices: while the lock is shut, only a thread whose slot already has the lock can take
+        // it again through that slot. So no reader takes the lock through a slot that the loop has already
+        // checked.
         for slot in readers.slots() {
             self.left.wait(platform, || !slot.holds(number));
         }
@@ -332,9 +337,9 @@ impl<R: RawRwLockRecursive> Bias<R> {
     }
 }
 
-/// Whether the slots record all read locks of the thread. Only then is it certain that the thread does not
-/// have a lock for which it has no slot. If the thread had the lock, taking the underlying lock
-/// non-recursively could deadlock with a waiting writer.
+/// Whether the slots record all read locks of the thread. If they do, the thread does not have a lock that is
+/// not in its slots, and may take such a lock non-recursively. If it already had the lock, this could
+/// deadlock with a waiting writer.
 fn is_new(slots: Option<&Slots>) -> bool {
     slots.is_some_and(|slots| !slots.has_unrecorded())
 }

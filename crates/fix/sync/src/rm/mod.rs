@@ -43,11 +43,11 @@
 //!
 //! An [`RmLock`] has the methods of [`lock_api::RwLock`]: `read`, `write`, `try_read` and others.
 //!
-//! Guards stay on their thread. A thread that leaks a guard ([`core::mem::forget`]) leaves the lock locked
-//! forever. If a thread exits with read guards in thread-local storage, the memory of its slots (128 bytes)
-//! is not reused. In the child of a fork, read locks that other threads held through slots are released. The
-//! write locks that these threads held, and the read locks that they took through the underlying lock, stay
-//! held in the child, as with any lock. Signal handlers must not use the lock.
+//! A guard cannot be sent to another thread. A thread that leaks a guard ([`core::mem::forget`]) leaves the
+//! lock locked forever. If a thread exits with read guards in thread-local storage, the memory of its slots
+//! (128 bytes) is not reused. In the child of a fork, read locks that other threads held through slots are
+//! released. The write locks that these threads held, and the read locks that they took through the
+//! underlying lock, stay held in the child, as with any lock. Signal handlers must not use the lock.
 //!
 //! # Source
 //! FreeBSD's rmlock(9) (`sys/kern/kern_rmlock.c`), which keeps a list of readers on each CPU, and whose
@@ -57,7 +57,7 @@
 //! readers execute no fence (see [`Platform`](crate::Platform)).
 
 mod bias;
-// lock_api requires a constant `INIT`, which a lock of a loom model cannot have.
+// lock_api requires a constant `INIT`, but loom's atomics cannot be created in a constant.
 #[cfg(not(loom))]
 mod raw;
 mod readers;

@@ -20,7 +20,7 @@ struct Below(OnceLock<AtomicU32>);
 const WRITER: u32 = 1 << 31;
 
 impl Below {
-    /// loom's atomics cannot be constants.
+    /// Creates the atomic at its first use, because loom's atomics cannot be created in a constant.
     fn word(&self) -> &AtomicU32 {
         self.0.get_or_init(|| AtomicU32::new(0))
     }

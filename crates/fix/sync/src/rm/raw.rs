@@ -43,8 +43,8 @@ fn with_slots<T: Threads, R>(with: impl FnOnce(Option<&Slots>) -> R) -> R {
 }
 
 // SAFETY: while a writer has the lock, `Bias` excludes all other threads, as the comments at its fences show.
-// Guards are not `Send`, so the thread that took a lock also releases it, and a thread's slots record what
-// that thread holds.
+// Guards are not `Send`, so each lock is released by the thread that took it, and a thread's slots record the
+// locks of that thread.
 unsafe impl<R: RawRwLockRecursive, T: Threads> RawRwLock for RawRmLock<R, T> {
     #[allow(clippy::declare_interior_mutable_const)] // The trait requires it.
     const INIT: RawRmLock<R, T> = RawRmLock { bias: Bias::new(R::INIT), threads: PhantomData };

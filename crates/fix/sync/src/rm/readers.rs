@@ -64,7 +64,7 @@ impl Readers {
         self.0.nodes().count()
     }
 
-    /// Frees the slots of missing threads in the child of a fork.
+    /// Called in the child of a fork: frees the slots of all threads that exist only in the parent.
     #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
     pub(super) fn forked(&self, own: Option<&Node<Slots>>) {
         for node in self.0.others(own) {

@@ -17,8 +17,8 @@ const BELOW: u64 = 1;
 /// This bit is set if the thread has the slot's lock more than once.
 const NESTED: u64 = 2;
 
-/// The permanent value of a thread's first slot on symmetric platforms: the slot is not free, but has no
-/// lock. So the first slot is free only on asymmetric platforms, where a reader needs no fence to take it.
+/// On symmetric platforms, the first slot of a thread always has this value: it is not free, but it has no
+/// lock. Readers take the first slot without a fence, which is possible only on asymmetric platforms.
 const CLOSED: u64 = BELOW;
 
 /// The slots of a thread. Only that thread writes to them.
@@ -55,7 +55,8 @@ impl Slots {
         &self.slots[0]
     }
 
-    /// The fence of a reader.
+    /// The fence that a reader executes after it has taken a slot and before it checks whether the lock is
+    /// open.
     pub(super) fn light(&self) {
         light(self.is_symmetric);
     }
@@ -86,7 +87,7 @@ impl Slots {
         self.unrecorded.store(one_more(self.unrecorded.load(Relaxed)), Relaxed);
     }
 
-    /// Frees all slots of a thread that is missing in the child of a fork.
+    /// Called in the child of a fork: frees all slots of a thread that exists only in the parent.
     #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
     pub(super) fn forget(&self) {
         for slot in self.slots.iter().filter(|slot| !slot.is_idle()) {
@@ -125,8 +126,8 @@ impl Slot {
         self.lock.load(Relaxed) == lock
     }
 
-    /// Takes the slot. Release: a writer that waits for one lock and finds another lock in the slot must see
-    /// what the thread did while it held the first lock.
+    /// Takes the slot. Release: a writer that waits for the slot's previous lock may find this lock in the
+    /// slot. The writer must then see what the thread did while it held the previous lock.
     #[inline]
     pub(super) fn set(&self, lock: u64) {
         self.lock.store(lock, order!(Release, "rm_set"));

@@ -133,7 +133,7 @@ fn a_forgotten_guard_does_not_lock_a_later_lock_at_the_same_address() {
     mem::forget(place.read());
     assert!(place.try_write().is_none());
     place = open(0);
-    // A read that was mistaken for a recursive read would succeed.
+    // If a read were mistaken for a recursive read, it would succeed while the writer has the lock.
     thread::scope(|scope| {
         let writer = place.write();
         let (inside, is_inside) = mpsc::channel();
@@ -167,7 +167,7 @@ fn slots_of_exited_threads_are_reused() {
             scope.spawn(|| drop(lock.read()));
         });
     }
-    // Other tests run at the same time, each with a few threads.
+    // Tests that run at the same time also register a few threads each.
     assert!(nodes() < before + threads.max(40), "{before} and {}", nodes());
 }
 

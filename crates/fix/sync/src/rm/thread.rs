@@ -23,7 +23,8 @@ impl Part for Member {
     }
 
     fn unregister(self) -> bool {
-        // A leaked guard, or a guard that a later destructor of the thread holds, keeps the registration.
+        // The thread may still have a read lock, because it leaked a guard, or because one of its later
+        // destructors will drop the guard. In that case it stays registered.
         let is_idle = self.0.value.is_idle();
         if is_idle {
             // SAFETY: the node came from `into_node` in `register`, and no copy of it is used after this.
@@ -37,9 +38,9 @@ impl Part for Member {
 #[derive(Debug)]
 pub struct ThisProcess(());
 
-// SAFETY: a thread's reader stays in its thread-local storage until the thread exits, or forever if the
-// thread still has a lock at its exit. Signal handlers must not use the locks. membarrier(2) reaches all
-// threads of the process.
+// SAFETY: a thread-local variable holds the thread's reader until the thread unregisters at its exit. If the
+// thread still has a lock then, it never unregisters. Signal handlers must not use the locks. membarrier(2)
+// reaches all threads of the process.
 unsafe impl Threads for ThisProcess {
     type Platform = System;
 
@@ -61,7 +62,7 @@ unsafe impl Threads for ThisProcess {
     }
 }
 
-/// Frees the slots of missing threads in the child of a fork.
+/// Runs in the child of a fork: frees the slots of all threads that exist only in the parent.
 #[cfg(all(unix, not(any(loom, miri))))]
 extern "C" fn forked() {
     READERS.forked(registered().map(|Member(node)| node));

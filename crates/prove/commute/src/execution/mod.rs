@@ -136,9 +136,9 @@ impl Execution {
         Err(Stop::Infeasible)
     }
 
-    /// Assumes `a` ≤ `b`. An execution in which the assumption is false is not a situation, with one
-    /// exception. If the value of `a` or `b` was chosen to make the orders agree, and only this choice makes
-    /// the assumption false, the execution is a situation in which the orders do not agree.
+    /// Assumes `a` ≤ `b`. If the assumption is false, the execution is not a situation, with one exception:
+    /// the assumption may be false only because the value of `a` or `b` was chosen to make the orders agree.
+    /// Then the execution is a situation in which the orders do not agree.
     pub fn assume_at_most(&mut self, a: impl Into<Int>, b: impl Into<Int>) -> Result<(), Stop> {
         let (a, b) = (a.into(), b.into());
         let question = Question::AtMost(a, b);
@@ -156,13 +156,12 @@ impl Execution {
         }
     }
 
-    /// Assumes that two names differ. An execution in which the two names are equal is not a
-    /// situation.
+    /// Assumes that two names differ. If they are equal, the execution is not a situation.
     pub fn assume_different(&mut self, a: Name, b: Name) -> Result<(), Stop> {
         self.assume(&Question::Same(a, b), false)
     }
 
-    /// Assumes an answer. An execution whose facts contradict the answer is not a situation.
+    /// Assumes an answer. If the facts contradict the answer, the execution is not a situation.
     pub(crate) fn assume(&mut self, question: &Question, answer: bool) -> Result<(), Stop> {
         let facts = &mut self.terms.facts;
         self.certificate.assumed.push((facts.literal(question), answer));
@@ -236,10 +235,10 @@ impl Execution {
         self.choices
     }
 
-    /// Runs a search, which compares a key with the key of one entry after another. If the key differs from
-    /// the first of them, it may still equal the second. So the explorer must not simply choose a value that
-    /// makes the key equal the first. Within a search, a comparison therefore asks a question instead of
-    /// choosing a value, even while states are compared.
+    /// Runs a search, which compares a key with the keys of entries, one after another. During the search,
+    /// comparisons ask questions and choose no values, even while states are compared. Otherwise the explorer
+    /// would choose an open value so that the key equals the first entry's key, although it could also equal
+    /// a later one.
     pub fn search<T>(&mut self, search: impl FnOnce(&mut Self) -> T) -> T {
         let is_comparing = std::mem::replace(&mut self.is_comparing, false);
         let result = search(self);

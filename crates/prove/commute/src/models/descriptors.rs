@@ -102,7 +102,8 @@ impl<V: State> Descriptors<V> {
                     None => continue,
                 }
             }
-            // All descriptors between the previous unused descriptor and `fd` are in use.
+            // All descriptors between the previous unused descriptor and `fd` are in use. So if the unused
+            // descriptor `other` is above the previous one and at most `fd`, it is `fd`.
             if value.is_none()
                 && execution.at_most(above + 1, other)?
                 && execution.at_most(other, fd)?

@@ -18,8 +18,8 @@ fn find_entry<'e, K: State, V: 'e>(
     Ok(None)
 }
 
-/// A map whose initial content is unknown. The first operation that looks up a key decides whether
-/// the map contains the key.
+/// A map whose initial content is unknown. Whether the map initially contains a key is decided when an
+/// operation first looks up the key.
 #[derive(Debug, Clone)]
 pub struct Map<K, V> {
     label: String,
@@ -52,8 +52,8 @@ impl<K: State, V: State> Map<K, V> {
         Ok(find_entry(self.writes.iter().rev(), key, execution)?.map(|(_, value)| value))
     }
 
-    /// The value at `key` in the initial state. The first order that looks up the key decides
-    /// whether the key has a value.
+    /// The value at `key` in the initial state. Whether the key has a value there is decided at the first
+    /// lookup. Later lookups, in this and in other orders of the calls, get the same answer.
     fn initial(&self, key: &K, execution: &mut Execution) -> Result<Option<V>, Stop> {
         let known = execution.heap.entries::<K, Option<V>>(&self.label);
         if let Some((_, value)) = find_entry(&*known, key, execution)? {
@@ -102,9 +102,9 @@ impl<K: State, V: State> Map<K, V> {
             if value.is_some() == is_present {
                 return Ok(());
             }
-            // Record the contradiction in the certificate. The assumption normally fails. The label of `same`
-            // may have changed since the entry was added; then the question is about another flag, and the
-            // assumption may succeed. The path is infeasible in either case.
+            // The assumption contradicts a known entry, so the path is infeasible. `assume` normally fails
+            // and records the contradiction in the certificate. It may succeed if the label of `same` has
+            // changed since the entry was added, because then the question is about another flag.
             let question = self.is_present(same, execution);
             let _ = execution.assume(&question, is_present);
             return Err(Stop::Infeasible);

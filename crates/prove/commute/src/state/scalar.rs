@@ -87,7 +87,7 @@ impl State for Truth {
     }
 }
 
-/// The state that has only one value. A map with this value type is a set.
+/// A state that has only one possible value. A map with this value type is a set.
 impl State for () {
     fn unknown(_: &mut Execution, _: &str) -> Self {}
 

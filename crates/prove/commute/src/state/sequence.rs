@@ -91,7 +91,8 @@ impl<V: State> State for Stack<V> {
     }
 
     fn same(&self, other: &Self, execution: &mut Execution) -> Result<bool, Stop> {
-        // Initial elements that neither stack has taken are at the bottom of both stacks.
+        // Initial elements that neither stack has taken are at the bottom of both stacks, so only the
+        // elements above them are compared.
         let taken = self.0.taken.max(other.0.taken);
         let mut above = |side: &Self| {
             let mut sequence = side.0.clone();
@@ -159,7 +160,8 @@ impl<V: State> State for Queue<V> {
     fn same(&self, other: &Self, execution: &mut Execution) -> Result<bool, Stop> {
         let (mut a, mut b) = (self.0.clone(), other.0.clone());
         if a.taken != b.taken {
-            // Take all initial elements of both queues, and compare the queues as a whole.
+            // One queue has more initial elements left. So take the initial elements of both, and compare the
+            // queues as a whole.
             let mut fronts = [Vec::new(), Vec::new()];
             for (sequence, front) in [&mut a, &mut b].into_iter().zip(&mut fronts) {
                 while sequence.has_initial(execution)? {

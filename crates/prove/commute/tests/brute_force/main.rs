@@ -51,9 +51,9 @@ fn after<C: Concrete>(
     ends.filter(|(_, seen)| seen == result).map(|(state, _)| state).collect()
 }
 
-/// Whether the calls commute by definition. They do if there is a result for each call such that two things
-/// hold: in every order, the calls can return these results; and if they do, the possible states after each
-/// set of the calls do not depend on the order.
+/// Whether the calls commute, by definition: there must be a result for each call so that the calls can
+/// return these results in every order. In addition, if they return these results, the possible states after
+/// each set of the calls must not depend on the order in which these calls were made.
 fn commutes<C: Concrete>(start: &C, calls: &[(&str, &Args)]) -> bool {
     // All possible results of the calls in the given order.
     let mut ends = vec![(start.clone(), Vec::new())];
@@ -152,9 +152,9 @@ fn holding(conditions: &[Numbered], mut holds: impl FnMut(usize) -> bool) -> Vec
     here
 }
 
-/// Checks all combinations of `calls` operations of an interface. Returns the number of situations
-/// that hold nowhere in the universe. If the universe is large enough, these situations are not
-/// satisfiable.
+/// Checks all combinations of `calls` operations of an interface. Returns the number of situations that hold
+/// nowhere in the universe. If the universe is large enough, this number is 0, because every situation should
+/// be satisfiable.
 fn check<S: State, C: Concrete>(interface: &Interface<S>, calls: usize) -> usize {
     let mut unmet = 0;
     let names: Vec<&str> = interface.operations.iter().map(|operation| operation.name).collect();

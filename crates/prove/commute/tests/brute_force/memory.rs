@@ -43,7 +43,7 @@ impl Concrete for Memory {
                 .filter_map(|(va, page)| Some((va, page?)))
                 .collect::<BTreeMap<i64, Page>>()
         };
-        // The processes are symmetric, so the second process has only a few states.
+        // The processes are symmetric, so a few states of the second process are enough.
         let mut all = Vec::new();
         for other in [memory(None, None), memory(Some(pages[0]), Some(pages[3]))] {
             for first in maybe() {

@@ -119,8 +119,8 @@ impl Concrete for Signals {
     }
 }
 
-/// Whether the flag that selects a signal of the other kind is false. This flag has no effect, so tests leave
-/// out the arguments in which it is true.
+/// Whether the unused flag is false: `signal is SIGRTMIN` for a standard signal, or `signal is SIGINT` for a
+/// real-time signal. This flag has no effect, so tests leave out the arguments in which it is true.
 fn one_signal(args: &Args) -> bool {
     let is = |name: &str| args.contains(&(name, 1));
     !is(if is("signal is standard") { "signal is SIGRTMIN" } else { "signal is SIGINT" })

@@ -103,8 +103,8 @@ fn z3_confirms_the_situations_and_verdicts_of_every_pair() {
     }
 }
 
-/// z3 found this error: the explorer assumed that a time that it had chosen for two calls was late enough
-/// for the third call, too.
+/// An error in an earlier version, which z3 found: the explorer chose a time for two calls, and assumed that
+/// this time was late enough for a third call, too.
 #[test]
 fn a_choice_for_two_calls_does_not_decide_how_times_of_a_third_call_compare() {
     let Some(_) = z3() else { return };

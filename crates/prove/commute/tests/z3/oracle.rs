@@ -21,7 +21,7 @@ pub(crate) enum Fault {
     Gap,
     /// A verdict that does not follow from its certificate.
     Verdict,
-    /// A question about an open value. The explorer would choose the answer to such a question.
+    /// A question about an open value. The explorer should choose such a value instead of asking.
     AskedOpen,
     /// Two entries of a map with equal keys.
     OnePlaceTwice,

@@ -38,7 +38,7 @@ impl Binding for Bound {
 
     fn set_up(_: &Setup<'_>) -> Self {
         let rm = std::array::from_fn(|_| Own(RmLock::new(())));
-        // The first reader enables the fast path.
+        // Enables the fast path, as the first reader of a lock does.
         rm.iter().for_each(|lock| drop(lock.0.read()));
         let mutexes = std::array::from_fn(|_| Own(PiMutex::new(())));
         let bound = Self { rm, mutexes, readers: Readers::new() };

@@ -22,7 +22,7 @@ state! {
     }
 }
 
-/// Puts a reference, which must exist in the state.
+/// Assumes that there is a reference, and puts it.
 fn put(count: &mut Natural, call: &mut knee_commute::Call<'_>) -> Result<(), Stop> {
     call.execution.assume_at_most(1, count.0)?;
     count.0 = count.0 - 1;

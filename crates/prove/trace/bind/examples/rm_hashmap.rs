@@ -16,7 +16,7 @@ impl Binding for Table {
 
     fn set_up(setup: &Setup<'_>) -> Self {
         let table = RmLock::new(setup.entries("table").into_iter().collect());
-        // The first reader enables the lock's fast path for readers.
+        // Enables the lock's fast path for readers, as the first reader does.
         drop(table.read());
         Self(table)
     }

@@ -24,7 +24,7 @@ state! {
 }
 
 state! {
-    /// A page, as it is in each of the two spaces.
+    /// The same page in each of the two spaces.
     struct Pair {
         /// Whether both spaces initially map the page to the same frame, and so have the same content.
         shared: Truth,

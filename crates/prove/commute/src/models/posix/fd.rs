@@ -5,8 +5,8 @@ use crate::models::posix::file::touch;
 use crate::models::posix::state::{Datum, Fd, Inode, Pipe, Posix};
 use crate::{Call, Execution, Int, Natural, Outcome, Queue, Stop, Term, state};
 
-/// The possible values of an offset that is added to another integer. The model asks which of these
-/// values the offset has, because an [`Int`] has only one variable.
+/// The possible values of an offset that is added to another integer. The model asks which of these values
+/// the offset has, because an [`Int`] cannot be the sum of two variables.
 const STEPS: std::ops::RangeInclusive<i64> = -1..=1;
 
 state! {

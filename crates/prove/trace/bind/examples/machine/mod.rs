@@ -35,7 +35,8 @@ unsafe impl Machine for Uncached {
     type Platform = <Hosted as Machine>::Platform;
     type Format = X86_64;
 
-    /// A CPU borrows the space while it reads the tables, and caches nothing.
+    /// CPUs cache nothing, and read the tables of a space only while they borrow the space. So no CPU uses a
+    /// dropped space.
     const MAY_DROP_ACTIVE: bool = true;
 
     fn epoch(&self) -> &Domain<Self::Platform> {
@@ -68,7 +69,7 @@ unsafe impl Machine for Uncached {
     }
 
     unsafe fn shoot_down(&self, _: usize, on: &CpuSet, _: u64, _: Flush) {
-        // A real machine reads the set to find the CPUs that it has to interrupt.
+        // Read the set, as a real machine does to find the CPUs that it has to interrupt.
         black_box(on.iter().count());
     }
 
