@@ -121,7 +121,7 @@ impl Binding for Threads {
     }
 
     fn prepare(&self, call: &Call<'_>) -> Option<Action<'_>> {
-        /// An action that returns nothing.
+        /// An action whose result the model ignores.
         fn does<'a, T>(mut call: impl FnMut() -> T + 'a) -> Option<Action<'a>> {
             Some(Box::new(move || {
                 call();

@@ -70,8 +70,8 @@ fn change(
     Ok(Outcome::nothing())
 }
 
-/// Returns the index that is mapped at the argument `page`, or the outcome of an access that finds
-/// no page of the object there.
+/// Returns the index of the object's page that is mapped at the argument `page`. If an access there fails,
+/// returns the outcome of the access.
 fn access(state: &Mapped, call: &mut Call<'_>) -> Result<Result<Int, Outcome>, Stop> {
     let page: Term<Page> = call.term("page");
     let Some(index) = state.mapped.get(&page, call.execution)? else {
@@ -177,7 +177,7 @@ fn object() -> Interface<Mapped> {
     }
 }
 
-/// The distance between the two pages that tests use in the object. Pages at this distance are in
+/// Tests use two pages of the object, which are this many pages apart. Pages at this distance are in
 /// different blocks of the object's index.
 const STRIDE: u64 = 512;
 
@@ -185,7 +185,7 @@ const STRIDE: u64 = 512;
 #[repr(align(128))]
 struct Word(AtomicU64);
 
-/// A pager that keeps the first word of each page.
+/// A pager that stores only the first word of each page.
 struct Store([Word; MOST as usize]);
 
 impl Store {

@@ -2,8 +2,8 @@
 //!
 //! The small ranges of two CPUs are in neighbouring leaf tables; the large ranges are in neighbouring tables
 //! one level above the leaf tables. Operations called `near_…` use pages of one leaf table, whose lock both
-//! CPUs take. The binding first brings spaces and pools to the state in which a program that has run for a
-//! while leaves them: the tree has its nodes, and the pools of the CPUs have frames.
+//! CPUs take. Before each call, the binding makes the spaces and pools look as if the program had already run
+//! for a while: the tree has its nodes, and the pools of the CPUs have frames.
 
 mod machine;
 
@@ -166,7 +166,7 @@ impl Binding for OwnPages {
         };
         found.into_iter().for_each(touch);
 
-        /// An action that returns nothing, and must succeed.
+        /// An action whose result the model ignores. The action panics if `call` fails.
         fn succeeds<'a, T, E: std::fmt::Debug>(
             mut call: impl FnMut() -> Result<T, E> + 'a,
         ) -> Option<Action<'a>> {
@@ -175,7 +175,7 @@ impl Binding for OwnPages {
                 Returned::Nothing
             }))
         }
-        /// An action that returns nothing.
+        /// An action whose result the model ignores.
         fn does<'a, T>(mut call: impl FnMut() -> T + 'a) -> Option<Action<'a>> {
             Some(Box::new(move || {
                 call();

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub const NEIGHBOURS_AT: usize = 10;
 const LINE: usize = 64;
 
-/// The operation of both threads of a trial.
+/// What each of the two threads of a trial does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -32,10 +32,10 @@ impl Kind {
         [Kind::Nothing, Kind::OwnLines, Kind::SharedWord, Kind::NeighbouringBytes];
 }
 
-/// A trial. Its two threads run one after the other. Each thread has the same number as its side.
+/// A trial. Its two threads run one after the other. The number of a thread is also the number of its side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trial {
-    /// The operation of both threads.
+    /// What each of the two threads does.
     pub kind: Kind,
     /// The thread that runs first.
     pub first: usize,

@@ -1,9 +1,9 @@
 //! In a guest, gives each thread that makes calls its own virtual CPU.
 //!
 //! The plugin identifies a thread by its virtual CPU; in QEMU's user mode, each thread has its own virtual
-//! CPU anyway. A thread does not stay pinned, because a library that asks a pinned thread for the number of
-//! CPUs gets 1. Instead, a thread is pinned only until it has moved to its CPU. It then stays there, because
-//! the guest's kernel is configured not to balance load.
+//! CPU anyway. A thread does not stay pinned, because a library that asks for the number of CPUs on a pinned
+//! thread gets 1. Instead, a thread is pinned only until it has moved to its CPU. It then stays there,
+//! because the guest's kernel is configured not to balance load.
 
 use std::io;
 

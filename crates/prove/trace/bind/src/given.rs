@@ -32,8 +32,8 @@ impl<'t> Setup<'t> {
         present.map(|(key, value)| (key, name(map, value))).collect()
     }
 
-    /// Returns the names in a set, or the keys of a map whose values have fields. The fields of a value
-    /// are parts of the state, for example `setup.flag("pages[page0].writable")`.
+    /// Returns the names in a set, or the keys of a map whose values have fields. Each field of such a value
+    /// is a part of its own, which you read with, for example, `setup.flag("pages[page0].writable")`.
     ///
     /// # Panics
     /// Panics if an element is not a name.
@@ -55,7 +55,8 @@ impl<'t> Setup<'t> {
 
     /// Returns the names in a queue or a stack, in the order in which calls take them.
     ///
-    /// An element that the test leaves open, because no call depends on it, is 0.
+    /// If no call depends on an element, the test leaves this element open, and this function returns 0 for
+    /// it.
     ///
     /// # Panics
     /// Panics if the part is not a sequence of names.

@@ -72,9 +72,9 @@ pub use run::{MESSAGE_PREFIX, Message, main};
 /// Read the arguments in [`Binding::prepare`].
 pub type Action<'s> = Box<dyn FnMut() -> Returned + 's>;
 
-/// A library with the interface of a model. A value of this type is the state that the calls of a test share.
-/// For each run of a test, the main thread, which makes no calls, creates a new value. The value is never
-/// dropped.
+/// A library that is bound to a model. A value of this type contains the objects that the calls of a test
+/// use. For each run of a test, the main thread, which makes no calls, creates a new value. The value is
+/// never dropped.
 ///
 /// A panic in these functions becomes the outcome of the test.
 pub trait Binding: Send + Sync + Sized + 'static {

@@ -17,10 +17,10 @@ use crate::cpu;
 use crate::workers::{Reply, Workers, message};
 use crate::{Binding, Setup};
 
-/// The number of untraced runs of each order of a test. The first run fills caches, and allocates
+/// How often each order of a test's calls runs untraced. The first run fills caches, and allocates
 /// and initializes memory that later runs reuse.
 const UNTRACED: u32 = 1;
-/// The number of traced runs of each order, which follow the untraced runs.
+/// How often each order then runs traced.
 const TRACED: u32 = 2;
 
 /// The prefix of a line in which a binding sends knee a [`Message`], as JSON. It distinguishes these lines

@@ -1,5 +1,5 @@
 //! Threads that make calls. The first thread makes the first call of every test, and the second
-//! thread makes the second call. As in most programs, a thread makes many calls.
+//! thread makes the second call. So each thread makes many calls, as in most programs.
 //!
 //! The threads receive calls and send replies while no window is open. The main thread allocates
 //! the data of a test, and no other thread frees this data. Otherwise the allocator would move

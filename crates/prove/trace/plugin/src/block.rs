@@ -13,7 +13,7 @@ pub(crate) enum Ends {
     Leaves,
 }
 
-/// The start of a block of instructions, and the way in which it ends.
+/// The start of a block of instructions, and how the block ends.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct BlockStart {
     pub(crate) address: u64,

@@ -1,18 +1,18 @@
 //! The callers of the running code: a shadow call stack of the task whose window is open.
 //!
-//! The plugin knows how each block of instructions ends, and learns from the address of the next block where
+//! The plugin knows how each block of instructions ends, and the address of the next block shows where
 //! execution continues. After a call, the next block is the callee's; by then, the callback of the call
 //! instruction has recorded that instruction's address. After a return, the next block is the caller's and
 //! begins right after the call. If this call is not the innermost one, the calls inside it never returned,
 //! and their frames are dropped too. A return that matches no frame is in effect a jump (a retpoline) and
 //! drops only the innermost frame. A fault counts as a call by the interrupted block. `iretq` counts as the
-//! return from the fault, whatever its target: if the kernel expected that the access might fault, it returns
-//! to fixup code instead of the access. A tail call adds no frame.
+//! return from the fault, whatever its target: the target is the access that faulted or, if the kernel cannot
+//! resolve the fault, fixup code. A tail call adds no frame.
 //!
 //! The callers of the code that opens the window are unknown: the shadow stack begins empty, and a return has
 //! no effect on an empty stack. This module never sees the code of interrupts or of other tasks.
 //!
-//! When code touches a line for the first time, its innermost callers are recorded as a *chain*.
+//! When code touches a line for the first time, the innermost callers of the code are recorded as a *chain*.
 //! The chain stays the same until the next call or return, and is stored once.
 
 use knee_marks::EntryKind;
@@ -21,11 +21,12 @@ use crate::block::{BlockStart, Ends};
 
 /// The maximum number of callers in a chain. Only the innermost callers are recorded.
 pub(crate) const MAX_CALLERS: usize = 6;
-/// The maximum number of frames that are kept. The outermost frames are dropped first. Within a Linux system
-/// call, functions nest about twenty deep.
+/// The maximum number of frames that are kept. The outermost frames are dropped first. In Linux, function
+/// calls nest about twenty deep within a system call.
 const MAX_FRAMES: usize = 64;
-/// The maximum number of chains. Beyond this number, code is recorded without callers. Only an
-/// operation that touches lines at random has more chains.
+/// The maximum number of chains. Beyond this number, code is recorded without callers. Only an operation that
+/// touches more than 100,000 lines can have more chains, because at most eight chains are recorded for a
+/// line.
 const MAX_CHAINS: usize = 1 << 20;
 /// The maximum length of an instruction, in bytes.
 pub(crate) const INSTRUCTION_BYTES: u64 = 15;
@@ -54,10 +55,10 @@ pub(crate) struct Calls {
     next: usize,
     /// The number of frames.
     count: usize,
-    /// The address of the running block; `ends` is the way in which it ends.
+    /// The address of the running block. `ends` says how this block ends.
     block: u64,
     ends: Ends,
-    /// The address of the call that was executed last.
+    /// The address of the call instruction that was executed last.
     call: u64,
     /// The chain of the current frames, if it has been recorded.
     chain: Option<Chain>,
@@ -141,7 +142,7 @@ impl Calls {
         &callers[..count]
     }
 
-    /// Handles a fault. It interrupted the running block, or user code that the plugin does not
+    /// Handles a fault, which has interrupted the running block or user code that the plugin does not
     /// observe.
     fn fault(&mut self) {
         match self.ends {

@@ -1,10 +1,10 @@
 //! Identifies the executing virtual CPU.
 //!
-//! QEMU passes the number of the executing CPU to each callback. In versions 10.0 to 11.1, the
-//! number is a constant in the translated code if QEMU assumes that only one CPU executes this code
-//! (`gen_cpu_index` of accel/tcg/plugin-gen.c tests `CF_PARALLEL`, which is not set for guests
-//! whose virtual CPUs share a host thread). Callbacks then receive the number of the CPU that
-//! *translated* the block, and the work of two CPUs looks like the work of one CPU.
+//! QEMU passes the number of the executing CPU to each callback. In versions 10.0 to 11.1, if the virtual
+//! CPUs of a guest share a host thread, QEMU assumes that only one CPU executes the translated code, and
+//! makes the number a constant in this code (`gen_cpu_index` of accel/tcg/plugin-gen.c, if `CF_PARALLEL` is
+//! not set). Callbacks then receive the number of the CPU that *translated* the block, and the work of two
+//! CPUs looks like the work of one CPU.
 //!
 //! So the plugin uses QEMU's number only if QEMU does not let plugins read registers. This is so before
 //! version 9.0, where the number is correct. With later versions, the plugin identifies a CPU by the base of

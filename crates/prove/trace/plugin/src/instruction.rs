@@ -5,8 +5,9 @@ use crate::block::Ends;
 /// The bytes of `iretq`, the return from an interrupt or exception in 64-bit code.
 pub(crate) const IRETQ: [u8; 2] = [0x48, 0xcf];
 
-/// Returns whether this is a repeated string instruction. For a CPU, all repetitions are one instruction.
-/// QEMU before 10.0 executes a new block, which begins with this instruction, for each element.
+/// Returns whether this is a repeated string instruction. A real CPU executes all repetitions as one
+/// instruction. Before version 10.0, QEMU executes a new block for each element, and this block begins with
+/// the string instruction.
 pub(crate) fn is_repeated_string(code: &[u8]) -> bool {
     let opcode = match *code {
         [0xf2 | 0xf3, 0x40..=0x4f, opcode, ..] | [0xf2 | 0xf3, opcode, ..] => opcode,

@@ -46,9 +46,9 @@
 //! * `scope=program`: the plugin traces only a program in the guest: user code counts, kernel code
 //!   does not, and a virtual address identifies a line (the default is `machine`). While the window
 //!   of a thread is open, no other user code may run on its virtual CPU.
-//! * `cpu=number`: QEMU's number identifies the executing virtual CPU. By default (`registers`),
-//!   the guest's registers identify the CPU, if this QEMU lets plugins read them. Some versions of QEMU pass
-//!   wrong numbers; `number` serves only to demonstrate this.
+//! * `cpu=number`: QEMU's number identifies the executing virtual CPU. Some versions of QEMU pass wrong
+//!   numbers, and `number` serves only to demonstrate this. By default (`registers`), the guest's registers
+//!   identify the CPU, if this QEMU lets plugins read them.
 //!
 //! # Programs without a machine
 //! QEMU's user mode gives each thread a virtual CPU and passes system calls to the host's kernel.
@@ -58,25 +58,29 @@
 //!
 //! # Undocumented behaviour of QEMU
 //! The plugin relies on undocumented behaviour of QEMU. Each guest first runs trials that fail if
-//! QEMU behaves differently (the module `calibration` of crate knee-agent). The table names the
-//! test that covers each behaviour:
+//! QEMU behaves differently (the module `calibration` of crate knee-agent). Below are each behaviour of QEMU,
+//! the modules that rely on it, and the test that covers it:
 //!
-//! | QEMU | where | test |
-//! | --- | --- | --- |
-//! | executes each virtual CPU on one thread, and each block of instructions to its end | `executing`, `vcpu` | `each_side_is_on_its_own_virtual_cpu` |
-//! | passes the number of the executing CPU (before 10.0) or lets plugins read the registers of that CPU | `executing` | `each_side_is_on_its_own_virtual_cpu` |
-//! | translates code separately for each value of the flag AC | `translate`, and `apart` of crate knee-agent | the trials, since their code first runs outside of windows |
-//! | may still call the memory callback of a block's last instruction after the end of the block | `translate` | `interrupts_leave_no_trace_in_the_figures` |
-//! | repeats a string instruction by a jump to it, or within its block | `vcpu` | `a_repeated_string_instruction_counts_once_but_each_of_its_accesses_counts` |
-//! | ends a block at each instruction that enters or leaves the kernel | `vcpu` | `interrupts_leave_no_trace_in_the_figures` |
+//! * QEMU executes each virtual CPU on one thread, and each block of instructions to its end: `executing`,
+//!   `vcpu`. Test: `each_side_is_on_its_own_virtual_cpu`.
+//! * QEMU passes the number of the executing CPU (before 10.0) or lets plugins read the registers of that
+//!   CPU: `executing`. Test: `each_side_is_on_its_own_virtual_cpu`.
+//! * QEMU translates code separately for each value of the flag AC: `translate`, and `apart` of crate
+//!   knee-agent. Test: all trials, since their code first runs outside of windows.
+//! * QEMU may still call the memory callback of a block's last instruction after the end of the block:
+//!   `translate`. Test: `interrupts_leave_no_trace_in_the_figures`.
+//! * QEMU repeats a string instruction by a jump to it, or within its block: `vcpu`. Test:
+//!   `a_repeated_string_instruction_counts_once_but_each_of_its_accesses_counts`.
+//! * QEMU ends a block at each instruction that enters or leaves the kernel: `vcpu`. Test:
+//!   `interrupts_leave_no_trace_in_the_figures`.
 //!
 //! # Limits
-//! The plugin does not see the CPU's implicit accesses: page-table walks, updates of
-//! accessed and dirty bits, and the frames that interrupts push and `iretq` pops. A
-//! read-modify-write counts as a store. The plugin counts instructions per translated block: if a
-//! page fault ends a block early, the rest of the block counts twice. A repeated string instruction
-//! counts once. Softirqs count as part of an operation if they run because the operation enables
-//! them (`local_bh_enable`), but not if they run at the end of an interrupt.
+//! The plugin does not see the CPU's implicit accesses: page-table walks, updates of accessed and dirty bits,
+//! and the frames that interrupts push and `iretq` pops. A read-modify-write counts as a store. The plugin
+//! counts all instructions of a translated block when the block starts: if a page fault ends a block early,
+//! the rest of the block counts twice. A repeated string instruction counts once. Softirqs count as part of
+//! an operation if they run because the operation enables them (`local_bh_enable`), but not if they run at
+//! the end of an interrupt.
 
 mod block;
 mod calls;

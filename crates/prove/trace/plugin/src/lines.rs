@@ -1,9 +1,9 @@
 //! The cache lines that one side of a test touched: a hash table that is cleared in constant time.
 //!
-//! A test touches a few hundred lines, and thousands of tests run per second. So each slot stores
-//! the generation in which it was filled, and clearing the table begins the next generation, which
-//! makes all slots free. The table uses open addressing with linear probing and is at most half
-//! full. A separate list holds the lines in the order of first access, so reports do not depend on
+//! A test touches a few hundred lines, and thousands of tests run per second, so clearing the table must be
+//! cheap. Each slot stores the generation in which it was filled. Clearing the table begins the next
+//! generation, which makes all slots free. The table uses open addressing with linear probing and is at most
+//! half full. A separate list holds the lines in the order of first access, so reports do not depend on
 //! addresses.
 //!
 //! Most accesses are by code that has touched the line before. The data needed to detect such an
@@ -77,9 +77,9 @@ impl Code {
     }
 }
 
-/// A code address, hashed to 32 bits. A kernel and its modules are within two gigabytes, so their
-/// tags are unique. If two addresses of a program have the same tag, the second one is not
-/// recorded.
+/// A code address, hashed to 32 bits. The code of a kernel and of its modules is within two gigabytes, so no
+/// two addresses of this code have the same tag. If two addresses of a program have the same tag, the second
+/// one is not recorded.
 type Tag = u32;
 const NO_TAG: Tag = 0;
 
@@ -97,7 +97,7 @@ pub(crate) struct Line {
     pub(crate) read: u64,
     /// Bit n is set if byte n was written.
     pub(crate) written: u64,
-    /// The virtual address of the line's first byte, as in the first access.
+    /// The virtual address that the line's first byte had in the first access to the line.
     address: u64,
     /// The tags of the code addresses in [`Details`].
     writers: [Tag; MAX_PCS],

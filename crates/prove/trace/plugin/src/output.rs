@@ -34,14 +34,14 @@
 //!   when it first touched the line. A call path has at most six calls, the innermost first; a
 //!   fault appears as the block of code that it interrupted.
 //! * `more` is the number of further conflicts, which are not listed.
-//! * A test is **interrupted** if a side has `interrupts`. The plugin ignores the accesses of interrupts, but
-//!   records all accesses of the operation.
-//! * A test is **disturbed**, and should be repeated, if a side has `switches`: the task was
-//!   switched out and back in. All accesses of the task are recorded, including those of the
-//!   scheduler on behalf of the task.
-//! * A test is **incomplete** if a side has `unresolved` accesses, if a side's `overflowed` is
-//!   true, if a side closed fewer windows than it opened, or if the test has `stray` marks (marks
-//!   out of order).
+//! * A test is **interrupted** if `interrupts` is not 0 for some side. The plugin ignores the accesses of
+//!   interrupts, but records all accesses of the operation.
+//! * A test is **disturbed**, and should be repeated, if `switches` is not 0 for some side: the task was
+//!   switched out and back in. All accesses of the task are recorded, including those of the scheduler on
+//!   behalf of the task.
+//! * A test is **incomplete** if a side has `unresolved` accesses, if a side's `overflowed` is true, if a
+//!   side closed fewer windows than it opened, or if the test has `stray` marks, which are marks out of
+//!   order.
 //!
 //! With `moves=on`, a test has three more members for the lines that its sides had to get from
 //! other CPUs. `taken` is the number of lines that a side wrote and that other CPUs held. `fetched`

@@ -1,4 +1,4 @@
-//! Registers of the executing virtual CPU, which plugins can read from QEMU 9.0 on.
+//! Registers of the executing virtual CPU. Since QEMU 9.0, plugins can read them.
 //!
 //! Older versions lack the functions that read registers, so the plugin looks these functions up at run time.
 //! It also looks up functions of GLib, because QEMU's functions return GLib arrays or append to them.

@@ -233,9 +233,8 @@ pub(crate) fn close(side: usize, vcpu: &mut Vcpu) {
             return;
         }
         done.count.closed += 1;
-        // The flag that marks the code of windows belongs to the CPU. If the task was switched out,
-        // another task may have inherited the flag and kept it, so the flag is unreliable from then
-        // on.
+        // The flag that marks the code of windows belongs to the CPU. If the task was switched out, another
+        // task may have run with the flag and may still have it, so the flag is unreliable from then on.
         session.apart &= done.count.switches == 0;
         session.sides[open] = Some(done);
         let all_closed = session.sides.iter().all(Option::is_some);

@@ -239,7 +239,8 @@ impl Vcpu {
     }
 }
 
-/// A virtual CPU, aligned to avoid false sharing, since different threads write the slots.
+/// The slot of a virtual CPU. Different threads write to different slots, so each slot has cache lines of its
+/// own.
 #[repr(align(128))]
 struct Slot(UnsafeCell<Vcpu>);
 
