@@ -14,6 +14,8 @@ pub(crate) enum Needed {
     Palettes { count: usize, room: usize },
     /// A page of zeros.
     Page,
+    /// A large page of zeros, or the knowledge that there is none.
+    LargePage,
     /// A table for the index of an object.
     Block,
     /// Memory for this many backings.

@@ -37,6 +37,7 @@ fn every_operation_refuses_a_cpu_of_another_machine() {
         }),
         ("unmap", |cpu, space, _| _ = space.unmap(cpu, ONE)),
         ("discard", |cpu, space, _| _ = space.discard(cpu, ONE)),
+        ("promote", |cpu, space, _| _ = space.promote(cpu, ONE)),
         ("protect", |cpu, space, _| _ = space.protect(cpu, ONE, WRITE)),
         ("populate", |cpu, space, _| _ = space.populate(cpu, ONE)),
         ("remap", |cpu, space, _| _ = space.remap(cpu, ONE, MOVED)),

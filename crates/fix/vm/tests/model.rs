@@ -22,9 +22,10 @@ proptest! {
     #[test]
     fn a_space_agrees_with_a_map_of_pages(
         operations in prop::collection::vec(operation(), 1..80),
+        has_large_pages in prop::bool::weighted(0.1),
         architecture in 0..ARCHITECTURES
     ) {
-        on_architecture!(architecture, agrees_with_a_map_of_pages(&operations))?;
+        on_architecture!(architecture, agrees_with_a_map_of_pages(&operations, has_large_pages))?;
     }
 
     #[test]
@@ -39,12 +40,16 @@ proptest! {
 /// Compares a space with its model after each operation.
 fn agrees_with_a_map_of_pages<A: Architecture>(
     operations: &[Operation],
+    has_large_pages: bool,
 ) -> Result<(), TestCaseError> {
-    let machine = Hosted::<A>::with_architecture(4096, 1);
+    // Large pages may take the frames of all pages around those that are used.
+    let frames = if has_large_pages { 1 << 14 } else { 1 << 12 };
+    let machine = Hosted::<A>::with_architecture(frames, 1);
     let all = machine.free_frames();
     {
         let cpu = machine.cpu(0);
         let space = Space::new(&cpu).unwrap();
+        space.set_large_pages(has_large_pages);
         let mut model = Model::default();
         for operation in operations {
             prop_assert_eq!(apply(&cpu, &space, operation), model.apply(operation));

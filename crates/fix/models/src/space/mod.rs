@@ -277,18 +277,24 @@ impl Turn {
 
 /// Performs the operations of an input, in which four bytes encode each operation and its CPU. The
 /// operations use two spaces with one quota. An operation may replace one space with a fork of the other, or
-/// make a space lazy.
+/// make a space lazy. In some inputs, the spaces have large pages, and operations promote pages.
 ///
 /// # Panics
 /// If a space differs from its model.
 pub fn family<A: Architecture>(text: &[u8]) {
-    let machine = Hosted::<A>::with_architecture(1024, CPUS);
+    // Large pages may take the frames of all pages around those that are used.
+    let frames = if has_large_pages(text) { 1 << 14 } else { 1 << 10 };
+    let machine = Hosted::<A>::with_architecture(frames, CPUS);
     let all = machine.free_frames();
     {
         let cpu = machine.cpu(0);
         let quota = Arc::new(Quota::new(&machine, LIMIT).expect("there is memory"));
         let family = Mutex::new([(); 2].map(|()| Member {
-            space: Space::with_quota(&cpu, Arc::clone(&quota)).expect("there is memory"),
+            space: {
+                let space = Space::with_quota(&cpu, Arc::clone(&quota)).expect("there is memory");
+                space.set_large_pages(has_large_pages(text));
+                space
+            },
             model: Model::default(),
             found: Vec::new(),
             is_weak: false,
@@ -308,6 +314,11 @@ pub fn family<A: Architecture>(text: &[u8]) {
         }
     }
     assert_eq!(machine.free_frames(), all, "all frames are free again");
+}
+
+/// Whether the spaces of an input have large pages.
+fn has_large_pages(text: &[u8]) -> bool {
+    text.first().is_some_and(|byte| byte % 8 == 7)
 }
 
 /// Performs this CPU's operations from an input, each when its turn comes.
@@ -398,7 +409,13 @@ fn step<'m, A: Architecture>(
         3 | 4 => Operation::Unmap(pages),
         5 | 6 => Operation::Protect(pages, protection),
         7 => Operation::Discard(pages),
-        8 => Operation::Populate(Pages::new(pages.start, 1 + u64::from(second % 4))),
+        8 => {
+            if value >= 128 && space.has_large_pages() {
+                let around = Pages::new(Page(pages.start.0 / 512 * 512), 1024);
+                space.promote(cpu, around).expect("there is memory");
+            }
+            Operation::Populate(Pages::new(pages.start, 1 + u64::from(second % 4)))
+        }
         9..12 => Operation::Store(pages.start, 1 + u64::from(value)),
         12 => Operation::Load(pages.start),
         13 => {

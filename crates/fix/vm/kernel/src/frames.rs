@@ -28,6 +28,17 @@ struct List {
 pub(crate) struct Frames {
     own: [Lock<List>; MOST_CPUS],
     common: Lock<List>,
+    /// Runs of [`LARGE`] frames, each listed by its first frame. When the other lists are empty, one of the
+    /// runs becomes single frames, for good.
+    large: Lock<List>,
+}
+
+/// The number of frames of a large page.
+pub(crate) const LARGE: u64 = 512;
+
+/// The frames of a large page.
+fn run(first: Frame) -> impl Iterator<Item = Frame> {
+    (first.0..first.0 + LARGE).map(Frame)
 }
 
 fn words(frame: Frame) -> *mut u64 {
@@ -84,13 +95,37 @@ impl Frames {
         Frames {
             own: [const { Lock::new(List::EMPTY) }; MOST_CPUS],
             common: Lock::new(List::EMPTY),
+            large: Lock::new(List::EMPTY),
         }
     }
 
-    /// Adds a frame of memory, at boot.
-    pub(crate) fn add(&self, frame: Frame) {
-        mark(frame);
-        self.common.lock().push(frame);
+    /// Adds memory, at boot.
+    pub(crate) fn add(&self, start: u64, end: u64) {
+        let mut frame = start;
+        while frame < end {
+            mark(Frame(frame));
+            if frame.is_multiple_of(LARGE) && frame + LARGE <= end {
+                run(Frame(frame)).for_each(mark);
+                self.large.lock().push(Frame(frame));
+                frame += LARGE;
+            } else {
+                self.common.lock().push(Frame(frame));
+                frame += 1;
+            }
+        }
+    }
+
+    /// Allocates the frames of a large page, with arbitrary content. Returns the first.
+    pub(crate) fn allocate_large(&self) -> Option<Frame> {
+        let first = self.large.lock().pop()?;
+        run(first).for_each(check);
+        Some(first)
+    }
+
+    /// Frees the frames of a large page, all at once.
+    pub(crate) fn free_large(&self, first: Frame) {
+        run(first).for_each(mark);
+        self.large.lock().push(first);
     }
 
     /// Allocates frames with arbitrary content. Returns their number.
@@ -98,6 +133,11 @@ impl Frames {
         let mut own = self.own[cpu_number()].lock();
         if own.count < frames.len() {
             let mut common = self.common.lock();
+            if common.count < frames.len()
+                && let Some(first) = self.large.lock().pop()
+            {
+                run(first).for_each(|frame| common.push(frame));
+            }
             for frame in core::iter::from_fn(|| common.pop()).take(frames.len().max(BATCH)) {
                 own.push(frame);
             }
@@ -129,6 +169,7 @@ impl Frames {
 
     /// The number of free frames.
     pub(crate) fn count(&self) -> usize {
-        self.own.iter().map(|own| own.lock().count).sum::<usize>() + self.common.lock().count
+        let own = self.own.iter().map(|own| own.lock().count).sum::<usize>();
+        own + self.common.lock().count + self.large.lock().count * LARGE as usize
     }
 }

@@ -69,7 +69,7 @@ pub(crate) fn board() -> &'static Board {
 /// Must be called once, by the first CPU. The frames must be unused memory.
 pub(crate) unsafe fn init(start: u64, end: u64, cpus: usize) {
     let frames = Frames::new();
-    (start..end).for_each(|frame| frames.add(Frame(frame)));
+    frames.add(start, end);
     let board = Board {
         epoch: Domain::new(Kernel),
         frames,
@@ -109,6 +109,14 @@ unsafe impl Machine for Board {
 
     unsafe fn free(&self, frames: &[Frame]) {
         self.frames.free(frames);
+    }
+
+    fn allocate_large(&self) -> Option<Frame> {
+        self.frames.allocate_large()
+    }
+
+    unsafe fn free_large(&self, first: Frame) {
+        self.frames.free_large(first);
     }
 
     fn address(&self, frame: Frame) -> NonNull<u8> {

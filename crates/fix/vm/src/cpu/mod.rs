@@ -124,6 +124,10 @@ impl<'m, M: Machine> Cpu<'m, M> {
             Needed::Extents { latches, room } => tree.refill_extents(latches, room),
             Needed::Palettes { count, room } => tree.refill_palettes(count, room),
             Needed::Page => frames.refill_page(self.machine),
+            Needed::LargePage => {
+                frames.refill_large_page(self.machine);
+                Ok(())
+            }
             Needed::Block => blocks.refill(),
             Needed::Backings(count) => backings.refill(count),
         }

@@ -82,6 +82,24 @@ impl Frames {
         self.share(list, count, next + 1);
     }
 
+    /// Allocates 512 consecutive frames, the first of which is a multiple of 512, from the calling CPU's list
+    /// or from another one. Finds only runs that are in order in a list, as they are until single frames are
+    /// freed. Returns the first frame.
+    pub(super) fn take_large(&self) -> Option<Frame> {
+        const LARGE: usize = crate::page::ENTRIES;
+        (0..self.lists.len()).find_map(|next| {
+            let mut list = self.list((self.own() + next) % self.lists.len());
+            let is_run = |run: &[Frame]| {
+                let last = run[LARGE - 1];
+                let descending =
+                    |(index, frame): (usize, &Frame)| frame.0 + index as u64 == run[0].0;
+                last.0.is_multiple_of(LARGE as u64) && run.iter().enumerate().all(descending)
+            };
+            let start = list.windows(LARGE).position(is_run)?;
+            list.drain(start..start + LARGE).next_back()
+        })
+    }
+
     /// Adds freed frames to the calling CPU's list.
     pub(super) fn give(&self, frames: &[Frame]) {
         self.list(self.own()).extend_from_slice(frames);

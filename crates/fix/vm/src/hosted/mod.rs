@@ -54,6 +54,7 @@ mod processor;
 mod tlb;
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::array;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -73,7 +74,7 @@ use crate::machine::format::X86_64;
 use crate::machine::frame_meta::FrameMeta;
 use crate::machine::ticks::Ticks;
 use crate::machine::{Flush, LazyMachine, Machine};
-use crate::page::{Frame, PAGE};
+use crate::page::{ENTRIES, Frame, PAGE};
 
 /// A machine in a process. It is x86-64 unless another [`Architecture`] is given.
 pub struct Hosted<A: Architecture = X86_64> {
@@ -176,11 +177,23 @@ unsafe impl<A: Architecture> Machine for Hosted<A> {
         self.free.take(frames)
     }
 
+    fn allocate_large(&self) -> Option<Frame> {
+        self.free.take_large()
+    }
+
     unsafe fn free(&self, frames: &[Frame]) {
         for &frame in frames {
             self.generations[frame.0 as usize].fetch_add(1, Relaxed);
         }
         self.free.give(frames);
+    }
+
+    unsafe fn free_large(&self, first: Frame) {
+        // In the order in which `take_large` finds them.
+        let frames = array::from_fn(|index| Frame(first.0 + (ENTRIES - 1 - index) as u64));
+        let frames: [Frame; ENTRIES] = frames;
+        // SAFETY: the caller guarantees it.
+        unsafe { self.free(&frames) };
     }
 
     fn frame_recycled(&self, frame: Frame) {

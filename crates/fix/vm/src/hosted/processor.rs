@@ -16,7 +16,8 @@ use crate::error::Fault;
 use crate::machine::Flush;
 use crate::machine::format::{Entry, X86_64};
 use crate::machine::table_at;
-use crate::page::{BITS, ENTRIES, Page, Pages, Protection, VirtAddr};
+use crate::page::{BITS, ENTRIES, Frame, Page, Pages, Protection, VirtAddr};
+use crate::tree::node::entry_span;
 
 /// A CPU panics after this many consecutive faults that were caused by cached entries and that the handler
 /// reported as resolved. If the handler flushes the entry, the next fault occurs only if other CPUs unmap the
@@ -233,6 +234,8 @@ impl<'m, A: Architecture> Processor<'m, A> {
                     return self.walk(space, page, access);
                 }
                 Entry::Page { frame, protection, .. } | Entry::Device { frame, protection } => {
+                    // A TLB may cache the pieces of a large page one by one.
+                    let frame = Frame(frame.0 + page.0 % entry_span(level));
                     // Another CPU may have cleared the entry since. That CPU then waits for an
                     // acknowledgement from this CPU.
                     let translation = Translation {
@@ -242,6 +245,7 @@ impl<'m, A: Architecture> Processor<'m, A> {
                         protection,
                         is_global: A::is_global(entry),
                         generation: self.machine.generation(frame),
+                        level,
                     };
                     let is_allowed = protection.contains(access);
                     if is_allowed || !A::FAULT_DROPS_ENTRY {

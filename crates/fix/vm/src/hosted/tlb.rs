@@ -27,13 +27,24 @@ pub(super) struct Translation {
     pub(super) is_global: bool,
     /// The frame's generation when the translation was cached.
     pub(super) generation: u64,
+    /// The level of the table that contains the entry: 0, or more for a part of a large page.
+    pub(super) level: u8,
 }
 
 impl Translation {
+    /// Whether both translations belong to the same place, but to pages of different sizes.
+    fn conflicts(self, other: Translation) -> bool {
+        let shift = BITS * u32::from(self.level.max(other.level));
+        self.level != other.level
+            && self.space == other.space
+            && self.page.0 >> shift == other.page.0 >> shift
+            && ![self.protection, other.protection].contains(&Protection::NONE)
+    }
+
     /// A cached absent entry, which allows no access.
     pub(super) const fn absent(space: u64, page: Page) -> Translation {
         let (frame, protection) = (Frame(0), Protection::NONE);
-        Translation { space, page, frame, protection, is_global: false, generation: 0 }
+        Translation { space, page, frame, protection, is_global: false, generation: 0, level: 0 }
     }
 }
 
@@ -65,6 +76,8 @@ impl CachedTable {
 #[derive(Debug)]
 pub(super) struct Tlb {
     pages: Box<[Cell<Translation>]>,
+    /// Whether any part of a large page was ever cached.
+    has_large: Cell<bool>,
     tables: Box<[Cell<CachedTable>]>,
 }
 
@@ -72,6 +85,7 @@ impl Default for Tlb {
     fn default() -> Tlb {
         Tlb {
             pages: vec![Cell::new(EMPTY); ENTRIES].into(),
+            has_large: Cell::new(false),
             tables: vec![Cell::new(NO_TABLE); TABLES].into(),
         }
     }
@@ -120,7 +134,19 @@ impl Tlb {
         None
     }
 
+    /// # Panics
+    /// If the TLB has a part of a page of another size at the same place. AArch64 raises a TLB conflict abort
+    /// ("Architecture Reference Manual", D8.16), and some x86-64 processors raise a machine check (Intel's
+    /// erratum "iTLB multihit").
     pub(super) fn insert(&self, translation: Translation) {
+        self.has_large.set(self.has_large.get() || translation.level > 0);
+        if self.has_large.get() {
+            let other =
+                self.pages.iter().map(Cell::get).find(|cached| cached.conflicts(translation));
+            if let Some(other) = other {
+                panic!("the TLB caches {translation:?} beside {other:?}");
+            }
+        }
         self.entry(translation.page).set(translation);
     }
 

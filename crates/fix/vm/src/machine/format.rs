@@ -86,8 +86,10 @@ pub enum FaultFlush {
 ///   dirty bit.
 /// * `read` decodes an entry made by [`device`](Format::device) to [`Entry::Device`], with the same frame and
 ///   protection.
+/// * `read` decodes an entry that [`large`](Format::large) made to the same variant, frame and protection as
+///   the original entry, at levels 1 and 2.
 /// * `read` returns [`Entry::Absent`] for [`ABSENT`], at all levels.
-/// * The hardware interprets entries made by `table`, `page` and `device` as `read` does, and allows no
+/// * The hardware interprets entries made by `table`, `page`, `device` and `large` as `read` does, and allows no
 ///   access to a page beyond the given protection. The hardware treats entries made by `prot_none` and
 ///   `flush_pending` as not present.
 /// * [`pages`](Format::pages) contains only pages that a root of [`LEVELS`](Format::LEVELS) levels can map,
@@ -127,6 +129,11 @@ pub unsafe trait Format: Sync + 'static {
     /// hardware ignores distinguishes the entry from an entry made by [`page`](Format::page). The entry must
     /// not be global, and its accessed and dirty bits are set.
     fn device(frame: Frame, protection: Protection, memory: MemoryType) -> u64;
+
+    /// Turns an entry made by [`page`](Format::page) or [`device`](Format::device) into the entry of a large
+    /// page in a table of level 1 or 2: 2 MiB or 1 GiB, with the given frame as the first. The frame's number
+    /// is a multiple of the number of frames that the large page covers.
+    fn large(entry: u64) -> u64;
 
     /// Returns `entry`, which must be an entry made by [`page`](Format::page), with the accessed bit clear.
     /// The next access sets the accessed bit, or raises a page fault, which
@@ -198,6 +205,8 @@ mod x86_64 {
     pub(super) const CACHE_DISABLE: u64 = 1 << 4;
     pub(super) const ACCESSED: u64 = 1 << 5;
     pub(super) const DIRTY: u64 = 1 << 6;
+    /// PS. In a leaf table, this bit belongs to the index into the page attribute table, and is never set.
+    pub(super) const LARGE: u64 = 1 << 7;
     /// A bit that the hardware ignores.
     pub(super) const DEVICE: u64 = 1 << 9;
     pub(super) const NO_EXECUTE: u64 = 1 << 63;
@@ -241,6 +250,10 @@ unsafe impl Format for X86_64 {
         Self::page(frame, protection.difference(Protection::EXECUTE)) | index | DEVICE | DIRTY
     }
 
+    fn large(entry: u64) -> u64 {
+        entry | x86_64::LARGE
+    }
+
     #[inline]
     fn clear_accessed(entry: u64) -> u64 {
         entry & !x86_64::ACCESSED
@@ -248,12 +261,12 @@ unsafe impl Format for X86_64 {
 
     #[inline(always)]
     fn read(entry: u64, level: u8) -> Entry {
-        use x86_64::{ACCESSED, DEVICE, DIRTY, NO_EXECUTE, PRESENT, WRITE};
+        use x86_64::{ACCESSED, DEVICE, DIRTY, LARGE, NO_EXECUTE, PRESENT, WRITE};
         let frame = Frame((entry & ADDRESS) >> 12);
         if entry & PRESENT == 0 {
             return read_absent(entry);
         }
-        if level > 0 {
+        if level > 0 && entry & LARGE == 0 {
             return Entry::Table(frame);
         }
         let mut protection = Protection::READ;
@@ -341,6 +354,11 @@ unsafe impl<const LEVELS_: u8, const SVPBMT: bool> Format for RiscV<LEVELS_, SVP
         Self::page(frame, protection.difference(Protection::EXECUTE)) | attribute | DEVICE | DIRTY
     }
 
+    /// A leaf entry is large by its level.
+    fn large(entry: u64) -> u64 {
+        entry
+    }
+
     #[inline]
     fn clear_accessed(entry: u64) -> u64 {
         entry & !riscv::ACCESSED
@@ -382,8 +400,9 @@ unsafe impl<const LEVELS_: u8, const SVPBMT: bool> Format for RiscV<LEVELS_, SVP
 pub enum AArch64 {}
 
 mod aarch64 {
-    /// Valid: a page at level 3, a table at the other levels.
-    pub(super) const VALID: u64 = 0b11;
+    pub(super) const VALID: u64 = 1;
+    /// A page in a leaf table, a table in the others. If the bit is clear, the entry is a block.
+    pub(super) const PAGE_OR_TABLE: u64 = 1 << 1;
     /// Bit position of AttrIndx.
     pub(super) const ATTRIBUTES: u32 = 2;
     /// AP[1]: user programs may access the page.
@@ -414,17 +433,17 @@ unsafe impl Format for AArch64 {
 
     #[inline]
     fn table(frame: Frame) -> u64 {
-        frame.0 << 12 | aarch64::VALID
+        frame.0 << 12 | aarch64::VALID | aarch64::PAGE_OR_TABLE
     }
 
     #[inline]
     fn page(frame: Frame, protection: Protection) -> u64 {
         use aarch64::{
-            ACCESSED, INNER_SHAREABLE, KERNEL_NO_EXECUTE, NOT_GLOBAL, READ_ONLY, USER,
-            USER_NO_EXECUTE, VALID,
+            ACCESSED, INNER_SHAREABLE, KERNEL_NO_EXECUTE, NOT_GLOBAL, PAGE_OR_TABLE, READ_ONLY,
+            USER, USER_NO_EXECUTE, VALID,
         };
-        let mut entry =
-            frame.0 << 12 | VALID | USER | INNER_SHAREABLE | ACCESSED | KERNEL_NO_EXECUTE;
+        let mut entry = frame.0 << 12 | VALID | PAGE_OR_TABLE;
+        entry |= USER | INNER_SHAREABLE | ACCESSED | KERNEL_NO_EXECUTE;
         if !is_mutant!("aarch64_global") {
             entry |= NOT_GLOBAL;
         }
@@ -449,6 +468,10 @@ unsafe impl Format for AArch64 {
         page | index << ATTRIBUTES | DEVICE
     }
 
+    fn large(entry: u64) -> u64 {
+        entry & !aarch64::PAGE_OR_TABLE
+    }
+
     #[inline]
     fn clear_accessed(entry: u64) -> u64 {
         entry & !aarch64::ACCESSED
@@ -456,12 +479,14 @@ unsafe impl Format for AArch64 {
 
     #[inline(always)]
     fn read(entry: u64, level: u8) -> Entry {
-        use aarch64::{ACCESSED, ADDRESS, DEVICE, READ_ONLY, USER_NO_EXECUTE, VALID};
+        use aarch64::{
+            ACCESSED, ADDRESS, DEVICE, PAGE_OR_TABLE, READ_ONLY, USER_NO_EXECUTE, VALID,
+        };
         let frame = Frame((entry & ADDRESS) >> 12);
-        if entry & VALID != VALID {
+        if entry & VALID == 0 {
             return read_absent(entry);
         }
-        if level > 0 {
+        if level > 0 && entry & PAGE_OR_TABLE != 0 {
             return Entry::Table(frame);
         }
         let mut protection = Protection::READ;
@@ -503,6 +528,9 @@ mod tests {
                 let dirty = bits.contains(Protection::WRITE);
                 let page = Entry::Page { frame, protection: bits, accessed: true, dirty };
                 assert_eq!(F::read(F::page(frame, bits), 0), page);
+                for level in [1, 2] {
+                    assert_eq!(F::read(F::large(F::page(frame, bits)), level), page);
+                }
                 let old = F::clear_accessed(F::page(frame, bits));
                 let unused = Entry::Page { frame, protection: bits, accessed: false, dirty };
                 assert_eq!(F::read(old, 0), unused);
@@ -513,6 +541,7 @@ mod tests {
                 let frame = Frame(F::FRAMES - 1);
                 let entry = F::device(frame, protection | Protection::EXECUTE, memory);
                 assert_eq!(F::read(entry, 0), Entry::Device { frame, protection });
+                assert_eq!(F::read(F::large(entry), 1), Entry::Device { frame, protection });
             }
         }
         assert_eq!(F::read(ABSENT, 0), Entry::Absent);
@@ -537,6 +566,8 @@ mod tests {
         assert_eq!(Sv39::page(Frame(0x8_0000), write), 0x2000_00d7);
         assert_eq!(Sv39::table(Frame(0x8_0000)), 0x2000_0001);
         assert_eq!(AArch64::page(Frame(0x4_0000), read), 0x0060_0000_4000_0fc3);
+        assert_eq!(AArch64::large(AArch64::page(Frame(0x4_0000), read)), 0x0060_0000_4000_0fc1);
+        assert_eq!(X86_64::large(X86_64::page(Frame(0x1_2200), write)), 0x8000_0000_1220_00e7);
         let registers = Frame(0xf_ed00);
         assert_eq!(X86_64::device(registers, write, MemoryType::Device), 0x8000_0000_fed0_027f);
         let combining = X86_64::device(registers, write, MemoryType::WriteCombining);

@@ -1,11 +1,12 @@
 //! Per-CPU pool of free frames.
 
 use alloc::vec::Vec;
+use core::mem;
 
 use crate::error::OutOfMemory;
 use crate::machine::Machine;
 use crate::needed::Needed;
-use crate::page::{Frame, PAGE};
+use crate::page::{ENTRIES, Frame, PAGE};
 
 /// The number of frames that the pool allocates from the machine, or returns to it, at a time.
 const BATCH: usize = 32;
@@ -14,7 +15,19 @@ const BATCH: usize = 32;
 #[derive(Debug, Default)]
 pub(crate) struct FramePool {
     page: Option<Frame>,
+    large: LargePage,
     free: Vec<Frame>,
+}
+
+/// What is known about a zeroed large page for the next fault.
+#[derive(Debug, Default, Clone, Copy)]
+enum LargePage {
+    #[default]
+    Unknown,
+    /// The first of its frames.
+    Ready(Frame),
+    /// The machine has none at present.
+    None,
 }
 
 impl FramePool {
@@ -26,6 +39,46 @@ impl FramePool {
     /// Checks that there is a zeroed frame.
     pub(crate) fn has_page(&self) -> Result<(), Needed> {
         if self.page.is_some() { Ok(()) } else { Err(Needed::Page) }
+    }
+
+    /// Checks whether there is a zeroed large page. After a result of false, the next call asks the machine
+    /// again.
+    pub(crate) fn has_large_page(&mut self) -> Result<bool, Needed> {
+        match self.large {
+            LargePage::Unknown => Err(Needed::LargePage),
+            LargePage::Ready(_) => Ok(true),
+            LargePage::None => {
+                self.large = LargePage::Unknown;
+                Ok(false)
+            }
+        }
+    }
+
+    /// Takes the zeroed large page, and returns its first frame. [`has_large_page`](Self::has_large_page) must
+    /// have returned true.
+    pub(crate) fn large_page(&mut self) -> Frame {
+        match mem::take(&mut self.large) {
+            LargePage::Ready(first) => first,
+            _ => unreachable!("`has_large_page` returned true"),
+        }
+    }
+
+    /// Tries to allocate a zeroed large page.
+    #[cold]
+    pub(crate) fn refill_large_page<M: Machine>(&mut self, machine: &M) {
+        if let LargePage::Ready(_) = self.large {
+            return;
+        }
+        self.large = match machine.allocate_large() {
+            Some(first) => {
+                if !M::ZEROED {
+                    // SAFETY: the pool owns the frames exclusively, and their addresses are consecutive.
+                    unsafe { machine.address(first).write_bytes(0, ENTRIES * PAGE) };
+                }
+                LargePage::Ready(first)
+            }
+            None => LargePage::None,
+        };
     }
 
     /// Takes back an unused frame, which must still be zeroed.
@@ -80,6 +133,10 @@ impl FramePool {
 
     /// Returns all frames to the machine.
     pub(crate) fn free_all<M: Machine>(&mut self, machine: &M) {
+        if let LargePage::Ready(first) = mem::take(&mut self.large) {
+            // SAFETY: the pool owns the frames exclusively, and no CPU can access them.
+            unsafe { machine.free_large(first) };
+        }
         for frame in self.free.drain(..).chain(self.page.take()) {
             // SAFETY: the pool owns the frames exclusively, and no CPU can access them.
             unsafe { machine.free(&[frame]) };

@@ -16,7 +16,7 @@ use crate::machine::cpu_set::CpuSet;
 use crate::machine::format::{FaultFlush, Format, Table};
 use crate::machine::frame_meta::FrameMeta;
 use crate::machine::ticks::Ticks;
-use crate::page::{Frame, Pages};
+use crate::page::{ENTRIES, Frame, Pages};
 
 /// The memory and CPUs of a kernel, hypervisor or emulator.
 ///
@@ -80,6 +80,28 @@ pub unsafe trait Machine: Sync + Sized {
     /// # Safety
     /// The frames must be allocated, and no CPU may be able to access them any more.
     unsafe fn free(&self, frames: &[Frame]);
+
+    /// Allocates the frames of a [large page](crate::Space::set_large_pages): 512 consecutive frames, the first
+    /// of which has a number that is a multiple of 512. Returns the first frame, or `None` if no such run is
+    /// free. Their [addresses](Machine::address) must be consecutive as well. The content of the frames is as
+    /// for [`allocate`](Machine::allocate). This crate frees them all at once by
+    /// [`free_large`](Machine::free_large), or, after a split, one by one.
+    ///
+    /// The default returns `None`: only device memory has large pages.
+    fn allocate_large(&self) -> Option<Frame> {
+        None
+    }
+
+    /// Frees the frames of a large page all at once. The default [frees](Machine::free) them as if they had
+    /// been allocated one by one.
+    ///
+    /// # Safety
+    /// As for [`free`](Machine::free).
+    unsafe fn free_large(&self, first: Frame) {
+        let frames: [Frame; ENTRIES] = core::array::from_fn(|index| Frame(first.0 + index as u64));
+        // SAFETY: the caller guarantees it.
+        unsafe { self.free(&frames) };
+    }
 
     /// Returns the kernel address of a frame's content.
     fn address(&self, frame: Frame) -> NonNull<u8>;

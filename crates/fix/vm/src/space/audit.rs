@@ -12,7 +12,7 @@ use crate::page::{ENTRIES, Frame, Page, Pages};
 use crate::space::Space;
 use crate::tree::extents::Extent;
 use crate::tree::lock::Locked;
-use crate::tree::node::{Branch, Leaf, NodeRef, entry_span};
+use crate::tree::node::{Branch, Leaf, Link, NodeRef, entry_span};
 
 /// Page and table counts of a space.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -129,8 +129,16 @@ fn branch<M: Machine>(
         assert!(node.above().is_some_and(|parent| ptr::eq(parent, branch)) && !node.is_detached());
         let pages = Pages::new(first, entry_span(level));
         assert_eq!((node.span(), node.level()), (pages, level - 1), "slot {slot} of {span:?}");
-        let table = node.table().map_or(ABSENT, |_| M::Format::table(node.table_frame()));
-        assert_eq!(entry.load(Relaxed), table, "slot {slot} of {span:?}");
+        match child {
+            NodeRef::Leaf(leaf) if leaf.is_large() => large::<M>(leaf, entry.load(Relaxed)),
+            NodeRef::Leaf(leaf) if leaf.link() == Link::Absent => {
+                assert_eq!(entry.load(Relaxed), ABSENT, "slot {slot} of {span:?}");
+            }
+            _ => {
+                let table = M::Format::table(node.table_frame());
+                assert_eq!(entry.load(Relaxed), table, "slot {slot} of {span:?}");
+            }
+        }
         found += match child {
             NodeRef::Branch(child) => self::branch(child, above, frames),
             NodeRef::Leaf(child) => leaf(child, above, frames),
@@ -139,6 +147,21 @@ fn branch<M: Machine>(
     assert!(listed.next().is_none(), "an empty slot of {span:?} is marked as used");
     above.truncate(outer);
     found
+}
+
+/// Checks that the table of a large page maps the same frames with the same protection.
+fn large<M: Machine>(leaf: &Leaf, entry: u64) {
+    let entries = leaf.table().expect("a large page has a table");
+    let (large, span) = (M::Format::read(entry, 1), leaf.span());
+    for (index, entry) in entries.iter().enumerate() {
+        let mut part = large;
+        match &mut part {
+            Entry::Page { frame, .. } | Entry::Device { frame, .. } => frame.0 += index as u64,
+            other => panic!("the large page of {span:?} is {other:?}"),
+        }
+        assert_eq!(M::Format::read(entry.load(Relaxed), 0), part, "page {index} of {span:?}");
+    }
+    assert_eq!(leaf.flush_pending().get(), 0, "a large page of {span:?} leaves");
 }
 
 fn leaf<M: Machine>(leaf: &Leaf, above: &[Extent], frames: &mut Frames<'_, M>) -> Audit {

@@ -12,11 +12,11 @@ use crate::error::{Fault, OutOfMemory};
 use crate::machine::format::{Entry, FaultFlush, Format};
 use crate::machine::{Flush, Machine, table_at};
 use crate::needed::Needed;
-use crate::page::{Frame, PAGE, Page, Pages, Protection};
+use crate::page::{ENTRIES, Frame, PAGE, Page, Pages, Protection};
 use crate::transaction::gather::release;
 use crate::tree::attributes::Attributes;
 use crate::tree::lock::{Locked, lock};
-use crate::tree::node::{Leaf, NodeRef, first_leaf};
+use crate::tree::node::{Leaf, Link, NodeRef, first_leaf};
 use crate::tree::update::{add_child, add_table};
 
 /// The state in which a fault found the PTE.
@@ -36,8 +36,10 @@ enum Step<'a, 'm, M: Machine> {
     Done(Result<(), Fault>),
     /// The PTE already permitted the access.
     Spurious,
-    /// The page has become present.
-    MadePresent,
+    /// This many pages have become present.
+    MadePresent(u64),
+    /// The PTE of one page of this large page must change: split the large page, and retry.
+    Split(&'a Leaf),
     /// This leaf is being flushed, or a fork is in progress: retry afterwards.
     Wait(&'a Leaf),
     /// The frame is shared: copy it.
@@ -171,9 +173,14 @@ impl<'m, M: Machine> Space<'m, M> {
             match next {
                 Ok(Step::Done(result)) => return result.map(|()| Before::Less),
                 Ok(Step::Spurious) => return Ok(Before::Enough),
-                Ok(Step::MadePresent) => {
-                    self.tree().account.add_resident(cpu.number(), 1);
+                Ok(Step::MadePresent(count)) => {
+                    self.tree().account.add_resident(cpu.number(), count);
                     return Ok(Before::Absent);
+                }
+                Ok(Step::Split(leaf)) => {
+                    self.tree().shoot_down(cpu, Flush::Range(leaf.span()));
+                    // SAFETY: `fault_in` began the flush.
+                    unsafe { leaf.end_flush() };
                 }
                 Ok(Step::PageIn(object, index)) => object.page_in(cpu, index)?,
                 Ok(Step::Wait(_)) => unreachable!("handled above"),
@@ -376,8 +383,14 @@ impl<'m, M: Machine> Space<'m, M> {
             return Ok(Step::Done(Err(fault)));
         }
         let entries = match leaf.table() {
-            Some(entries) => entries,
-            None => add_table(self.machine, leaf, page, &mut pool.tree)?,
+            Some(entries) if leaf.link() != Link::Absent => entries,
+            _ if leaf.is_flushing() && !is_mutant!("links_while_flushing") => {
+                return Ok(Step::Wait(leaf));
+            }
+            _ if leaf.present().get() == 0 && self.make_large(leaf, pool)? => {
+                return Ok(Step::MadePresent(ENTRIES as u64));
+            }
+            _ => add_table(self.machine, leaf, &mut pool.tree)?,
         };
         let entry = &entries[leaf.slot(page)];
         let is_write = access.contains(Protection::WRITE);
@@ -414,7 +427,7 @@ impl<'m, M: Machine> Space<'m, M> {
                     self.init_private(frame, page, protection);
                     publish::<M>(entry, frame, protection);
                     leaf.present().set(leaf.present().get() + 1);
-                    return Ok(Step::MadePresent);
+                    return Ok(Step::MadePresent(1));
                 }
                 Some(backing) => {
                     let (object, index) = (backing.object(), backing.index(page));
@@ -467,6 +480,14 @@ impl<'m, M: Machine> Space<'m, M> {
             }
             protection = protection.difference(Protection::WRITE);
         }
+        if leaf.is_large() && !is_mutant!("changes_part_of_large") {
+            if leaf.is_flushing() {
+                return Ok(Step::Wait(leaf));
+            }
+            // SAFETY: the leaf is locked, and no flush of it is in progress.
+            unsafe { leaf.begin_flush(None) };
+            return Ok(Step::Split(leaf));
+        }
         if protection.contains(Protection::WRITE) {
             meta.set_written();
         }
@@ -480,7 +501,7 @@ impl<'m, M: Machine> Space<'m, M> {
             return Ok(if is_spurious { Step::Spurious } else { Step::Done(Ok(())) });
         }
         leaf.present().set(leaf.present().get() + 1);
-        Ok(Step::MadePresent)
+        Ok(Step::MadePresent(1))
     }
 
     /// Makes a frame, whose content is complete, a private frame of this space at `page`.
@@ -530,7 +551,7 @@ fn map_device<'a, 'm, M: Machine>(
     entry.store(new, Relaxed);
     leaf.devices().set(leaf.devices().get() + 1);
     leaf.present().set(leaf.present().get() + 1);
-    Step::MadePresent
+    Step::MadePresent(1)
 }
 
 /// Checks an access against the protection of a mapping.

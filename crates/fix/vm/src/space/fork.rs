@@ -107,6 +107,7 @@ impl<'m, M: Machine> Space<'m, M> {
         let copy = Space::new_within(cpu, self.tree().account.quota().cloned())?;
         // SAFETY: these are the ticks of the machine to which both spaces belong.
         unsafe { copy.tree().set_ticks(self.tree().ticks()) };
+        copy.set_large_pages(self.has_large_pages());
         let platform = self.machine().epoch().platform();
         let mut gather = TlbGather::new();
         let mut links = Some(OriginLinks::new()?);
@@ -251,7 +252,7 @@ impl<'m, M: Machine> Space<'m, M> {
             to.with_states(|own| *own = states);
         }
         if from.table().is_some() {
-            let entries = add_table(self.machine(), to, to.span().start, pool).expect(COUNTED);
+            let entries = add_table(self.machine(), to, pool).expect(COUNTED);
             let duplicate = |page, frame, protection: Protection| {
                 let own = pool.table().expect(COUNTED);
                 // SAFETY: the new frame is ours, and the other frame is pinned. All writes to a pinned frame

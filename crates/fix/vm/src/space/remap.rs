@@ -53,10 +53,10 @@ impl<'m, M: Machine> Space<'m, M> {
     ///
     /// # Errors
     /// See [`MapError`]; [`MapError::Overlap`] if the ranges overlap but do not start at the same page.
-    /// Moving and resizing are separate steps. If memory runs out after the move, the mapping has moved, but
-    /// the pages of `old` beyond the new length may still be mapped. If memory runs out during the move, the
-    /// pages that were added in `new` are unmapped again; if there is no memory for that either, these pages
-    /// stay mapped.
+    /// Moving and resizing are separate steps. If memory runs out after the move, or if another CPU pins a
+    /// page meanwhile, the mapping has moved, but the pages of `old` beyond the new length may still be
+    /// mapped. If memory runs out during the move, the pages that were added in `new` are unmapped again; if
+    /// there is no memory for that either, these pages stay mapped.
     pub fn remap(&self, cpu: &Cpu<'m, M>, old: Pages, new: Pages) -> Result<(), MapError> {
         self.check(cpu, old)?;
         self.check(cpu, new)?;
@@ -66,6 +66,11 @@ impl<'m, M: Machine> Space<'m, M> {
         }
         self.mapped_all(cpu, old)?;
         let kept = Pages::new(old.start, old.count().min(new.count()));
+        let less = Pages { start: kept.end, ..old };
+        let pinned = |locked: &Locked<'_>| locked.pinned(self.tree(), self.machine);
+        if !less.is_empty() && self.tree().locked(cpu, less, |locked, _| Ok(pinned(locked)))? > 0 {
+            return Err(MapError::Pinned);
+        }
         let more = Pages { start: new.start + kept.count(), ..new };
         let extended = match more.is_empty() {
             true => false,
@@ -78,7 +83,6 @@ impl<'m, M: Machine> Space<'m, M> {
             }
             return Err(error);
         }
-        let less = Pages { start: kept.end, ..old };
         if less.is_empty() { Ok(()) } else { self.unmap(cpu, less) }
     }
 
@@ -301,8 +305,8 @@ impl<'m, M: Machine> Space<'m, M> {
     }
 
     /// Returns the lowest node at or below `top` that covers all of `pages`, and adds missing nodes on the
-    /// path. `top` must be locked. Nothing may be mapped at `pages`.
-    fn lowest_in<'a>(
+    /// path. `top` must be locked. If the pages are mapped, their extents stay where they are.
+    pub(super) fn lowest_in<'a>(
         &self,
         top: NodeRef<'a>,
         pages: Pages,
@@ -332,7 +336,7 @@ impl<'m, M: Machine> Space<'m, M> {
             unreachable!("one page is in one slot");
         };
         if leaf.table().is_none() {
-            add_table(self.machine, leaf, page, pool)?;
+            add_table(self.machine, leaf, pool)?;
         }
         Ok(leaf)
     }

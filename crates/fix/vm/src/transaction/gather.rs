@@ -10,7 +10,7 @@ use crate::cpu::Cpu;
 use crate::machine::format::{ABSENT, Entry, Format};
 use crate::machine::ticks::Ticks;
 use crate::machine::{Flush, Machine};
-use crate::page::{Frame, Page, Pages, Protection, Usage};
+use crate::page::{ENTRIES, Frame, Page, Pages, Protection, Usage};
 use crate::tree::Tree;
 use crate::tree::lock::is_pinned;
 use crate::tree::node::{Leaf, Present};
@@ -29,6 +29,8 @@ const MOST_LINGERING: usize = 64;
 #[derive(Debug)]
 pub(crate) struct TlbGather<'t> {
     first: Option<Frame>,
+    /// Large pages to free, each by its first frame.
+    large: Option<Frame>,
     pages: Pages,
     leaves: Option<NonNull<Leaf>>,
     /// The destination of moved pages.
@@ -42,6 +44,8 @@ pub(crate) struct TlbGather<'t> {
     ticket: u64,
     /// Some of the frames are shared with other spaces.
     is_shared: bool,
+    /// A large page was split. No entry may linger: the TLBs must not have entries of both sizes.
+    has_split: bool,
     /// All CPUs have flushed the lingering entries since the unmap, so no shootdown is needed.
     is_forgotten: bool,
     /// Number of removed entries that mapped frames of objects. The gather must not free these frames.
@@ -52,6 +56,7 @@ impl<'t> TlbGather<'t> {
     pub(crate) fn new() -> TlbGather<'t> {
         TlbGather {
             first: None,
+            large: None,
             pages: Pages { start: Page(u64::MAX), end: Page(0) },
             leaves: None,
             arriving: None,
@@ -59,6 +64,7 @@ impl<'t> TlbGather<'t> {
             lingering: 0,
             ticket: 0,
             is_shared: false,
+            has_split: false,
             is_forgotten: false,
             objects: 0,
         }
@@ -77,19 +83,44 @@ impl<'t> TlbGather<'t> {
     /// Records that the entry of `page` changes. The leaf must be locked, and no other operation may be
     /// flushing it.
     fn flush(&mut self, leaf: &Leaf, page: Page) {
+        let is_large = leaf.is_large();
+        self.has_split |= is_large;
+        let pages = if is_large && !is_mutant!("splits_one_page") {
+            leaf.span()
+        } else {
+            Pages::new(page, 1)
+        };
         // SAFETY: the caller has locked the leaf, and no other operation is flushing it.
         self.leaves = unsafe { leaf.begin_flush(self.leaves) };
         if is_mutant!("flushes_one_page") && !self.pages.is_empty() {
             return;
         }
-        self.pages.start = self.pages.start.min(page);
-        self.pages.end = self.pages.end.max(page + 1);
+        self.pages.start = self.pages.start.min(pages.start);
+        self.pages.end = self.pages.end.max(pages.end);
     }
 
     /// Removes the present pages among `pages` from a leaf's table. The leaf must be locked, and no other
     /// operation may be flushing it.
     pub(crate) fn take<M: Machine>(&mut self, machine: &M, leaf: &Leaf, pages: Pages) {
+        if leaf.is_large() && leaf.devices().get() == 0 && pages.covers(leaf.span()) {
+            return self.take_large(machine, leaf);
+        }
         self.take_if(machine, leaf, pages, |_, _| true);
+    }
+
+    /// Removes a large page, which is not shared.
+    #[cold]
+    fn take_large<M: Machine>(&mut self, machine: &M, leaf: &Leaf) {
+        let first = leaf.span().start;
+        let Some(Present { frame, .. }) = leaf.present_in::<M::Format>(Pages::new(first, 1)).next()
+        else {
+            unreachable!("the table of a large page is complete");
+        };
+        self.flush(leaf, first);
+        leaf.table().into_iter().flatten().for_each(|entry| entry.store(ABSENT, Relaxed));
+        leaf.present().set(0);
+        machine.frame_meta(frame).set_next(self.large);
+        self.large = Some(frame);
     }
 
     /// Like [`take`](TlbGather::take), but only for pages for which `wanted` returns true.
@@ -267,6 +298,10 @@ impl<'t> TlbGather<'t> {
         share: impl Fn(usize, u64),
     ) {
         let Some(entries) = leaf.table().filter(|_| leaf.present().get() > 0) else { return };
+        if leaf.is_large() {
+            // The frames of a large page are not shared.
+            self.flush(leaf, leaf.span().start);
+        }
         for (slot, entry) in entries.iter().enumerate() {
             let old = M::Format::read(entry.load(Relaxed), 0);
             let (frame, protection) = match old {
@@ -412,7 +447,7 @@ impl<'t> TlbGather<'t> {
     pub(crate) fn linger<M: Machine>(&self, tree: &Tree, cpu: &Cpu<'_, M>) -> Option<u64> {
         let has_others = self.is_shared || self.objects > 0;
         let is_much = self.first.is_some();
-        let has_others = is_much || has_others && !is_mutant!("objects_linger");
+        let has_others = is_much || self.has_split || has_others && !is_mutant!("objects_linger");
         if self.ticks.is_none() || self.leaves.is_none() || has_others {
             return None;
         }
@@ -480,6 +515,13 @@ impl<'t> TlbGather<'t> {
             }
             // SAFETY: the frame is in no table, and all CPUs have flushed it.
             unsafe { cpu.free(frame) };
+        }
+        let mut next = self.large;
+        while let Some(first) = next {
+            count += ENTRIES as u64;
+            next = cpu.machine().frame_meta(first).take_next();
+            // SAFETY: the frames are in no table, and all CPUs have flushed them.
+            unsafe { cpu.machine().free_large(first) };
         }
         if is_mutant!("flush_last") {
             flush();

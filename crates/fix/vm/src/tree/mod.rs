@@ -45,9 +45,11 @@ pub(crate) struct Tree {
     moving: Padded<AtomicBool>,
     /// The machine's ticks if the space is [lazy](crate::Space::set_lazy), otherwise null.
     ticks: AtomicPtr<Ticks>,
-    /// Pins of private pages. [`Space::pin`](crate::Space::pin) increments this count before it locks the
-    /// page's leaf, so an operation that locks the leaf later sees the new count. On a cache line of its own,
-    /// because all operations read the fields above.
+    /// Whether page faults may create large pages.
+    pub(crate) large_pages: AtomicBool,
+    /// Pins of private pages. [`Space::pin`](crate::Space::pin) increments this count while it holds the lock
+    /// of the page's leaf, so an operation that locks the leaf later sees the new count. On a cache line of
+    /// its own, because all operations read the fields above.
     pub(crate) pins: Padded<Pins>,
     /// All CPUs have flushed everything that was unmapped before this time.
     settled: Padded<AtomicU64>,
@@ -68,6 +70,7 @@ impl Tree {
             fork_lock: ForkLock::new(),
             moving: Padded(AtomicBool::new(false)),
             ticks: AtomicPtr::new(ptr::null_mut()),
+            large_pages: AtomicBool::new(false),
             pins: Padded(Pins::default()),
             settled: Padded(AtomicU64::new(0)),
             users: Padded(AtomicU64::new(1)),

@@ -12,11 +12,11 @@ use knee_sync::shim::{
     AtomicBool, AtomicPtr, AtomicU64, Guarded, is_mutant, order, pause, test_and_set,
 };
 
-use crate::machine::format::{self, Format, Table};
+use crate::machine::format::{self, ABSENT, Format, Table};
 use crate::page::{BITS, ENTRIES, Frame, Page, Pages, Protection};
 use crate::tree::attributes::Attributes;
 use crate::tree::latch::{LatchedExtents, View};
-use crate::tree::page_states::PageStates;
+use crate::tree::page_states::{PageStates, Uniform};
 
 /// The common part of all nodes.
 ///
@@ -60,8 +60,23 @@ pub(crate) struct Leaf {
     flush_pending: Cell<u32>,
     /// Number of entries of device memory. Protected by the lock.
     devices: Cell<u32>,
+    /// What the parent's entry contains. Protected by the lock.
+    link: Cell<Link>,
     /// Link in a TLB gather's list of leaves, used only by the operation that owns the gather.
     next: Cell<Option<NonNull<Leaf>>>,
+}
+
+/// What the parent's entry for a leaf contains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Link {
+    /// Nothing. If the leaf has a table, the next page fault puts it there.
+    Absent,
+    /// A pointer to the leaf's table.
+    Table,
+    /// A large page, which covers the span. The leaf has a table nevertheless: its 512 entries map the same
+    /// frames with the same protection, so that the large page can be split without memory. No frame is
+    /// shared.
+    Large,
 }
 
 /// A node whose table points to tables.
@@ -294,6 +309,7 @@ impl Leaf {
             flushing: AtomicBool::new(false),
             flush_pending: Cell::new(0),
             devices: Cell::new(0),
+            link: Cell::new(Link::Absent),
             next: Cell::new(None),
         }
     }
@@ -381,6 +397,10 @@ impl Leaf {
     /// Marks the leaf as being flushed, before its entries change. `others` is the list of leaves that the
     /// caller has already marked. Returns this list with the leaf added.
     ///
+    /// If the leaf is a [large page](Link::Large), splits it: removes the parent's entry. The caller must then
+    /// flush the whole span. No CPU can find the table before the flush has ended, so no TLB has entries of
+    /// both sizes ("break before make": Arm, "Architecture Reference Manual", D8.16).
+    ///
     /// # Safety
     /// The caller must have the lock. The leaf must not be [flushing](Leaf::is_flushing) for another
     /// operation.
@@ -388,6 +408,9 @@ impl Leaf {
         &self,
         others: Option<NonNull<Leaf>>,
     ) -> Option<NonNull<Leaf>> {
+        if self.is_large() && !is_mutant!("large_stays") {
+            self.set_link(Link::Absent, ABSENT);
+        }
         if self.flushing.load(Relaxed) {
             return others;
         }
@@ -426,6 +449,43 @@ impl Leaf {
                 _ => None,
             }
         })
+    }
+
+    /// What the parent's entry contains. The caller must have the lock.
+    #[inline]
+    pub(crate) fn link(&self) -> Link {
+        self.link.get()
+    }
+
+    /// Whether the parent's entry is a large page. The caller must have the lock.
+    #[inline]
+    pub(crate) fn is_large(&self) -> bool {
+        self.link.get() == Link::Large
+    }
+
+    /// Stores the parent's entry, which must be what `link` says. The caller must have the lock. Release: a
+    /// CPU that finds the table or the page sees its content.
+    pub(crate) fn set_link(&self, link: Link, entry: u64) {
+        let parent = self.above().expect("a leaf has a parent");
+        let entries = parent.table().expect("branches have tables");
+        entries[parent.slot(self.span().start)].store(entry, order!(Release, "table_publish"));
+        self.link.set(link);
+    }
+
+    /// The attributes of the span's pages, if they are mapped and all have the same. The caller must have the
+    /// lock and be pinned.
+    pub(crate) fn uniform(&self) -> Option<Attributes> {
+        let span = self.span();
+        // SAFETY: the caller has the lock.
+        match unsafe { self.with_states(|states| states.uniform()) } {
+            Uniform::Free => self.above_from_root().find_map(|branch| {
+                let first = branch.latched().read(|extents| extents.overlapping(span).first());
+                let whole = first.flatten().filter(|extent| extent.pages.covers(span));
+                whole.map(|extent| extent.attributes)
+            }),
+            Uniform::Mapped(attributes) => Some(attributes),
+            Uniform::Mixed => None,
+        }
     }
 
     /// Number of entries of device memory. The caller must have the lock.

@@ -43,6 +43,16 @@ impl StatePalette {
     }
 }
 
+/// What the pages of a leaf have in common.
+pub(crate) enum Uniform {
+    /// All are unmapped.
+    Free,
+    /// All are mapped with these attributes.
+    Mapped(Attributes),
+    /// They differ.
+    Mixed,
+}
+
 impl PageStates {
     pub(crate) const fn new() -> PageStates {
         PageStates { states: [NOTHING; ENTRIES], mapped: 0, palette: StatePalette(Vec::new()) }
@@ -53,6 +63,17 @@ impl PageStates {
     pub(crate) fn get(&self, slot: usize) -> Option<Attributes> {
         let code = usize::from(self.states[slot]);
         Some(self.palette.0[code.checked_sub(1)?])
+    }
+
+    /// What the pages have in common.
+    pub(crate) fn uniform(&self) -> Uniform {
+        match self.mapped {
+            0 => Uniform::Free,
+            ENTRIES if self.states.iter().all(|&code| code == self.states[0]) => {
+                self.get(0).map_or(Uniform::Free, Uniform::Mapped)
+            }
+            _ => Uniform::Mixed,
+        }
     }
 
     /// A copy in which `change` is applied to all attributes. The copy uses `palette`, whose capacity must

@@ -12,7 +12,7 @@ use crate::page::{Page, Pages};
 use crate::tree::attributes::Attributes;
 use crate::tree::extents::Extents;
 use crate::tree::lock::Locked;
-use crate::tree::node::{Branch, Leaf, NodeRef, entry_span};
+use crate::tree::node::{Branch, Leaf, Link, NodeRef, entry_span};
 use crate::tree::page_states::PageStates;
 use crate::tree::pool::TreePool;
 
@@ -111,21 +111,30 @@ fn hand_down<M: Machine>(
     change_extents(branch, 0, pool, |list| list.set(span, None))
 }
 
-/// Gives a locked leaf its table.
+/// Gives a locked leaf its table, if it has none, and puts the table into the parent's entry. The leaf must not
+/// be [flushing](Leaf::is_flushing).
 #[cold]
 pub(crate) fn add_table<'a, M: Machine>(
     machine: &M,
     leaf: &'a Leaf,
-    page: Page,
     pool: &mut TreePool,
 ) -> Result<&'a Table, Needed> {
-    let frame = pool.table()?;
-    // SAFETY: the leaf is locked and has no table. The frame is zeroed, and the pool gave it to us.
-    unsafe { leaf.set_table(frame, table_at(machine, frame)) };
-    let parent = leaf.above().expect("a leaf has a parent");
-    let entries = parent.table().expect("branches have tables");
-    // The parent's entry for a child is protected by the child's lock.
-    entries[parent.slot(page)].store(M::Format::table(frame), order!(Release, "table_publish"));
+    let entries = reserve_table(machine, leaf, pool)?;
+    leaf.set_link(Link::Table, M::Format::table(leaf.table_frame()));
+    Ok(entries)
+}
+
+/// Gives a locked leaf its table, if it has none.
+pub(crate) fn reserve_table<'a, M: Machine>(
+    machine: &M,
+    leaf: &'a Leaf,
+    pool: &mut TreePool,
+) -> Result<&'a Table, Needed> {
+    if leaf.table().is_none() {
+        let frame = pool.table()?;
+        // SAFETY: the leaf is locked and has no table. The frame is zeroed, and the pool gave it to us.
+        unsafe { leaf.set_table(frame, table_at(machine, frame)) };
+    }
     Ok(leaf.table().expect("the table was set above"))
 }
 

@@ -41,6 +41,13 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("enters_while_flushing", Integration("stepped", "devices_and_the_kernel_wait_for_the_flush_of_the_old_page::x86_64")),
     ("unshare_while_flushing", Integration("stepped", "breaking_sharing_waits_for_the_flush_of_other_pages::x86_64")),
 
+    // Large pages.
+    ("large_stays", Integration("stepped", "large::changing_a_part_splits_a_large_page::x86_64")),
+    ("splits_one_page", Integration("stepped", "large::changing_a_part_splits_a_large_page::x86_64")),
+    ("links_while_flushing", Integration("stepped", "large::a_page_stays_away_until_all_cpus_have_flushed_the_large_page::x86_64")),
+    ("changes_part_of_large", Integration("stepped", "large::a_fault_that_adds_a_permission_splits_a_large_page::x86_64")),
+    ("promote_no_flush", Integration("stepped", "large::a_promotion_loses_no_store::x86_64")),
+
     // Lazy unmaps.
     ("one_tick_is_enough", Integration("stepped", "lazy::frames_are_not_reused_before_the_last_cpu_has_ticked::x86_64")),
     ("ticks_late", Integration("stepped", "lazy::translations_cached_after_the_flush_of_a_tick_stay::x86_64")),

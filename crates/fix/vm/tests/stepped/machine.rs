@@ -30,6 +30,8 @@ struct Translation {
     is_global: bool,
     /// The frame's generation when the CPU cached the translation.
     generation: u64,
+    /// The level of the table that contains the entry: 0, or 1 for a part of a large page.
+    level: u8,
 }
 
 /// A table that a CPU has found on a walk, with the generation of its frame.
@@ -108,11 +110,19 @@ unsafe impl<A: Architecture> Sync for Stepped<A> {}
 pub(crate) fn with_machine<A: Architecture>(
     with: impl for<'m> FnOnce(&'m Stepped<A>, [Cpu<'m, Stepped<A>>; 3]),
 ) {
+    with_frames(512, with);
+}
+
+/// Like [`with_machine`], but the machine has this number of frames.
+pub(crate) fn with_frames<A: Architecture>(
+    frames: usize,
+    with: impl for<'m> FnOnce(&'m Stepped<A>, [Cpu<'m, Stepped<A>>; 3]),
+) {
     let turns = Arc::new(Turns::default());
     let machine = Stepped {
         epoch: Domain::new(InTurns(Arc::clone(&turns))),
         turns,
-        hosted: Hosted::with_architecture(512, 3),
+        hosted: Hosted::with_architecture(frames, 3),
         generations: RefCell::default(),
         tlbs: (0..3).map(|_| RefCell::default()).collect(),
         ticks: Ticks::new(3).unwrap(),
@@ -334,10 +344,22 @@ impl<A: Architecture> Stepped<A> {
                     }
                 }
                 Entry::Page { frame, protection, .. } => {
+                    // The TLB caches the pieces of a large page one by one.
+                    let frame = Frame(frame.0 + page.0 % (1 << shift(level)));
                     let generation = self.generation(frame);
                     let is_global = A::is_global(entry);
-                    let found = Translation { frame, protection, is_global, generation };
+                    let found = Translation { frame, protection, is_global, generation, level };
                     let is_allowed = protection.contains(access);
+                    let start = Page(page.0 >> 9 << 9);
+                    let others = (space.number(), start)..(space.number(), start + 512);
+                    let has_other = |cached: &Option<Translation>| {
+                        cached.is_some_and(|cached| cached.level != level)
+                    };
+                    assert!(
+                        !tlb.pages.range(others).any(|(_, cached)| has_other(cached)),
+                        "CPU {} caches entries of two sizes around page {page:#x}",
+                        cpu.number()
+                    );
                     if is_allowed || !A::FAULT_DROPS_ENTRY {
                         tlb.pages.insert((space.number(), page), Some(found));
                     }
@@ -382,6 +404,10 @@ unsafe impl<A: Architecture> Machine for Stepped<A> {
 
     fn allocate(&self, frames: &mut [Frame]) -> usize {
         self.hosted.allocate(frames)
+    }
+
+    fn allocate_large(&self) -> Option<Frame> {
+        self.hosted.allocate_large()
     }
 
     unsafe fn free(&self, frames: &[Frame]) {

@@ -5,6 +5,7 @@ mod churn;
 mod devices;
 mod faults;
 mod forks;
+mod large;
 mod lazy;
 mod memory;
 mod objects;
@@ -56,6 +57,7 @@ const STORMS: &[Storm] = &[
     Storm { name: "objects", run: objects::objects },
     Storm { name: "devices", run: devices::devices },
     Storm { name: "pins", run: pins::pins },
+    Storm { name: "large", run: large::large },
     Storm { name: "lazy", run: lazy::lazy },
     Storm { name: "spaces", run: spaces::spaces },
     Storm { name: "memory", run: memory::memory },

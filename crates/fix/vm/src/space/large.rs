@@ -1,0 +1,260 @@
+//! Large pages: 2 MiB of memory under one entry, like Linux's transparent huge pages.
+//!
+//! The entry of a large page is in the place of the pointer to a leaf's table. The leaf keeps its table, which
+//! maps the same frames page by page. So operations find the pages in the table, as they do in any leaf, and
+//! [begin a flush](Leaf::begin_flush) before they change an entry, which splits the large page.
+
+use core::ptr::NonNull;
+use core::sync::atomic::Ordering::Relaxed;
+
+use knee_sync::shim::is_mutant;
+
+use super::Space;
+use crate::backing::Backing;
+use crate::cpu::{Cpu, PerCpuPool};
+use crate::error::MapError;
+use crate::machine::format::{ABSENT, Entry, Format, Table};
+use crate::machine::{Flush, Machine};
+use crate::needed::Needed;
+use crate::page::{ENTRIES, Frame, PAGE, Page, Pages, Protection};
+use crate::transaction::gather::release;
+use crate::tree::attributes::Attributes;
+use crate::tree::lock::Locked;
+use crate::tree::node::{Leaf, Link, NodeRef, entry_span, first_leaf};
+use crate::tree::query::{first_mapped, run_at};
+use crate::tree::update::reserve_table;
+
+/// The number of pages of a large page.
+const LARGE: u64 = entry_span(1);
+
+/// The outcome of an attempt to promote the pages of a leaf.
+enum Promotion {
+    /// The pages are a large page already.
+    Large,
+    /// The pages cannot become a large page.
+    Unfit,
+    /// The entries are flush-pending. The pages must be copied to the frames that begin with this one.
+    Begun(NonNull<Leaf>, Frame, Attributes),
+}
+
+impl<'m, M: Machine> Space<'m, M> {
+    /// If `is_large`, a page fault in anonymous memory maps a large page of 2 MiB from now on. The 512 pages
+    /// must be aligned, mapped alike and not present, and the machine must
+    /// [have](Machine::allocate_large) a large page; otherwise the fault maps one page. The default is false.
+    /// Forks of the space inherit the setting.
+    ///
+    /// An operation splits a large page if it changes a part of it, changes its protection, or clears its
+    /// [usage](Space::usage) flags. A fork splits all large pages, because it shares their frames one by one.
+    /// Splitting needs no memory. `usage` reports all pages of a large page as accessed and dirty.
+    ///
+    /// Device memory needs no setting: it gets large pages wherever addresses and frames are aligned alike.
+    ///
+    /// ```
+    /// use knee_vm::hosted::Hosted;
+    /// use knee_vm::{Page, Pages, Protection, Space};
+    ///
+    /// let machine = Hosted::new(4096, 1);
+    /// let cpu = machine.cpu(0);
+    /// let space = Space::new(&cpu)?;
+    /// space.set_large_pages(true);
+    /// space.map(&cpu, Pages::new(Page(512), 1024), Protection::READ_WRITE)?;
+    /// cpu.store(&space, Page(700).address(), 1).unwrap();
+    /// assert_eq!(space.resident(), 512);
+    /// # Ok::<(), knee_vm::MapError>(())
+    /// ```
+    pub fn set_large_pages(&self, is_large: bool) {
+        self.tree().large_pages.store(is_large, Relaxed);
+    }
+
+    /// Whether page faults in anonymous memory make [large pages](Space::set_large_pages).
+    pub fn has_large_pages(&self) -> bool {
+        self.tree().large_pages.load(Relaxed)
+    }
+
+    /// Makes [large pages](Space::set_large_pages) of the anonymous memory in `pages`, like `MADV_COLLAPSE`.
+    /// In each aligned range of 512 pages that are mapped alike, copies the present pages to a new large page,
+    /// and fills the rest with zeros. Skips a range in which a page is pinned or shared copy-on-write, and
+    /// stops making large pages when the machine has none. Returns the number of large pages that `pages`
+    /// contained, each at the time when this operation visited it.
+    ///
+    /// # Errors
+    /// See [`MapError`]. Some ranges may have been promoted before the error.
+    pub fn promote(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Result<u64, MapError> {
+        self.check(cpu, pages)?;
+        let (mut rest, mut count) = (pages, 0);
+        let next = |rest| {
+            let _guard = cpu.pin();
+            first_mapped(NodeRef::Branch(self.tree().root()), rest, cpu.platform())
+        };
+        while let Some(run) = next(rest) {
+            let span = Pages::new(Page(run.start.0.next_multiple_of(LARGE)), LARGE);
+            if !pages.covers(span) {
+                break;
+            }
+            if run.start < span.start {
+                rest.start = span.start;
+                continue;
+            }
+            rest.start = span.end;
+            match self.tree().locked(cpu, span, |locked, pool| self.promote_in(locked, pool))? {
+                Promotion::Large => count += 1,
+                Promotion::Unfit => (),
+                Promotion::Begun(leaf, first, attributes) => {
+                    // SAFETY: the flush that began keeps the leaf in the tree.
+                    unsafe { self.complete_promotion(cpu, leaf.as_ref(), first, attributes) };
+                    count += 1;
+                }
+            }
+        }
+        Ok(count)
+    }
+
+    /// Makes the entries of a leaf flush-pending, so that a large page can replace them.
+    fn promote_in(&self, locked: &Locked<'_>, pool: &mut PerCpuPool) -> Result<Promotion, Needed> {
+        let span = locked.pages;
+        let Some((run, attributes)) = run_at(locked.top, span) else {
+            return Ok(Promotion::Unfit);
+        };
+        let is_plain = attributes.backing.is_none();
+        if run != span || !is_plain || !attributes.protection.contains(Protection::READ) {
+            return Ok(Promotion::Unfit);
+        }
+        if first_leaf(locked.top, span).is_some_and(Leaf::is_large) {
+            return Ok(Promotion::Large);
+        }
+        if !pool.frames.has_large_page()? {
+            return Ok(Promotion::Unfit);
+        }
+        let NodeRef::Leaf(leaf) = self.lowest_in(locked.top, span, &mut pool.tree)? else {
+            unreachable!("the span of a leaf is in one slot of each branch");
+        };
+        let is_fit = |frame| {
+            let meta = self.machine.frame_meta(frame);
+            !meta.is_shared() && !meta.is_pinned()
+        };
+        if !leaf.present_in::<M::Format>(span).all(|present| is_fit(present.frame)) {
+            return Ok(Promotion::Unfit);
+        }
+        let entries = reserve_table(self.machine, leaf, &mut pool.tree)?;
+        let first = pool.frames.large_page();
+        // SAFETY: the leaf is locked, and no flush of it is in progress.
+        unsafe { leaf.begin_flush(None) };
+        leaf.set_link(Link::Absent, ABSENT);
+        for present in leaf.present_in::<M::Format>(span) {
+            entries[leaf.slot(present.page)]
+                .store(M::Format::flush_pending(present.frame), Relaxed);
+        }
+        leaf.flush_pending().set(leaf.present().get());
+        Ok(Promotion::Begun(NonNull::from(leaf), first, attributes))
+    }
+
+    /// Copies flush-pending pages to the frames that begin with `first`, and maps these as a large page.
+    ///
+    /// # Safety
+    /// `promote_in` must have returned the leaf and the frame.
+    unsafe fn complete_promotion(
+        &self,
+        cpu: &Cpu<'m, M>,
+        leaf: &Leaf,
+        first: Frame,
+        attributes: Attributes,
+    ) {
+        let span = leaf.span();
+        if !is_mutant!("promote_no_flush") {
+            // The table leaves the tree, so CPUs must also forget the pointer to it.
+            self.tree().shoot_down(cpu, Flush::Tables(span));
+        }
+        leaf.lock(self.machine.epoch().platform());
+        let entries = leaf.table().expect("`promote_in` reserved the table");
+        let mut old = None;
+        for (index, entry) in entries.iter().enumerate() {
+            if let Entry::FlushPending(frame) = M::Format::read(entry.load(Relaxed), 0) {
+                let to = Frame(first.0 + index as u64);
+                let (from, to) = (self.machine.address(frame), self.machine.address(to));
+                // SAFETY: the new frame is ours. No CPU can access the old one: no entry allows it, all CPUs
+                // have flushed it, and it is neither pinned nor shared.
+                unsafe { from.copy_to_nonoverlapping(to, PAGE) };
+                self.machine.frame_meta(frame).set_next(old);
+                old = Some(frame);
+            }
+        }
+        let added = ENTRIES as u64 - u64::from(leaf.present().get());
+        leaf.flush_pending().set(0);
+        self.fill(leaf, entries, first, attributes.protection);
+        leaf.unlock();
+        // SAFETY: `promote_in` began the flush, and all CPUs have flushed the old pages, which no entry maps.
+        unsafe {
+            leaf.end_flush();
+            while let Some(frame) = old {
+                old = self.machine.frame_meta(frame).take_next();
+                release(cpu, frame);
+            }
+        }
+        self.tree().account.add_resident(cpu.number(), added);
+    }
+
+    /// Maps private frames as a large page. The leaf must be locked.
+    fn fill(&self, leaf: &Leaf, entries: &Table, first: Frame, protection: Protection) {
+        for (index, entry) in entries.iter().enumerate() {
+            let frame = Frame(first.0 + index as u64);
+            self.init_private(frame, leaf.span().start + index as u64, protection);
+            entry.store(M::Format::page(frame, protection), Relaxed);
+        }
+        leaf.present().set(ENTRIES as u32);
+        leaf.set_link(Link::Large, M::Format::large(M::Format::page(first, protection)));
+    }
+
+    /// Makes a large page of a locked leaf in which no page is present, for a fault. Returns whether it did.
+    pub(super) fn make_large(&self, leaf: &Leaf, pool: &mut PerCpuPool) -> Result<bool, Needed> {
+        let Some(attributes) = leaf.uniform() else { return Ok(false) };
+        // SAFETY: the leaf is locked, so the pages stay mapped by their backing.
+        match unsafe { Backing::of(attributes) } {
+            None => self.make_large_private(leaf, attributes.protection, pool),
+            Some(backing) => self.make_large_device(leaf, backing, attributes.protection, pool),
+        }
+    }
+
+    fn make_large_private(
+        &self,
+        leaf: &Leaf,
+        protection: Protection,
+        pool: &mut PerCpuPool,
+    ) -> Result<bool, Needed> {
+        if !self.has_large_pages()
+            || !protection.contains(Protection::READ)
+            || !pool.frames.has_large_page()?
+        {
+            return Ok(false);
+        }
+        let entries = reserve_table(self.machine, leaf, &mut pool.tree)?;
+        let first = pool.frames.large_page();
+        self.fill(leaf, entries, first, protection);
+        Ok(true)
+    }
+
+    fn make_large_device(
+        &self,
+        leaf: &Leaf,
+        backing: &Backing,
+        protection: Protection,
+        pool: &mut PerCpuPool,
+    ) -> Result<bool, Needed> {
+        let object = backing.object();
+        let Some(device) = &object.device else { return Ok(false) };
+        let index = backing.index(leaf.span().start);
+        let (first, protection) = (device.frame(index), protection & device.access);
+        let is_aligned = first.0.is_multiple_of(LARGE) && index + LARGE <= object.len();
+        if !is_aligned || !protection.contains(Protection::READ) {
+            return Ok(false);
+        }
+        let entries = reserve_table(self.machine, leaf, &mut pool.tree)?;
+        let entry = |index| M::Format::device(Frame(first.0 + index), protection, device.memory);
+        for (place, index) in entries.iter().zip(0..) {
+            place.store(entry(index), Relaxed);
+        }
+        leaf.devices().set(ENTRIES as u32);
+        leaf.present().set(ENTRIES as u32);
+        leaf.set_link(Link::Large, M::Format::large(entry(0)));
+        Ok(true)
+    }
+}

@@ -1,0 +1,256 @@
+//! Large pages: when faults and promotions make them, and what splits them.
+
+#[path = "architectures/each.rs"]
+mod each;
+
+use std::collections::BTreeMap;
+use std::thread;
+
+use each::on_each_architecture;
+use knee_models::random::Random;
+use knee_vm::hosted::{Architecture, Hosted, Processor};
+use knee_vm::{
+    Fault, Frame, MapError, MemoryType, Object, Page, Pages, Protection, Sharing, Space, Usage,
+};
+
+const READ: Protection = Protection::READ;
+const WRITE: Protection = Protection::READ_WRITE;
+
+/// The first page of a large page.
+const START: Page = Page(512 * 3);
+const LARGE: u64 = 512;
+
+on_each_architecture!(
+    a_fault_maps_a_large_page,
+    only_aligned_memory_that_is_mapped_alike_gets_large_pages,
+    without_contiguous_memory_a_fault_maps_one_page,
+    unmapped_large_pages_are_freed_whole,
+    promotion_keeps_the_content,
+    promotion_skips_what_others_use,
+    device_memory_gets_large_pages,
+    cpus_that_split_and_promote_lose_no_store,
+);
+
+/// Creates a space with large pages, and maps writable memory.
+fn space<'m, A: Architecture>(cpu: &Processor<'m, A>, pages: Pages) -> Space<'m, Hosted<A>> {
+    let space = Space::new(cpu).unwrap();
+    space.set_large_pages(true);
+    space.map(cpu, pages, WRITE).unwrap();
+    space
+}
+
+fn a_fault_maps_a_large_page<A: Architecture>() {
+    let machine = Hosted::<A>::with_architecture(2048, 1);
+    let cpu = machine.cpu(0);
+    let pages = Pages::new(START, 2 * LARGE);
+    let space = space(&cpu, pages);
+    cpu.store(&space, (START + 100).address(), 7).unwrap();
+    assert_eq!(space.resident(), LARGE);
+    for page in pages.iter() {
+        let expected = if page == START + 100 { 7 } else { 0 };
+        assert_eq!(cpu.load(&space, page.address()), Ok(expected));
+    }
+    assert_eq!(space.resident(), 2 * LARGE);
+    let first = space.frame(&cpu, START).unwrap();
+    for index in 0..LARGE {
+        assert_eq!(space.frame(&cpu, START + index), Some(Frame(first.0 + index)));
+    }
+    assert_eq!(space.promote(&cpu, pages), Ok(2));
+    space.audit(&cpu);
+}
+
+fn only_aligned_memory_that_is_mapped_alike_gets_large_pages<A: Architecture>() {
+    let machine = Hosted::<A>::with_architecture(4096, 1);
+    let cpu = machine.cpu(0);
+    // One page at the beginning is missing.
+    let space = space(&cpu, Pages::new(START + 1, 2 * LARGE - 1));
+    cpu.store(&space, (START + 1).address(), 1).unwrap();
+    assert_eq!(space.resident(), 1);
+    cpu.store(&space, (START + LARGE).address(), 1).unwrap();
+    assert_eq!(space.resident(), 1 + LARGE);
+    // One page differs.
+    let next = Pages::new(START + 2 * LARGE, LARGE);
+    space.map(&cpu, next, WRITE).unwrap();
+    space.protect(&cpu, Pages::new(next.start + 9, 1), READ).unwrap();
+    cpu.store(&space, next.start.address(), 1).unwrap();
+    assert_eq!(space.resident(), 2 + LARGE);
+    assert_eq!(space.promote(&cpu, space.pages()), Ok(1));
+    space.protect(&cpu, next, WRITE).unwrap();
+    assert_eq!(space.promote(&cpu, space.pages()), Ok(2));
+    space.audit(&cpu);
+}
+
+fn without_contiguous_memory_a_fault_maps_one_page<A: Architecture>() {
+    let machine = Hosted::<A>::with_architecture(511, 1);
+    let cpu = machine.cpu(0);
+    let space = space(&cpu, Pages::new(START, LARGE));
+    cpu.store(&space, START.address(), 1).unwrap();
+    assert_eq!(space.resident(), 1);
+    assert_eq!(space.promote(&cpu, space.pages()), Ok(0));
+    assert_eq!(cpu.load(&space, START.address()), Ok(1));
+    space.audit(&cpu);
+}
+
+fn unmapped_large_pages_are_freed_whole<A: Architecture>() {
+    let machine = Hosted::<A>::with_architecture(2048, 1);
+    let all = machine.free_frames();
+    {
+        let cpu = machine.cpu(0);
+        let pages = Pages::new(START, 3 * LARGE);
+        let space = space(&cpu, pages);
+        // There would not be enough contiguous memory if frames were lost or freed one by one.
+        for _ in 0..20 {
+            for page in pages.iter().step_by(LARGE as usize) {
+                cpu.store(&space, page.address(), 1).unwrap();
+            }
+            assert_eq!(space.promote(&cpu, pages), Ok(3));
+            space.discard(&cpu, pages).unwrap();
+            assert_eq!(space.resident(), 0);
+        }
+        cpu.store(&space, START.address(), 1).unwrap();
+    }
+    assert_eq!(machine.free_frames(), all, "all frames are free again");
+}
+
+fn promotion_keeps_the_content<A: Architecture>() {
+    let machine = Hosted::<A>::with_architecture(4096, 1);
+    let all = machine.free_frames();
+    {
+        let cpu = machine.cpu(0);
+        let space = Space::new(&cpu).unwrap();
+        let pages = Pages::new(START - 5, 3 * LARGE);
+        space.map(&cpu, pages, WRITE).unwrap();
+        let used = || pages.iter().step_by(3);
+        used().for_each(|page| cpu.store(&space, page.address(), page.0).unwrap());
+        assert_eq!(space.promote(&cpu, pages), Ok(2));
+        let around = LARGE.div_ceil(3);
+        assert_eq!(space.resident(), 2 * LARGE + around);
+        let expected: BTreeMap<Page, u64> = used().map(|page| (page, page.0)).collect();
+        for page in pages.iter() {
+            let word = expected.get(&page).copied().unwrap_or(0);
+            assert_eq!(cpu.load(&space, page.address()), Ok(word));
+        }
+        space.audit(&cpu);
+    }
+    assert_eq!(machine.free_frames(), all, "all frames are free again");
+}
+
+fn promotion_skips_what_others_use<A: Architecture>() {
+    let machine = Hosted::<A>::with_architecture(4096, 1);
+    let cpu = machine.cpu(0);
+    let space = Space::new(&cpu).unwrap();
+    let pages = Pages::new(START, LARGE);
+    space.map(&cpu, pages, WRITE).unwrap();
+    cpu.store(&space, START.address(), 1).unwrap();
+    let pin = space.pin(&cpu, START, READ).unwrap();
+    assert_eq!(space.promote(&cpu, pages), Ok(0));
+    drop(pin);
+    let copy = space.fork(&cpu).unwrap();
+    assert_eq!(space.promote(&cpu, pages), Ok(0));
+    drop(copy);
+    assert_eq!(space.promote(&cpu, pages), Ok(1));
+    // A pin keeps a large page as it is.
+    let pin = space.pin(&cpu, START + 1, WRITE).unwrap();
+    assert_eq!(space.unmap(&cpu, pages), Err(MapError::Pinned));
+    let copy = space.fork(&cpu).unwrap();
+    assert_eq!(space.frame(&cpu, START + 1), Some(pin.frame()));
+    assert_ne!(copy.frame(&cpu, START + 1), Some(pin.frame()));
+    drop(pin);
+    space.unmap(&cpu, pages).unwrap();
+    assert_eq!(cpu.load(&copy, START.address()), Ok(1));
+    let object = Object::new(&cpu, LARGE).unwrap();
+    space.map_object(&cpu, pages, &object, 0, WRITE, Sharing::Shared).unwrap();
+    cpu.store(&space, START.address(), 1).unwrap();
+    assert_eq!(space.promote(&cpu, pages), Ok(0));
+    space.audit(&cpu);
+}
+
+fn device_memory_gets_large_pages<A: Architecture>() {
+    let machine = Hosted::<A>::with_architecture(4096, 1);
+    let cpu = machine.cpu(0);
+    let frames = Frame(1024);
+    // SAFETY: no other code uses these frames: the machine has not allocated them, and the test needs only a
+    // few of the others.
+    let object =
+        unsafe { Object::of_device(&cpu, frames, 2 * LARGE, MemoryType::WriteBack, WRITE) };
+    let object = object.unwrap();
+    let space = Space::new(&cpu).unwrap();
+    // Aligned like the frames.
+    let pages = Pages::new(START, 2 * LARGE);
+    space.map_object(&cpu, pages, &object, 0, WRITE, Sharing::Shared).unwrap();
+    cpu.store(&space, (START + 3).address(), 3).unwrap();
+    assert_eq!(space.resident(), LARGE);
+    // Not aligned like the frames.
+    let shifted = Pages::new(Page(5000), LARGE);
+    space.map_object(&cpu, shifted, &object, 0, READ, Sharing::Shared).unwrap();
+    assert_eq!(cpu.load(&space, (shifted.start + 3).address()), Ok(3));
+    assert_eq!(space.resident(), LARGE + 1);
+    space.protect(&cpu, Pages::new(START + 3, 1), READ).unwrap();
+    assert_eq!(cpu.load(&space, (START + 3).address()), Ok(3));
+    assert_eq!(cpu.store(&space, (START + 3).address(), 1), Err(Fault::AccessDenied));
+    cpu.store(&space, (START + 4).address(), 4).unwrap();
+    space.audit(&cpu);
+    space.unmap(&cpu, pages).unwrap();
+    space.unmap(&cpu, shifted).unwrap();
+    assert_eq!(space.resident(), 0);
+}
+
+/// Each CPU stores to its own page of each large page, while all split, promote, fork and unmap.
+fn cpus_that_split_and_promote_lose_no_store<A: Architecture>() {
+    const CPUS: usize = 3;
+    let machine = Hosted::<A>::with_architecture(1 << 14, CPUS);
+    let all = machine.free_frames();
+    {
+        let space = {
+            let cpu = machine.cpu(0);
+            space(&cpu, Pages::new(START, 2 * LARGE))
+        };
+        thread::scope(|scope| {
+            for number in 0..CPUS {
+                let (machine, space) = (&machine, &space);
+                scope.spawn(move || {
+                    let cpu = machine.cpu(number);
+                    let mut random = Random::new(number as u64 + 1);
+                    let own = [START + number as u64, START + LARGE + number as u64];
+                    let mut words = [0; 2];
+                    // All CPUs may change this page.
+                    let common = Pages::new(START + 400, 1);
+                    for round in 1..300 {
+                        let which = random.below(2) as usize;
+                        let page = own[which];
+                        assert_eq!(cpu.load(space, page.address()), Ok(words[which]));
+                        cpu.store(space, page.address(), round).unwrap();
+                        words[which] = round;
+                        match random.below(8) {
+                            0 => {
+                                let pages = Pages::new(START, 2 * LARGE);
+                                space.promote(&cpu, pages).unwrap();
+                            }
+                            1 => space.discard(&cpu, common).unwrap(),
+                            2 => {
+                                let _ = space.replace(&cpu, common, WRITE);
+                            }
+                            3 => {
+                                let copy = space.fork(&cpu).unwrap();
+                                assert_eq!(cpu.load(&copy, page.address()), Ok(round));
+                                cpu.store(&copy, page.address(), 0).unwrap();
+                                cpu.leave(&copy);
+                            }
+                            4 => {
+                                let pages = Pages::new(page, 1);
+                                space.usage(&cpu, pages, Usage::ACCESSED, |_, _| ()).unwrap();
+                            }
+                            5 => {
+                                space.discard(&cpu, Pages::new(page, 1)).unwrap();
+                                words[which] = 0;
+                            }
+                            _ => cpu.store(space, common.start.address(), round).unwrap(),
+                        }
+                    }
+                });
+            }
+        });
+        space.audit(&machine.cpu(0));
+    }
+    assert_eq!(machine.free_frames(), all, "all frames are free again");
+}

@@ -1,0 +1,158 @@
+//! Large pages that the TLBs of other CPUs contain.
+
+use knee_vm::hosted::Architecture;
+use knee_vm::{Cpu, Frame, Page, Pages, Protection, Space, Usage};
+
+use super::each::on_each_architecture;
+use super::machine::{Stepped, waits, with_frames};
+use super::{READ, WRITE, only};
+
+/// The first page of a large page, and a page in it.
+const START: Page = Page(512 * 3);
+const INSIDE: Page = Page(START.0 + 7);
+const ALL: Pages = Pages::new(START, 512);
+
+on_each_architecture!(
+    changing_a_part_splits_a_large_page,
+    a_page_stays_away_until_all_cpus_have_flushed_the_large_page,
+    a_lazy_unmap_of_a_part_interrupts_the_other_cpus,
+    a_promotion_loses_no_store,
+    a_fault_that_adds_a_permission_splits_a_large_page,
+);
+
+/// Passes to `with` a space with a large page, whose pages contain their distances from the first. The first
+/// two CPUs have all pages in their TLBs.
+fn with_large_page<A: Architecture>(
+    with: impl for<'m> FnOnce(&'m Stepped<A>, &Space<'m, Stepped<A>>, [&Cpu<'m, Stepped<A>>; 3]),
+) {
+    with_frames::<A>(4096, |machine, [first, second, changer]| {
+        let space = Space::new(&changer).unwrap();
+        space.set_large_pages(true);
+        space.map(&changer, ALL, WRITE).unwrap();
+        for page in ALL.iter() {
+            machine.store(&first, &space, page, page - START).unwrap();
+            machine.load(&second, &space, page).unwrap();
+        }
+        assert_eq!(space.promote(&changer, ALL), Ok(1), "the first fault made a large page");
+        with(machine, &space, [&first, &second, &changer]);
+    });
+}
+
+/// An operation on a part of a large page.
+type Change<A> = for<'m> fn(&Cpu<'m, Stepped<A>>, &Space<'m, Stepped<A>>);
+
+fn changing_a_part_splits_a_large_page<A: Architecture>() {
+    let changes: [(&str, Change<A>); 8] = [
+        ("unmap", |cpu, space| space.unmap(cpu, only(INSIDE)).unwrap()),
+        ("unmap the rest", |cpu, space| space.unmap(cpu, Pages::new(START + 8, 504)).unwrap()),
+        ("discard", |cpu, space| space.discard(cpu, only(INSIDE)).unwrap()),
+        ("protect", |cpu, space| space.protect(cpu, only(INSIDE), READ).unwrap()),
+        ("replace", |cpu, space| space.replace(cpu, only(INSIDE), WRITE).unwrap()),
+        ("move", |cpu, space| space.remap(cpu, only(INSIDE), only(Page(9))).unwrap()),
+        ("usage", |cpu, space| {
+            let clear = Usage::ACCESSED | Usage::DIRTY;
+            space.usage(cpu, only(INSIDE), clear, |_, _| ()).unwrap();
+        }),
+        ("fork", |cpu, space| drop(space.fork(cpu).unwrap())),
+    ];
+    for (name, change) in changes {
+        with_large_page::<A>(|machine, space, [first, second, changer]| {
+            let frames: Vec<Option<Frame>> =
+                ALL.iter().map(|page| space.frame(changer, page)).collect();
+            change(changer, space);
+            for (page, frame) in ALL.iter().zip(frames) {
+                for cpu in [first, second] {
+                    let expected = match (space.query(changer, page), name) {
+                        (None, _) => {
+                            assert!(machine.load(cpu, space, page).is_err(), "{name}: {page:?}");
+                            continue;
+                        }
+                        (Some(_), "discard" | "replace") if page == INSIDE => 0,
+                        _ => page - START,
+                    };
+                    assert_eq!(machine.load(cpu, space, page), Ok(expected), "{name}: {page:?}");
+                }
+                let is_same = space.frame(changer, page) == frame;
+                assert!(is_same || page >= INSIDE, "{name}: {page:?} has another frame");
+            }
+            if name != "protect" {
+                machine.store(second, space, START + 6, 1).unwrap();
+                assert_eq!(machine.load(first, space, START + 6), Ok(1), "{name}");
+            }
+            space.audit(changer);
+        });
+    }
+}
+
+/// Until then, no CPU finds the table, because some TLBs still have the large page.
+fn a_page_stays_away_until_all_cpus_have_flushed_the_large_page<A: Architecture>() {
+    with_large_page::<A>(|machine, space, [first, second, changer]| {
+        let others = || {
+            assert_eq!(machine.load(first, space, INSIDE), Ok(7));
+            // This CPU has lost the large page from its TLB.
+            machine.leave(second, space);
+            assert!(waits(|| machine.load(second, space, START)));
+        };
+        machine.meanwhile(others, || space.unmap(changer, only(INSIDE)).unwrap());
+        assert_eq!(machine.load(second, space, START), Ok(0));
+        assert!(machine.load(first, space, INSIDE).is_err());
+        assert_eq!(machine.load(first, space, START + 1), Ok(1));
+    });
+}
+
+/// A TLB must not have the large page when the table takes its place.
+fn a_lazy_unmap_of_a_part_interrupts_the_other_cpus<A: Architecture>() {
+    with_large_page::<A>(|machine, space, [first, _, changer]| {
+        space.set_lazy(true);
+        assert!(machine.interrupts(|| space.unmap(changer, only(INSIDE)).unwrap()));
+        assert!(machine.load(first, space, INSIDE).is_err());
+        assert_eq!(machine.load(first, space, START), Ok(0));
+    });
+}
+
+/// A store that another CPU makes through its TLB before it flushes is in the large page.
+fn a_promotion_loses_no_store<A: Architecture>() {
+    with_frames::<A>(4096, |machine, [first, second, changer]| {
+        let space = Space::new(&changer).unwrap();
+        space.map(&changer, ALL, WRITE).unwrap();
+        for page in [START, INSIDE] {
+            machine.store(&first, &space, page, 1).unwrap();
+            machine.load(&second, &space, page).unwrap();
+        }
+        let others = || {
+            machine.store(&first, &space, INSIDE, 2).unwrap();
+            assert!(waits(|| machine.load(&second, &space, START + 1)));
+        };
+        machine.meanwhile(others, || assert_eq!(space.promote(&changer, ALL), Ok(1)));
+        for cpu in [&first, &second, &changer] {
+            assert_eq!(machine.load(cpu, &space, START), Ok(1));
+            assert_eq!(machine.load(cpu, &space, INSIDE), Ok(2));
+            assert_eq!(machine.load(cpu, &space, START + 100), Ok(0));
+        }
+        assert_eq!(space.resident(), 512);
+        space.audit(&changer);
+    });
+}
+
+/// `protect` adds no permission to entries that exist.
+fn a_fault_that_adds_a_permission_splits_a_large_page<A: Architecture>() {
+    with_frames::<A>(4096, |machine, [first, second, changer]| {
+        let space = Space::new(&changer).unwrap();
+        space.set_large_pages(true);
+        space.map(&changer, ALL, READ).unwrap();
+        for cpu in [&first, &second] {
+            ALL.iter().for_each(|page| assert_eq!(machine.load(cpu, &space, page), Ok(0)));
+        }
+        assert_eq!(space.resident(), 512);
+        space.protect(&changer, ALL, WRITE).unwrap();
+        space.fault(&first, INSIDE, Protection::WRITE).unwrap();
+        space.audit(&changer);
+        machine.store(&first, &space, INSIDE, 1).unwrap();
+        machine.store(&second, &space, START, 2).unwrap();
+        for cpu in [&first, &second] {
+            assert_eq!(machine.load(cpu, &space, INSIDE), Ok(1));
+            assert_eq!(machine.load(cpu, &space, START), Ok(2));
+        }
+        space.audit(&changer);
+    });
+}
