@@ -51,6 +51,10 @@ unsafe impl<const LEVELS_: u8> Format for Levels<LEVELS_> {
         X86_64::device(frame, protection, memory)
     }
 
+    fn large(entry: u64) -> u64 {
+        X86_64::large(entry)
+    }
+
     fn clear_accessed(entry: u64) -> u64 {
         X86_64::clear_accessed(entry)
     }

@@ -88,6 +88,7 @@ impl Processor {
                 protection: Protection::READ,
                 is_global: false,
                 generation: 0,
+                level: 0,
             });
         }
         is_there
