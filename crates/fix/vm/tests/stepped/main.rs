@@ -6,6 +6,7 @@ mod each;
 mod lazy;
 mod machine;
 mod races;
+mod swap;
 mod turns;
 
 use knee_vm::hosted::Architecture;
