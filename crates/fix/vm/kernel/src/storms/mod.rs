@@ -12,6 +12,7 @@ mod pins;
 mod protect;
 mod replace;
 mod spaces;
+mod swap;
 mod usage;
 
 use alloc::boxed::Box;
@@ -56,6 +57,7 @@ const STORMS: &[Storm] = &[
     Storm { name: "objects", run: objects::objects },
     Storm { name: "devices", run: devices::devices },
     Storm { name: "pins", run: pins::pins },
+    Storm { name: "swap", run: swap::swap },
     Storm { name: "lazy", run: lazy::lazy },
     Storm { name: "spaces", run: spaces::spaces },
     Storm { name: "memory", run: memory::memory },
