@@ -352,7 +352,7 @@ fn tables_with_swapped_pages_are_not_pruned<A: Architecture>() {
 /// Each CPU uses words of its own in pages that all CPUs swap out and in, and that they fork.
 fn words_survive_concurrent_swapping<A: Architecture>() {
     const CPUS: usize = 3;
-    const ROUNDS: u64 = if cfg!(miri) { 30 } else { 1500 };
+    const ROUNDS: u64 = if cfg!(miri) { 4 } else { 1500 };
     let machine = Hosted::<A>::with_architecture(512, CPUS);
     let all = machine.free_frames();
     let swap = Disk::default().swap(24);
