@@ -243,8 +243,8 @@ impl<'m, M: Machine> Space<'m, M> {
 
     /// Calls `with` for each space that maps the frame of `page`. `with` gets the number of the space, and
     /// the page at which it maps the frame. The spaces are this space and all spaces that still share the
-    /// page with it after a fork. Does nothing for pages of [objects](crate::Object::mappings). `with` may
-    /// call operations, and may drop spaces.
+    /// page with it after a fork. Does nothing for pages of [objects](crate::Object::mappings), and for pages
+    /// that are [swapped out](Space::reclaim). `with` may call operations, and may drop spaces.
     pub fn sharers(&self, cpu: &Cpu<'m, M>, page: Page, mut with: impl FnMut(u64, Page)) {
         self.check_cpu(cpu);
         if !self.pages().contains(page) {
