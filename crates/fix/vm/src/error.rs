@@ -120,9 +120,10 @@ pub enum Fault {
     OutOfMemory,
     /// The page is beyond the end of the mapped object (SIGBUS, `BUS_ADRERR`).
     BeyondEnd,
-    /// The page is being brought in or evicted. The CPU may do other work before it retries the access.
+    /// The page is being brought in, evicted or swapped out. The CPU may do other work before it retries the
+    /// access.
     Retry,
-    /// The object's pager failed (SIGBUS).
+    /// The pager of the object or of the [`Swap`](crate::Swap) area failed (SIGBUS).
     PagerFailed,
     /// The kernel cannot access the page for the program, because the page is [device
     /// memory](crate::Object::of_device), which [`Machine::address`](crate::Machine::address) does not cover
@@ -145,7 +146,7 @@ impl fmt::Display for Fault {
             Fault::OutOfMemory => "out of memory",
             Fault::BeyondEnd => "the page is beyond the end of the mapped object",
             Fault::Retry => "the page is being brought in or evicted; retry the access",
-            Fault::PagerFailed => "the object's pager failed",
+            Fault::PagerFailed => "the pager failed",
             Fault::Device => "the page is device memory",
         })
     }

@@ -72,8 +72,13 @@
 //! these spaces. Chains of copies are bounded: a space with pages from five origins becomes the origin of
 //! all its pages before it is forked again.
 //!
+//! # Swap
+//! [`Space::reclaim`] writes private pages that were not accessed for a while to a [`Swap`] area, and frees
+//! their frames. The page-table entry of a swapped page holds the number of its slot, so swapping needs no
+//! other record, and allocates nothing. The attributes of the page stay the same.
+//!
 //! # Not implemented
-//! Large pages, and swap for anonymous pages.
+//! Large pages.
 //!
 //! # Sources
 //! CortenMM (SOSP 2025): the lock protocol, and the page table as the only map. RadixVM (EuroSys 2013):
@@ -113,6 +118,7 @@ mod page;
 mod per_cpu;
 mod quota;
 mod space;
+mod swap;
 mod transaction;
 mod tree;
 
@@ -137,6 +143,7 @@ pub use space::Space;
 pub use space::audit::Audit;
 pub use space::mappings::{MappedObject, Mapping};
 pub use space::pin::PinnedPage;
+pub use swap::Swap;
 
 /// Runs the code of the guide as a test.
 #[cfg(doctest)]

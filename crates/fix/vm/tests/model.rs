@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use each::{ARCHITECTURES, on_architecture};
+use knee_models::disk::Disk;
 use knee_models::space::{Model, Operation, apply, family, operation};
 use knee_vm::hosted::{Architecture, Hosted};
 use knee_vm::{Fault, MapError, Page, Pages, Protection, Quota, Space};
@@ -48,13 +49,16 @@ fn agrees_with_a_map_of_pages<A: Architecture>(
     let all = machine.free_frames();
     {
         let cpu = machine.cpu(0);
-        let space = Space::new(&cpu).unwrap();
+        let swap = Disk::default().swap(64);
+        let space = Space::with_swap(&cpu, None, Arc::clone(&swap)).unwrap();
         space.set_large_pages(has_large_pages);
         let mut model = Model::default();
         for operation in operations {
             prop_assert_eq!(apply(&cpu, &space, operation), model.apply(operation));
             model.check(&cpu, &space);
         }
+        drop(space);
+        prop_assert_eq!(swap.used(), 0, "all slots are free");
     }
     prop_assert_eq!(machine.free_frames(), all, "all frames are freed");
     Ok(())

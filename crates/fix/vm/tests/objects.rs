@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use each::{ARCHITECTURES, on_architecture, on_each_architecture};
+use knee_models::disk::Disk;
 use knee_vm::hosted::{Architecture, Hosted, Processor};
 use knee_vm::{
     Fault, MapError, MappedObject, Object, ObjectId, PAGE, Page, Pager, PagerError, Pages,
@@ -83,6 +84,8 @@ enum Operation {
     Evict(u64, u64),
     WriteBack(u64, u64),
     Punch(usize, u64, u64),
+    /// Swaps out private pages.
+    SwapOut(usize, Pages),
 }
 
 fn pages() -> impl Strategy<Value = Pages> {
@@ -117,6 +120,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         1 => (0..CAPACITY, 0..=CAPACITY).prop_map(|(start, end)| Operation::WriteBack(start, end)),
         1 => (0..2_usize, 0..CAPACITY, 0..=CAPACITY)
             .prop_map(|(object, start, end)| Operation::Punch(object, start, end)),
+        3 => (0..2_usize, pages()).prop_map(|(space, pages)| Operation::SwapOut(space, pages)),
     ]
 }
 
@@ -319,7 +323,7 @@ impl Model {
             }
             // The pager may refuse some dirty pages, so the model cannot predict which pages the pager
             // stores. `are_as_modelled` copies the stored words from the pager.
-            Operation::Evict(..) | Operation::WriteBack(..) => Ok(0),
+            Operation::Evict(..) | Operation::WriteBack(..) | Operation::SwapOut(..) => Ok(0),
             Operation::Punch(object, start, end) => {
                 self.objects[object].words.retain(|&index, _| index < start || index >= end);
                 Ok(0)
@@ -374,6 +378,9 @@ impl<A: Architecture> Real<'_, '_, A> {
             Operation::Punch(object, start, end) => {
                 self.objects[object].discard(cpu, start..end);
             }
+            Operation::SwapOut(space, pages) => {
+                self.spaces[space].swap_out(cpu, pages).expect("the device works");
+            }
         }
         Ok(0)
     }
@@ -402,10 +409,10 @@ fn are_as_modelled<A: Architecture>(operations: &[Operation]) -> Result<(), Test
     let all = machine.free_frames();
     {
         let cpu = machine.cpu(0);
-        let store = Store::default();
+        let (store, swap) = (Store::default(), Disk::default().swap(20));
         let mut real = Real {
             cpu: &cpu,
-            spaces: [Space::new(&cpu).unwrap(), Space::new(&cpu).unwrap()],
+            spaces: [(); 2].map(|()| Space::with_swap(&cpu, None, Arc::clone(&swap)).unwrap()),
             objects: [
                 Object::new(&cpu, CAPACITY).unwrap(),
                 Object::with_pager(&cpu, CAPACITY, CAPACITY, Box::new(store.clone())).unwrap(),
@@ -460,6 +467,8 @@ fn are_as_modelled<A: Architecture>(operations: &[Operation]) -> Result<(), Test
                 prop_assert_eq!(listed(space, &cpu), modelled.mappings(ids));
             }
         }
+        drop(real);
+        prop_assert_eq!(swap.used(), 0, "all slots are free again");
     }
     prop_assert_eq!(machine.free_frames(), all, "all frames are free again");
     Ok(())

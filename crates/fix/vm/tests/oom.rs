@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex};
 
 use knee_sync::epoch::Domain;
 use knee_vm::hosted::Hosted;
 use knee_vm::{
     Cpu, CpuSet, Entry, Fault, Flush, Format, Frame, FrameMeta, Machine, MapError, Object,
-    OutOfMemory, Page, Pages, Protection, Sharing, Space, X86_64,
+    OutOfMemory, PAGE, Page, Pager, PagerError, Pages, Protection, Sharing, Space, Swap, X86_64,
 };
 
 const NONE: Protection = Protection::NONE;
@@ -260,7 +261,7 @@ fn word<'a>(machine: &'a Small, space: &Space<'_, Small>, page: Page) -> Option<
             Entry::Page { frame, .. } | Entry::ProtNone(frame) | Entry::FlushPending(frame) => {
                 frame
             }
-            Entry::Absent | Entry::Device { .. } => return None,
+            Entry::Absent | Entry::Device { .. } | Entry::Swapped(_) => return None,
         };
     }
     // SAFETY: the memory of a frame exists as long as the machine, and only this thread accesses it.
@@ -403,4 +404,58 @@ fn an_operation_that_gets_no_frame_changes_nothing() {
 #[test]
 fn an_operation_that_gets_no_heap_memory_changes_nothing() {
     every_place(&ALLOCATIONS);
+}
+
+/// A swap device that has allocated its memory in advance.
+struct Disk(Mutex<Vec<[u8; PAGE]>>);
+
+impl Pager for Disk {
+    fn page_in(&self, slot: u64, page: &mut [u8; PAGE]) -> Result<(), PagerError> {
+        *page = self.0.lock().unwrap()[slot as usize];
+        Ok(())
+    }
+
+    fn page_out(&self, slot: u64, page: &[u8; PAGE]) -> Result<(), PagerError> {
+        self.0.lock().unwrap()[slot as usize] = *page;
+        Ok(())
+    }
+}
+
+#[test]
+fn reclaim_frees_frames_when_there_is_no_memory() {
+    let machine = Small(Hosted::new(128, 1));
+    let all = machine.0.free_frames();
+    {
+        // SAFETY: it is the only `Cpu` with this number.
+        let cpu = unsafe { Cpu::new(&machine, 0) };
+        let disk = Disk(Mutex::new(vec![[0; PAGE]; 80]));
+        let swap = Arc::new(Swap::new(80, Box::new(disk)).unwrap());
+        let space = Space::with_swap(&cpu, None, swap).unwrap();
+        // Around the end of a leaf table, so that a branch stores the mapping.
+        let pages = Pages::new(Page(512 - 40), 80);
+        space.map(&cpu, pages, READ | WRITE).unwrap();
+        let store = |page: Page| {
+            space.fault(&cpu, page, WRITE)?;
+            word(&machine, &space, page).expect("the page is present").store(page.0, Relaxed);
+            Ok::<(), Fault>(())
+        };
+        pages.iter().try_for_each(store).unwrap();
+        cpu.drain();
+        // Without memory, each page that comes in needs a frame of a page that has left.
+        let (mut frames, mut allocations) = (0, 0);
+        limited(&FRAMES, &mut frames, || {
+            limited(&ALLOCATIONS, &mut allocations, || {
+                assert_eq!(space.reclaim(&cpu, 70), Ok(70));
+                cpu.drain();
+                assert_eq!(space.resident(), 10);
+            });
+        });
+        for page in pages.iter() {
+            space.fault(&cpu, page, READ).unwrap();
+            let word = word(&machine, &space, page).expect("the page is present");
+            assert_eq!(word.load(Relaxed), page.0);
+        }
+        space.audit(&cpu);
+    }
+    assert_eq!(machine.0.free_frames(), all, "all frames are free again");
 }

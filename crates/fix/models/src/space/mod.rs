@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::disk::Disk;
 use knee_vm::hosted::{Architecture, Hosted, Processor};
 use knee_vm::{Fault, MapError, Page, Pages, Protection, Quota, Space};
 
@@ -47,6 +48,10 @@ pub enum Operation {
     Discard(Pages),
     /// [`Space::populate`].
     Populate(Pages),
+    /// [`Space::swap_out`].
+    SwapOut(Pages),
+    /// [`Space::reclaim`] of this many pages.
+    Reclaim(u64),
     /// A store to the page's first word.
     Store(Page, u64),
     /// A load of the page's first word.
@@ -123,6 +128,7 @@ impl Model {
             Operation::Populate(pages) => {
                 pages.iter().try_for_each(|page| self.allows(page, READ))?;
             }
+            Operation::SwapOut(_) | Operation::Reclaim(_) => (),
             Operation::Store(page, value) => {
                 self.allows(page, WRITE)?;
                 self.words.insert(page, value);
@@ -200,6 +206,15 @@ pub fn apply<'m, A: Architecture>(
         }
         Operation::Discard(pages) => space.discard(cpu, pages).map(|()| 0).map_err(Ok),
         Operation::Populate(pages) => space.populate(cpu, pages).map(|()| 0).map_err(Err),
+        Operation::SwapOut(pages) => {
+            space.swap_out(cpu, pages).expect("the device works");
+            Ok(0)
+        }
+        Operation::Reclaim(count) => {
+            let freed = space.reclaim(cpu, count).expect("the device works");
+            assert!(freed <= count);
+            Ok(0)
+        }
         Operation::Store(page, value) => {
             cpu.store(space, page.address(), value).map(|()| 0).map_err(Err)
         }
@@ -209,6 +224,9 @@ pub fn apply<'m, A: Architecture>(
 
 /// The quota of a family, in pages. The large ranges together exceed this quota.
 const LIMIT: u64 = 5 * 512 * 512;
+
+/// The number of slots of a family's swap area. Large ranges do not fit.
+const SLOTS: u64 = 40;
 
 /// The maximum number of operations in an input. Each operation takes four bytes. More operations could need
 /// more memory than the machine has.
@@ -289,9 +307,11 @@ pub fn family<A: Architecture>(text: &[u8]) {
     {
         let cpu = machine.cpu(0);
         let quota = Arc::new(Quota::new(&machine, LIMIT).expect("there is memory"));
+        let swap = Disk::default().swap(SLOTS);
         let family = Mutex::new([(); 2].map(|()| Member {
             space: {
-                let space = Space::with_quota(&cpu, Arc::clone(&quota)).expect("there is memory");
+                let space = Space::with_swap(&cpu, Some(Arc::clone(&quota)), Arc::clone(&swap))
+                    .expect("there is memory");
                 space.set_large_pages(has_large_pages(text));
                 space
             },
@@ -308,10 +328,13 @@ pub fn family<A: Architecture>(text: &[u8]) {
             other.join().expect("the other thread has not panicked");
         });
         let cpu = machine.cpu(0);
-        for member in &mut family.into_inner().expect("no thread has panicked") {
+        let mut family = family.into_inner().expect("no thread has panicked");
+        for member in &mut family {
             member.model.check(&cpu, &member.space);
             member.go_everywhere(&cpu);
         }
+        drop(family);
+        assert_eq!(swap.used(), 0, "all slots are free again");
     }
     assert_eq!(machine.free_frames(), all, "all frames are free again");
 }
@@ -409,14 +432,16 @@ fn step<'m, A: Architecture>(
         3 | 4 => Operation::Unmap(pages),
         5 | 6 => Operation::Protect(pages, protection),
         7 => Operation::Discard(pages),
-        8 => {
-            if value >= 128 && space.has_large_pages() {
-                let around = Pages::new(Page(pages.start.0 / 512 * 512), 1024);
-                space.promote(cpu, around).expect("there is memory");
-            }
-            Operation::Populate(Pages::new(pages.start, 1 + u64::from(second % 4)))
+        8 if (96..128).contains(&value) && space.has_large_pages() => {
+            let around = Pages::new(Page(pages.start.0 / 512 * 512), 1024);
+            space.promote(cpu, around).expect("there is memory");
+            Operation::Load(pages.start)
         }
+        // As for kind 4: a populate and a load ignore `value`.
+        8 if value >= 128 => Operation::SwapOut(pages),
+        8 => Operation::Populate(Pages::new(pages.start, 1 + u64::from(second % 4))),
         9..12 => Operation::Store(pages.start, 1 + u64::from(value)),
+        12 if value >= 128 => Operation::Reclaim(u64::from(second)),
         12 => Operation::Load(pages.start),
         13 => {
             let copied = model.mapped(space.pages());

@@ -31,6 +31,8 @@ pub fn operation() -> impl Strategy<Value = Operation> {
         1 => pages().prop_map(Operation::Discard),
         1 => (0..NUMBERS, 1_u64..5)
             .prop_map(|(number, count)| Operation::Populate(Pages::new(page(number), count))),
+        2 => pages().prop_map(Operation::SwapOut),
+        2 => (0_u64..40).prop_map(Operation::Reclaim),
         4 => (0..NUMBERS, 1_u64..).prop_map(|(number, value)| Operation::Store(page(number), value)),
         2 => (0..NUMBERS).prop_map(|number| Operation::Load(page(number))),
     ]

@@ -210,6 +210,8 @@ const MUTANTS: &[(&str, &[&Target], &str, u64)] = &[
     ("devices_no_flush", &[&X86_64, &AARCH64, &RISCV64], "devices", 200),
     ("unmaps_pinned", &[&X86_64, &AARCH64, &RISCV64], "pins", 2000),
     ("large_stays", &[&X86_64, &AARCH64, &RISCV64], "large", 400),
+    ("swap_no_flush", &[&X86_64, &AARCH64, &RISCV64], "swap", 1000),
+    ("slot_freed_early", &[&X86_64, &AARCH64, &RISCV64], "swap", 500),
     ("frames_stay", &[&X86_64, &AARCH64, &RISCV64], "churn", 100),
 ];
 

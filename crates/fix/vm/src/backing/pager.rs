@@ -4,14 +4,14 @@ use core::fmt;
 
 use crate::page::PAGE;
 
-/// Transfers pages of an [`Object`](crate::Object) between memory and its backing store: a file system, a
-/// swap device, a network.
+/// Transfers pages of an [`Object`](crate::Object) between memory and its backing store: a file system or a
+/// network. A pager is also the device of a [`Swap`](crate::Swap) area, whose slots are the page numbers.
 ///
 /// This crate calls the methods on the CPU that faults, evicts or writes back, with no locks held and outside
 /// of read-side critical sections. A method may sleep if the embedder supports that, or may return
 /// [`Retry`](PagerError::Retry) instead. It must not resize the object, must not evict, discard or write back
-/// the object's pages, and must not panic. Other operations on the same CPU are allowed, even faults on pages
-/// of other objects.
+/// the object's pages, and must not panic. A swap device must not access or swap out private pages of spaces
+/// that use it. Other operations on the same CPU are allowed, even faults on pages of other objects.
 ///
 /// Dirty pages are not written back implicitly. When the object's last mapping is gone and the
 /// [`Object`](crate::Object) is dropped, or when pages are [discarded](crate::Object::discard) or cut off by

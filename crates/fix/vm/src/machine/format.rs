@@ -18,6 +18,9 @@ pub enum Entry {
     /// hardware treats the entry as not present. The operation that waits for the shootdown will replace the
     /// entry.
     FlushPending(Frame),
+    /// A private page that was swapped out to this slot of the space's [`Swap`](crate::Swap). The hardware
+    /// treats the entry as not present.
+    Swapped(u64),
     /// A pointer to the next-level table.
     Table(Frame),
     /// A page.
@@ -82,6 +85,7 @@ pub enum FaultFlush {
 /// * `read` decodes an entry made by [`table`](Format::table), [`page`](Format::page),
 ///   [`prot_none`](Format::prot_none) or [`flush_pending`](Format::flush_pending) to the same variant and
 ///   frame, and to a protection that allows no access beyond the encoded one.
+/// * `read` decodes an entry made by [`swapped`](Format::swapped) to the same slot, if the slot is below 2⁵².
 /// * `read` still returns the same variant, frame and protection after the hardware sets the accessed or
 ///   dirty bit.
 /// * `read` decodes an entry made by [`device`](Format::device) to [`Entry::Device`], with the same frame and
@@ -90,8 +94,8 @@ pub enum FaultFlush {
 ///   the original entry, at levels 1 and 2.
 /// * `read` returns [`Entry::Absent`] for [`ABSENT`], at all levels.
 /// * The hardware interprets entries made by `table`, `page`, `device` and `large` as `read` does, and allows no
-///   access to a page beyond the given protection. The hardware treats entries made by `prot_none` and
-///   `flush_pending` as not present.
+///   access to a page beyond the given protection. The hardware treats entries made by `prot_none`,
+///   `flush_pending` and `swapped` as not present.
 /// * [`pages`](Format::pages) contains only pages that a root of [`LEVELS`](Format::LEVELS) levels can map,
 ///   and none whose root entries belong to the kernel.
 pub unsafe trait Format: Sync + 'static {
@@ -153,6 +157,12 @@ pub unsafe trait Format: Sync + 'static {
         Self::prot_none(frame) | FLUSH_PENDING
     }
 
+    /// Encodes a page that was swapped out to a slot below 2⁵².
+    #[inline]
+    fn swapped(slot: u64) -> u64 {
+        slot << 12 | SWAPPED
+    }
+
     /// Encodes a page as [`page`](Format::page) if `protection` allows reads, and otherwise as
     /// [`prot_none`](Format::prot_none).
     #[inline]
@@ -174,12 +184,16 @@ const PROT_NONE: u64 = 1 << 1;
 /// Also set in entries made by `flush_pending`.
 const FLUSH_PENDING: u64 = 1 << 2;
 
+/// Set only in entries made by `swapped`, among those that the hardware treats as not present.
+const SWAPPED: u64 = 1 << 3;
+
 /// Decodes an entry that the hardware treats as not present.
 #[inline]
 fn read_absent(entry: u64) -> Entry {
     let frame = Frame(entry >> 12);
     match entry {
         ABSENT => Entry::Absent,
+        _ if entry & SWAPPED != 0 => Entry::Swapped(entry >> 12),
         _ if entry & FLUSH_PENDING == 0 => Entry::ProtNone(frame),
         _ => Entry::FlushPending(frame),
     }
@@ -514,8 +528,9 @@ mod tests {
             assert_eq!(F::read(F::table(frame), 1), Entry::Table(frame));
             assert_eq!(F::read(F::prot_none(frame), 0), Entry::ProtNone(frame));
             assert_eq!(F::read(F::flush_pending(frame), 0), Entry::FlushPending(frame));
+            assert_eq!(F::read(F::swapped(number), 0), Entry::Swapped(number));
             assert_eq!(
-                (F::prot_none(frame) | F::flush_pending(frame)) & 1,
+                (F::prot_none(frame) | F::flush_pending(frame) | F::swapped(number)) & 1,
                 0,
                 "not present to the hardware"
             );
@@ -544,6 +559,7 @@ mod tests {
                 assert_eq!(F::read(F::large(entry), 1), Entry::Device { frame, protection });
             }
         }
+        assert_eq!(F::read(F::swapped((1 << 52) - 1), 0), Entry::Swapped((1 << 52) - 1));
         assert_eq!(F::read(ABSENT, 0), Entry::Absent);
         assert_eq!(F::read(ABSENT, 1), Entry::Absent);
     }

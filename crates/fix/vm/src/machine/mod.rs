@@ -75,7 +75,8 @@ pub unsafe trait Machine: Sync + Sized {
     /// [`ZEROED`](Machine::ZEROED) is set.
     fn allocate(&self, frames: &mut [Frame]) -> usize;
 
-    /// Frees frames.
+    /// Frees frames. If a swap device has failed, this crate may call the method while it holds locks of a
+    /// space, like [`prepare_code`](Machine::prepare_code).
     ///
     /// # Safety
     /// The frames must be allocated, and no CPU may be able to access them any more.

@@ -289,7 +289,7 @@ fn two_cpus_that_charge_the_rest_of_a_quota_get_different_pages() {
 
 /// A tree for one CPU, with one reference.
 fn tree() -> Tree {
-    Tree::new(1, CpuSet::new(1).unwrap(), Account::new(1, None).unwrap())
+    Tree::new(1, CpuSet::new(1).unwrap(), Account::new(1, None).unwrap(), None)
 }
 
 #[test]

@@ -170,7 +170,7 @@ fn leaf<M: Machine>(leaf: &Leaf, above: &[Extent], frames: &mut Frames<'_, M>) -
         frames.insert(leaf.table_frame());
         found.tables = 1;
     }
-    let (mut leaving, mut devices) = (0, 0);
+    let (mut leaving, mut devices, mut swapped) = (0, 0, 0);
     for slot in 0..ENTRIES {
         let page = leaf.span().start + slot as u64;
         // SAFETY: the leaf is locked, as all nodes are.
@@ -192,6 +192,11 @@ fn leaf<M: Machine>(leaf: &Leaf, above: &[Extent], frames: &mut Frames<'_, M>) -
                 (found.present, leaving) = (found.present + 1, leaving + 1);
                 continue;
             }
+            Entry::Swapped(_) => {
+                assert!(attributes.is_some(), "page {page:#x} is swapped but not mapped");
+                swapped += 1;
+                continue;
+            }
             entry @ Entry::Table(_) => panic!("page {page:#x} is {entry:?}"),
         };
         let allowed = attributes.map(|attributes| attributes.protection);
@@ -204,6 +209,7 @@ fn leaf<M: Machine>(leaf: &Leaf, above: &[Extent], frames: &mut Frames<'_, M>) -
         }
         found.present += 1;
     }
+    assert_eq!(leaf.swapped().get(), swapped, "swapped pages in {:?}", leaf.span());
     assert_eq!(leaf.devices().get(), devices, "device memory in {:?}", leaf.span());
     assert_eq!(leaf.flush_pending().get(), leaving, "pending flushes in {:?}", leaf.span());
     assert_eq!(

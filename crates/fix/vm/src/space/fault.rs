@@ -13,6 +13,7 @@ use crate::machine::format::{Entry, FaultFlush, Format};
 use crate::machine::{Flush, Machine, table_at};
 use crate::needed::Needed;
 use crate::page::{ENTRIES, Frame, PAGE, Page, Pages, Protection};
+use crate::swap::Transfer;
 use crate::transaction::gather::release;
 use crate::tree::attributes::Attributes;
 use crate::tree::lock::{Locked, lock};
@@ -20,7 +21,7 @@ use crate::tree::node::{Leaf, Link, NodeRef, first_leaf};
 use crate::tree::update::{add_child, add_table};
 
 /// The state in which a fault found the PTE.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Before {
     /// Not present, or already flushed from all TLBs.
     Absent,
@@ -31,7 +32,7 @@ pub(super) enum Before {
 }
 
 /// The outcome of one attempt to handle a fault.
-enum Step<'a, 'm, M: Machine> {
+pub(super) enum Step<'a, 'm, M: Machine> {
     /// The PTE is up to date, or the access is invalid.
     Done(Result<(), Fault>),
     /// The PTE already permitted the access.
@@ -46,10 +47,12 @@ enum Step<'a, 'm, M: Machine> {
     BreakCow(Shared<'a>),
     /// The object's pager must read this page of the object: retry afterwards.
     PageIn(PinnedObject<'m, M>, u64),
+    /// The page must be read from swap.
+    SwapIn(Transfer),
 }
 
 /// A shared frame that a copy will replace. Its PTE is flush-pending.
-struct Shared<'a> {
+pub(super) struct Shared<'a> {
     leaf: &'a Leaf,
     frame: Frame,
     /// TLBs may have entries for the frame.
@@ -145,7 +148,7 @@ impl<'m, M: Machine> Space<'m, M> {
     /// Repeats `step` until the fault is handled. Between attempts, refills the pool, waits, or has the
     /// pager read a page.
     #[inline]
-    fn drive_fault<'a>(
+    pub(super) fn drive_fault<'a>(
         &'a self,
         cpu: &Cpu<'m, M>,
         page: Page,
@@ -183,6 +186,12 @@ impl<'m, M: Machine> Space<'m, M> {
                     unsafe { leaf.end_flush() };
                 }
                 Ok(Step::PageIn(object, index)) => object.page_in(cpu, index)?,
+                Ok(Step::SwapIn(transfer)) => {
+                    // The page has become present with the permissions that this fault has checked.
+                    if self.swap_in(cpu, page, transfer)? {
+                        return Ok(Before::Absent);
+                    }
+                }
                 Ok(Step::Wait(_)) => unreachable!("handled above"),
                 Ok(Step::BreakCow(shared)) => {
                     self.break_cow(cpu, page, shared);
@@ -387,7 +396,7 @@ impl<'m, M: Machine> Space<'m, M> {
             _ if leaf.is_flushing() && !is_mutant!("links_while_flushing") => {
                 return Ok(Step::Wait(leaf));
             }
-            _ if leaf.present().get() == 0 && self.make_large(leaf, pool)? => {
+            _ if leaf.has_no_content() && self.make_large(leaf, pool)? => {
                 return Ok(Step::MadePresent(ENTRIES as u64));
             }
             _ => add_table(self.machine, leaf, &mut pool.tree)?,
@@ -421,6 +430,12 @@ impl<'m, M: Machine> Space<'m, M> {
                 (frame, true)
             }
             Entry::ProtNone(frame) => (frame, true),
+            Entry::Swapped(slot) => {
+                pool.frames.has_page()?;
+                let swap = self.tree().swap().expect("a page was swapped out");
+                let begun = swap.begin(slot);
+                return Ok(begun.map_or(Step::Done(Err(Fault::Retry)), Step::SwapIn));
+            }
             _ => match backing {
                 None => {
                     let frame = pool.frames.page()?;
@@ -519,7 +534,7 @@ impl<'m, M: Machine> Space<'m, M> {
 
 /// Stores the entry of a present page. Release: a CPU that finds the frame sees its content.
 #[inline]
-fn publish<M: Machine>(entry: &AtomicU64, frame: Frame, protection: Protection) {
+pub(super) fn publish<M: Machine>(entry: &AtomicU64, frame: Frame, protection: Protection) {
     let new = M::Format::page_or_prot_none(frame, protection);
     entry.store(new, order!(Release, "page_publish"));
 }

@@ -104,7 +104,11 @@ impl<'m, M: Machine> Space<'m, M> {
     /// Copies the space unless its pages have too many origins. If `is_own` is true, the caller has
     /// collapsed all pages to the space's own origin.
     fn fork_once(&self, cpu: &Cpu<'m, M>, is_own: bool) -> Result<Forked<'m, M>, MapError> {
-        let copy = Space::new_within(cpu, self.tree().account.quota().cloned())?;
+        let copy = Space::new_within(
+            cpu,
+            self.tree().account.quota().cloned(),
+            self.tree().swap().cloned(),
+        )?;
         // SAFETY: these are the ticks of the machine to which both spaces belong.
         unsafe { copy.tree().set_ticks(self.tree().ticks()) };
         copy.set_large_pages(self.has_large_pages());
@@ -266,6 +270,7 @@ impl<'m, M: Machine> Space<'m, M> {
                 entries[slot].store(entry, Relaxed);
                 to.present().set(to.present().get() + 1);
             });
+            self.copy_swapped(from, to);
             self.tree().account.add_resident(cpu.number(), to.present().get().into());
         }
     }

@@ -73,8 +73,8 @@ impl<'m, M: Machine> Space<'m, M> {
 
     /// Makes [large pages](Space::set_large_pages) of the anonymous memory in `pages`, like `MADV_COLLAPSE`.
     /// In each aligned range of 512 pages that are mapped alike, copies the present pages to a new large page,
-    /// and fills the rest with zeros. Skips a range in which a page is pinned or shared copy-on-write, and
-    /// stops making large pages when the machine has none. Returns the number of large pages that `pages`
+    /// and fills the rest with zeros. Skips a range in which a page is pinned, swapped out or shared
+    /// copy-on-write, and stops making large pages when the machine has none. Returns the number of large pages that `pages`
     /// contained, each at the time when this operation visited it.
     ///
     /// # Errors
@@ -132,7 +132,8 @@ impl<'m, M: Machine> Space<'m, M> {
             let meta = self.machine.frame_meta(frame);
             !meta.is_shared() && !meta.is_pinned()
         };
-        if !leaf.present_in::<M::Format>(span).all(|present| is_fit(present.frame)) {
+        let mut present = leaf.present_in::<M::Format>(span);
+        if leaf.swapped().get() > 0 || !present.all(|present| is_fit(present.frame)) {
             return Ok(Promotion::Unfit);
         }
         let entries = reserve_table(self.machine, leaf, &mut pool.tree)?;

@@ -150,7 +150,10 @@ impl<'m, M: Machine> Space<'m, M> {
             if locked.pinned(self.tree(), self.machine) > 0 {
                 return Ok(Err(MapError::Pinned));
             }
-            take_below(self.machine, locked.top, pages, &mut gather);
+            locked.for_each_leaf(|leaf| {
+                self.take_swapped(leaf, pages);
+                gather.take(self.machine, leaf, pages);
+            });
             Ok(Ok(()))
         })??;
         // SAFETY: the gathered frames are no longer in any table.
@@ -231,20 +234,5 @@ impl<'m, M: Machine> Space<'m, M> {
             }
         }
         Ok(())
-    }
-}
-
-/// Takes the present pages among `pages` out of the tables of a locked node and its descendants.
-fn take_below<M: Machine>(
-    machine: &M,
-    node: NodeRef<'_>,
-    pages: Pages,
-    gather: &mut TlbGather<'_>,
-) {
-    match node {
-        NodeRef::Leaf(leaf) => gather.take(machine, leaf, pages),
-        NodeRef::Branch(branch) => {
-            branch.children(pages).for_each(|child| take_below(machine, child, pages, gather));
-        }
     }
 }

@@ -16,6 +16,7 @@ pub(crate) mod pin;
 mod prune;
 mod remap;
 mod replace;
+mod swap;
 mod unmap;
 mod usage;
 
@@ -39,6 +40,7 @@ use crate::page::{Frame, Page, Pages, Protection};
 use crate::quota::{Account, Quota};
 use crate::space::arena::Arenas;
 use crate::space::lineage::{Lineage, Origin, OriginLink, PinnedOrigin};
+use crate::swap::Swap;
 use crate::tree::Tree;
 use crate::tree::node::{Leaf, MOST_ABOVE, NodeRef, Present, first_leaf};
 use crate::tree::query::mapped;
@@ -72,7 +74,7 @@ impl<'m, M: Machine> Space<'m, M> {
     /// # Errors
     /// If there is no memory for its root.
     pub fn new(cpu: &Cpu<'m, M>) -> Result<Space<'m, M>, OutOfMemory> {
-        Space::new_within(cpu, None)
+        Space::new_within(cpu, None, None)
     }
 
     /// Creates an address space in which nothing is mapped. Its pages will be charged to `quota`.
@@ -88,18 +90,19 @@ impl<'m, M: Machine> Space<'m, M> {
             shares >= cpus,
             "the quota has shares for {shares} CPUs, and the machine has {cpus}"
         );
-        Space::new_within(cpu, Some(quota))
+        Space::new_within(cpu, Some(quota), None)
     }
 
     pub(crate) fn new_within(
         cpu: &Cpu<'m, M>,
         quota: Option<Arc<Quota>>,
+        swap: Option<Arc<Swap>>,
     ) -> Result<Space<'m, M>, OutOfMemory> {
         const { assert!(M::Format::LEVELS as usize <= MOST_ABOVE + 1, "five levels at most") };
         let machine = cpu.machine();
         let active = CpuSet::new(machine.cpus())?;
         let account = Account::new(machine.cpus(), quota)?;
-        let tree = try_box(Tree::new(M::Format::LEVELS - 1, active, account))?;
+        let tree = try_box(Tree::new(M::Format::LEVELS - 1, active, account, swap))?;
         let arenas = Arenas::new(machine.cpus(), M::Format::pages())?;
         let (origin, link) = (Origin::new()?, OriginLink::new()?);
         cpu.refill(Nodes::TABLE)?;
@@ -241,8 +244,8 @@ impl<'m, M: Machine> Space<'m, M> {
 
     /// Calls `with` for each space that maps the frame of `page`. `with` gets the number of the space, and
     /// the page at which it maps the frame. The spaces are this space and all spaces that still share the
-    /// page with it after a fork. Does nothing for pages of [objects](crate::Object::mappings). `with` may
-    /// call operations, and may drop spaces.
+    /// page with it after a fork. Does nothing for pages of [objects](crate::Object::mappings), and for pages
+    /// that are [swapped out](Space::reclaim). `with` may call operations, and may drop spaces.
     pub fn sharers(&self, cpu: &Cpu<'m, M>, page: Page, mut with: impl FnMut(u64, Page)) {
         self.check_cpu(cpu);
         if !self.pages().contains(page) {

@@ -3,6 +3,7 @@
 use core::ptr;
 
 use super::Space;
+use super::swap::move_swapped;
 use super::unmap::Unmapping;
 use crate::backing::object_core::PinnedObject;
 use crate::backing::{Backing, Marked, copied};
@@ -243,7 +244,9 @@ impl<'m, M: Machine> Space<'m, M> {
         }
         let mut needs = Ok(());
         locked.for_each_leaf(|leaf| {
-            for Present { page, .. } in leaf.present_in::<M::Format>(old) {
+            let present = leaf.present_in::<M::Format>(old).map(|present| present.page);
+            let swapped = leaf.swapped_in::<M::Format>(old).map(|(page, ..)| page);
+            for page in present.chain(swapped) {
                 if needs.is_ok() {
                     needs = self.leaf_in(top, there(page), &mut pool.tree).map(|_| ());
                 }
@@ -273,6 +276,10 @@ impl<'m, M: Machine> Space<'m, M> {
                 }
                 let to = self.leaf_in(top, there(page), &mut pool.tree).expect("the leaf exists");
                 unmapping.gather.relocate::<M>((leaf, page), (to, there(page)), frame);
+            }
+            for (page, entry, _) in leaf.swapped_in::<M::Format>(old) {
+                let to = self.leaf_in(top, there(page), &mut pool.tree).expect("the leaf exists");
+                move_swapped((leaf, entry), (to, there(page)));
             }
         });
         // Move the mappings run by run: unmap each run from the source, then map it in the destination.

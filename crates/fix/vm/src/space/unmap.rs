@@ -134,6 +134,7 @@ impl<'m, M: Machine> Space<'m, M> {
                         states.clear(slots)
                     })
                 };
+                self.take_swapped(leaf, pages);
                 unmapping.gather.take(self.machine, leaf, pages);
                 Ok(Unmapped { count: (all - guards) as u64, has_guards: guards > 0 })
             }

@@ -13,10 +13,11 @@ impl<'m, M: Machine> Space<'m, M> {
     /// `mincore`, for a clock algorithm that looks for pages to reclaim, and for the dirty log of a live
     /// migration.
     ///
-    /// The usage is conservative. A new page counts as accessed and as dirty. Operations such as `fork` and
-    /// `protect` may count as accesses, and a remap as a store. After this returns, the next access or store
-    /// by any CPU sets the corresponding flag again, because the TLBs are flushed. Where the hardware does
-    /// not set the flag, the access causes a page fault, and [`fault`](Space::fault) sets it.
+    /// The usage is conservative. A new page counts as accessed and as dirty, and so does a page that was
+    /// [swapped out](Space::reclaim) and comes back. Operations such as `fork` and `protect` may count as
+    /// accesses, and a remap as a store. After this returns, the next access or store by any CPU sets the
+    /// corresponding flag again, because the TLBs are flushed. Where the hardware does not set the flag, the
+    /// access causes a page fault, and [`fault`](Space::fault) sets it.
     ///
     /// Once a call has cleared [`Usage::DIRTY`] for a page, the page's content cannot change before the page
     /// is dirty again. This holds in every space that shares the page. For pages of objects, the usage is

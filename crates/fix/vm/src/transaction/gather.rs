@@ -1,6 +1,8 @@
 //! TLB gathers: translations that were removed from tables and may still be in TLBs, like Linux's
 //! `mmu_gather`.
 
+mod swap;
+
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -48,7 +50,8 @@ pub(crate) struct TlbGather<'t> {
     has_split: bool,
     /// All CPUs have flushed the lingering entries since the unmap, so no shootdown is needed.
     is_forgotten: bool,
-    /// Number of removed entries that mapped frames of objects. The gather must not free these frames.
+    /// Number of removed entries that mapped frames of objects, or of pages that were swapped out. The gather
+    /// must not free these frames.
     objects: u64,
 }
 

@@ -12,6 +12,7 @@ pub(crate) mod query;
 pub(crate) mod update;
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -27,6 +28,7 @@ use crate::machine::pins::Pins;
 use crate::machine::ticks::Ticks;
 use crate::page::Pages;
 use crate::quota::Account;
+use crate::swap::Swap;
 use crate::tree::fork_lock::ForkLock;
 use crate::tree::node::{Branch, Leaf, NodeRef};
 
@@ -39,6 +41,8 @@ pub(crate) struct Tree {
     /// CPUs whose TLBs may have entries of the space.
     active: CpuSet,
     pub(crate) account: Account,
+    /// Where private pages are swapped out to.
+    swap: Option<Arc<Swap>>,
     pub(crate) fork_lock: ForkLock,
     /// True while a [`RemapGuard`] exists. On a cache line of its own, because all operations read the
     /// fields above.
@@ -51,6 +55,8 @@ pub(crate) struct Tree {
     /// of the page's leaf, so an operation that locks the leaf later sees the new count. On a cache line of
     /// its own, because all operations read the fields above.
     pub(crate) pins: Padded<Pins>,
+    /// The page at which the next [reclaim](crate::Space::reclaim) begins.
+    pub(crate) hand: Padded<AtomicU64>,
     /// All CPUs have flushed everything that was unmapped before this time.
     settled: Padded<AtomicU64>,
     /// Reference count: the space, and visitors that use the [reverse mapping](crate::backing). On a cache
@@ -60,18 +66,25 @@ pub(crate) struct Tree {
 
 impl Tree {
     /// A tree whose root has no table yet, with one reference.
-    pub(crate) fn new(level: u8, active: CpuSet, account: Account) -> Tree {
+    pub(crate) fn new(
+        level: u8,
+        active: CpuSet,
+        account: Account,
+        swap: Option<Arc<Swap>>,
+    ) -> Tree {
         static NUMBER: core::sync::atomic::AtomicU64 = core::sync::atomic::AtomicU64::new(1);
         Tree {
             root: Branch::root(level),
             number: NUMBER.fetch_add(1, Relaxed),
             active,
             account,
+            swap,
             fork_lock: ForkLock::new(),
             moving: Padded(AtomicBool::new(false)),
             ticks: AtomicPtr::new(ptr::null_mut()),
             large_pages: AtomicBool::new(false),
             pins: Padded(Pins::default()),
+            hand: Padded(AtomicU64::new(0)),
             settled: Padded(AtomicU64::new(0)),
             users: Padded(AtomicU64::new(1)),
         }
@@ -79,6 +92,11 @@ impl Tree {
 
     pub(crate) fn root(&self) -> &Branch {
         &self.root
+    }
+
+    /// Where private pages are swapped out to.
+    pub(crate) fn swap(&self) -> Option<&Arc<Swap>> {
+        self.swap.as_ref()
     }
 
     /// The space's number.
@@ -178,7 +196,7 @@ impl Tree {
         if unsafe { tree.as_ref() }.release() {
             // SAFETY: it was the last reference, so nobody else uses the tree.
             unsafe {
-                free_below(machine, &tree.as_ref().root);
+                free_below(machine, &tree.as_ref().root, tree.as_ref().swap.as_deref());
                 drop(Box::from_raw(tree.as_ptr()));
             }
         }
@@ -198,14 +216,14 @@ impl Drop for RemapGuard<'_> {
 ///
 /// # Safety
 /// Nobody may use the branch or its descendants.
-unsafe fn free_below<M: Machine>(machine: &M, branch: &Branch) {
+unsafe fn free_below<M: Machine>(machine: &M, branch: &Branch, swap: Option<&Swap>) {
     for child in branch.children(branch.span()) {
         let node = branch.pointer(branch.slot(child.node().span().start));
         match child {
             NodeRef::Branch(child) => {
                 // SAFETY: the child came from a box, and nobody uses it, as the caller guarantees.
                 unsafe {
-                    free_below(machine, child);
+                    free_below(machine, child, swap);
                     drop(Box::from_raw(node.cast::<Branch>().as_ptr()));
                 }
             }
@@ -225,6 +243,9 @@ unsafe fn free_below<M: Machine>(machine: &M, branch: &Branch) {
                         // no other entry maps it.
                         unsafe { machine.free(&[frame]) };
                     }
+                }
+                for (_, _, slot) in leaf.swapped_in::<M::Format>(leaf.span()) {
+                    swap.into_iter().for_each(|swap| swap.release(machine, slot, 1));
                 }
                 if leaf.table().is_some() {
                     // SAFETY: the table belongs to the leaf, and nobody uses the leaf.

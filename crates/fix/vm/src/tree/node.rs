@@ -52,8 +52,10 @@ pub(crate) struct Leaf {
     node: Node,
     /// Protected by the lock.
     states: Guarded<PageStates>,
-    /// Number of entries that are not absent. Protected by the lock.
+    /// Number of entries that are neither absent nor swapped. Protected by the lock.
     present: Cell<u32>,
+    /// Number of entries of swapped pages. Protected by the lock.
+    swapped: Cell<u32>,
     /// Entries have changed, and TLBs may still have the old entries. Set under the lock.
     flushing: AtomicBool,
     /// Number of flush-pending entries. Protected by the lock.
@@ -293,9 +295,10 @@ impl Leaf {
         drop(unsafe { Box::from_raw(entry.cast::<Leaf>().as_ptr()) });
     }
 
-    /// Whether no page is mapped, present or flush-pending. The caller must have the lock.
+    /// Whether no page is mapped, present, swapped or flush-pending. The caller must have the lock.
     pub(crate) fn is_empty(&self) -> bool {
         self.present.get() == 0
+            && self.swapped.get() == 0
             && self.flush_pending.get() == 0
             // SAFETY: the caller has the lock.
             && unsafe { self.with_states(|states| states.is_free(0..ENTRIES)) }
@@ -306,6 +309,7 @@ impl Leaf {
             node: Node::new(0, first, Some(parent)),
             states: Guarded::new(PageStates::new()),
             present: Cell::new(0),
+            swapped: Cell::new(0),
             flushing: AtomicBool::new(false),
             flush_pending: Cell::new(0),
             devices: Cell::new(0),
@@ -373,6 +377,21 @@ impl Leaf {
         self.entries_in(pages, &self.devices).filter_map(|(page, entry)| {
             match F::read(entry.load(Relaxed), 0) {
                 format::Entry::Device { frame, .. } => Some((page, entry, frame)),
+                _ => None,
+            }
+        })
+    }
+
+    /// The swapped pages among `pages`, with their entries and the slots of their content. The caller must
+    /// have the lock.
+    #[inline]
+    pub(crate) fn swapped_in<F: Format>(
+        &self,
+        pages: Pages,
+    ) -> impl Iterator<Item = (Page, &AtomicU64, u64)> + use<'_, F> {
+        self.entries_in(pages, &self.swapped).filter_map(|(page, entry)| {
+            match F::read(entry.load(Relaxed), 0) {
+                format::Entry::Swapped(slot) => Some((page, entry, slot)),
                 _ => None,
             }
         })
@@ -493,7 +512,17 @@ impl Leaf {
         &self.devices
     }
 
-    /// Number of entries that are not absent. The caller must have the lock.
+    /// Whether no page is present, swapped or flush-pending. The caller must have the lock.
+    pub(crate) fn has_no_content(&self) -> bool {
+        self.present.get() == 0 && self.swapped.get() == 0
+    }
+
+    /// Number of entries of swapped pages. The caller must have the lock.
+    pub(crate) fn swapped(&self) -> &Cell<u32> {
+        &self.swapped
+    }
+
+    /// Number of entries that are neither absent nor swapped. The caller must have the lock.
     pub(crate) fn present(&self) -> &Cell<u32> {
         &self.present
     }

@@ -61,6 +61,16 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("shares_pinned", Integration("pin", "a_fork_copies_pinned_pages::x86_64")),
     ("takes_pinned", Integration("pin", "an_object_keeps_pinned_pages::x86_64")),
 
+    // Swapped pages.
+    ("swap_no_flush", Integration("stepped", "swap::the_device_gets_stores_through_cached_translations::x86_64")),
+    ("swap_writes_first", Integration("stepped", "swap::a_store_at_any_time_is_not_lost::x86_64")),
+    ("swap_in_uncounted", Integration("stepped", "swap::a_slot_is_not_reused_while_a_cpu_reads_it::x86_64")),
+    ("put_back_shared", Integration("stepped", "swap::a_fork_at_any_time_copies_the_page::x86_64")),
+    ("slot_freed_early", Integration("swap", "a_fork_and_its_original_both_have_the_swapped_pages::x86_64")),
+    ("discard_keeps_slot", Integration("swap", "discarded_and_replaced_pages_do_not_come_back::x86_64")),
+    ("swaps_shared", Integration("swap", "shared_pinned_and_object_pages_stay_in_memory::x86_64")),
+    ("swaps_pinned", Integration("swap", "shared_pinned_and_object_pages_stay_in_memory::x86_64")),
+
     // Concurrent operations.
     ("visits_once", Integration("stepped", "races::removing_pages_from_an_object_finds_a_copy_that_is_being_made::x86_64")),
     ("copy_not_locked", Integration("stepped", "races::removing_pages_from_an_object_finds_a_copy_that_is_being_made::x86_64")),

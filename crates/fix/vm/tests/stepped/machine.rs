@@ -283,7 +283,10 @@ impl<A: Architecture> Stepped<A> {
                 Err(Source::Cache) => cached_faults += 1,
             }
             assert!(cached_faults < 10, "CPU {} faults on page {page:#x} forever", cpu.number());
-            space.fault(cpu, page, access)?;
+            match space.fault(cpu, page, access) {
+                Err(Fault::Retry) => self.turns.wait(),
+                result => result?,
+            }
         }
     }
 

@@ -7,6 +7,7 @@ mod large;
 mod lazy;
 mod machine;
 mod races;
+mod swap;
 mod turns;
 
 use knee_vm::hosted::Architecture;

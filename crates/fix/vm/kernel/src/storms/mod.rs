@@ -13,6 +13,7 @@ mod pins;
 mod protect;
 mod replace;
 mod spaces;
+mod swap;
 mod usage;
 
 use alloc::boxed::Box;
@@ -58,6 +59,7 @@ const STORMS: &[Storm] = &[
     Storm { name: "devices", run: devices::devices },
     Storm { name: "pins", run: pins::pins },
     Storm { name: "large", run: large::large },
+    Storm { name: "swap", run: swap::swap },
     Storm { name: "lazy", run: lazy::lazy },
     Storm { name: "spaces", run: spaces::spaces },
     Storm { name: "memory", run: memory::memory },

@@ -1,0 +1,372 @@
+//! Swapping private pages out and in, and reclaim.
+
+use alloc::sync::Arc;
+use core::sync::atomic::Ordering::Relaxed;
+
+use knee_sync::shim::{AtomicU64, is_mutant};
+
+use super::Space;
+use super::fault::{Before, Step, publish};
+use crate::backing::pager::PagerError;
+use crate::cpu::Cpu;
+use crate::error::{Fault, OutOfMemory};
+use crate::machine::Machine;
+use crate::machine::format::{ABSENT, Format};
+use crate::needed::Needed;
+use crate::page::{Frame, Page, Pages};
+use crate::quota::Quota;
+use crate::swap::{State, Swap, Transfer};
+use crate::transaction::gather::TlbGather;
+use crate::tree::node::{Leaf, NodeRef, first_leaf};
+
+/// The maximum number of pages that are flushed with one shootdown and then written to the device: Linux's
+/// `SWAP_CLUSTER_MAX`.
+const BATCH: usize = 32;
+
+/// A page on its way out.
+#[derive(Debug, Clone, Copy)]
+struct Victim {
+    page: Page,
+    frame: Frame,
+    slot: u64,
+}
+
+/// Reserved slots, and the pages that leave to the first of them.
+struct Batch<'a> {
+    swap: &'a Swap,
+    victims: [Victim; BATCH],
+    used: usize,
+    reserved: usize,
+}
+
+impl<'a> Batch<'a> {
+    fn new(swap: &'a Swap) -> Batch<'a> {
+        let none = Victim { page: Page(0), frame: Frame(0), slot: 0 };
+        Batch { swap, victims: [none; BATCH], used: 0, reserved: 0 }
+    }
+
+    /// Reserves slots for at most `count` pages. Returns whether there is a slot.
+    fn refill<M: Machine>(&mut self, machine: &M, count: u64) -> bool {
+        let count = count.min(BATCH as u64) as usize;
+        self.shrink(machine, count);
+        while self.reserved < count
+            && let Some(slot) = self.swap.reserve()
+        {
+            self.victims[self.reserved].slot = slot;
+            self.reserved += 1;
+        }
+        self.reserved > 0
+    }
+
+    /// Gives back all reserved slots except the first `count`.
+    fn shrink<M: Machine>(&mut self, machine: &M, count: usize) {
+        while self.reserved > count {
+            self.reserved -= 1;
+            self.swap.release(machine, self.victims[self.reserved].slot, 1);
+        }
+    }
+
+    /// Adds a page. Returns its slot, to which the page's entry will refer, or `None` if no slot is left.
+    fn add(&mut self, page: Page, frame: Frame) -> Option<u64> {
+        let victim = self.victims[..self.reserved].get_mut(self.used)?;
+        (victim.page, victim.frame) = (page, frame);
+        self.used += 1;
+        self.swap.share(victim.slot);
+        Some(victim.slot)
+    }
+
+    /// Takes the pages that were added, which leave with their slots.
+    fn take(&mut self) -> impl Iterator<Item = Victim> + use<> {
+        let (victims, used) = (self.victims, self.used);
+        self.victims.copy_within(used..self.reserved, 0);
+        self.reserved -= used;
+        self.used = 0;
+        victims.into_iter().take(used)
+    }
+}
+
+impl<'m, M: Machine> Space<'m, M> {
+    /// Creates an address space in which nothing is mapped, and whose private pages can be
+    /// [swapped out](Space::reclaim) to `swap`. Its pages will be charged to `quota`, if there is one:
+    /// swapped pages are still mapped, so they stay charged.
+    ///
+    /// # Errors
+    /// If there is no memory for its root.
+    ///
+    /// # Panics
+    /// If `quota` was made for fewer CPUs than the machine has.
+    pub fn with_swap(
+        cpu: &Cpu<'m, M>,
+        quota: Option<Arc<Quota>>,
+        swap: Arc<Swap>,
+    ) -> Result<Space<'m, M>, OutOfMemory> {
+        Space::new_within(cpu, quota, Some(swap))
+    }
+
+    /// Frees frames of pages that programs have not used for a while: swaps out up to `count` private pages,
+    /// and returns how many frames it has freed. Use this when memory is scarce, as Linux calls
+    /// `shrink_lruvec`. To reclaim pages of objects, use [`Object::evict`](crate::Object::evict).
+    ///
+    /// This is the clock algorithm. A hand moves over the pages of the space. It swaps out each page that was
+    /// not accessed since the hand last passed; from other pages, it clears
+    /// [`Usage::ACCESSED`](crate::Usage::ACCESSED). Pages that allow no access count as not accessed. The next
+    /// call continues where this one stopped. A call ends after `count` pages, after two rounds, or when all
+    /// slots are in use.
+    ///
+    /// The private pages are anonymous memory and private copies of pages of objects. The hand passes over
+    /// pages that the space shares copy-on-write with a fork, and over [pinned](Space::pin) pages. Without
+    /// [swap](Space::with_swap), this does nothing.
+    ///
+    /// A swapped page is still mapped, and all operations treat it as such. The next access reads it into a
+    /// new frame. Only the first of concurrent accesses reads the page; the others, and accesses while the
+    /// page is being written, fail with [`Fault::Retry`]. The page then counts as accessed and
+    /// [dirty](crate::Usage::DIRTY), as every new page does. A fork gets the swapped pages without reading
+    /// them, and each of both spaces reads them into a frame of its own.
+    ///
+    /// This allocates no memory, so it works when memory has run out, if the device needs none. It visits one
+    /// leaf table at a time, and locks what an operation on the pages of this leaf locks. Each visit swaps out
+    /// up to 32 pages, and executes at most one shootdown, which also covers the cleared accessed bits. No
+    /// locks are held while the device works. The time is linear in the number of leaf tables and present
+    /// pages that the hand passes.
+    ///
+    /// # Errors
+    /// The device's error. The pages that it did not accept stay in memory. The frames of other pages may
+    /// have been freed.
+    pub fn reclaim(&self, cpu: &Cpu<'m, M>, count: u64) -> Result<u64, PagerError> {
+        self.check_cpu(cpu);
+        let (all, hand) = (self.pages(), &self.tree().hand.0);
+        let start = Page(hand.load(Relaxed));
+        let (before, after) = (Pages { end: start, ..all }, Pages { start, ..all });
+        let mut freed = 0;
+        // In the first round, the hand may only clear accessed bits.
+        for pages in [after, all, before] {
+            let at =
+                |page: Page| hand.store(if page < all.end { page } else { all.start }.0, Relaxed);
+            freed += self.swap_out_some(cpu, pages, count - freed, true, at)?;
+        }
+        Ok(freed)
+    }
+
+    /// Swaps out the present private pages among `pages`, whether or not they were accessed recently:
+    /// `MADV_PAGEOUT`. Skips the same pages as [`reclaim`](Space::reclaim), and pages outside of the space.
+    /// Returns how many frames it has freed.
+    ///
+    /// # Errors
+    /// See [`reclaim`](Space::reclaim).
+    pub fn swap_out(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Result<u64, PagerError> {
+        self.check_cpu(cpu);
+        self.swap_out_some(cpu, pages.and(self.pages()), u64::MAX, false, |_| ())
+    }
+
+    /// Swaps out up to `count` of `pages`. Passes to `at` how far it has come.
+    fn swap_out_some(
+        &self,
+        cpu: &Cpu<'m, M>,
+        mut pages: Pages,
+        count: u64,
+        spares_accessed: bool,
+        at: impl Fn(Page),
+    ) -> Result<u64, PagerError> {
+        let Some(swap) = self.tree().swap() else { return Ok(0) };
+        let (mut batch, mut freed, mut result) = (Batch::new(swap), 0, Ok(()));
+        while result.is_ok()
+            && let Some(part) = self.first_leaf_span(cpu, pages)
+            && batch.refill(self.machine, count - freed)
+        {
+            let mut gather = TlbGather::new();
+            let mut next = part.end;
+            let done = self.tree().locked(cpu, part, |locked, _| {
+                locked.for_each_leaf(|leaf| {
+                    let slot = |page, frame| batch.add(page, frame);
+                    next = gather.swap_out(self.machine, leaf, part, spares_accessed, slot);
+                });
+                Ok(())
+            });
+            debug_assert!(done.is_ok(), "the step needs no memory");
+            if is_mutant!("swap_writes_first") {
+                _ = self.write_out(cpu, &mut batch, &mut freed);
+            }
+            // SAFETY: the frames that left the tables belong to the batch.
+            unsafe { gather.finish(self.tree(), cpu) };
+            result = self.write_out(cpu, &mut batch, &mut freed);
+            pages.start = next;
+            at(next);
+        }
+        batch.shrink(self.machine, 0);
+        result.map(|()| freed)
+    }
+
+    /// The part of `pages` in the first leaf that overlaps them.
+    fn first_leaf_span(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Option<Pages> {
+        let _guard = cpu.pin();
+        let leaf = first_leaf(NodeRef::Branch(self.tree().root()), pages)?;
+        Some(leaf.span().and(pages))
+    }
+
+    /// Writes the pages of a batch, which all CPUs have flushed, to the device. Adds the number of freed
+    /// frames to `freed`.
+    fn write_out(
+        &self,
+        cpu: &Cpu<'m, M>,
+        batch: &mut Batch<'_>,
+        freed: &mut u64,
+    ) -> Result<(), PagerError> {
+        let (swap, mut result) = (batch.swap, Ok(()));
+        for victim in batch.take() {
+            let Victim { frame, slot, .. } = victim;
+            // SAFETY: the frame was private, neither shared nor pinned, and its only entry is gone. All CPUs
+            // have flushed this entry.
+            match unsafe { swap.write(self.machine, slot, frame) } {
+                Ok(()) => {
+                    swap.end(slot, State::Stored);
+                    swap.release(self.machine, slot, 1);
+                    // SAFETY: as above.
+                    unsafe { cpu.free(frame) };
+                    *freed += 1;
+                }
+                Err(error) => {
+                    result = Err(error);
+                    self.put_back(cpu, swap, victim);
+                }
+            }
+        }
+        result
+    }
+
+    /// Makes a page present again in its old frame, because the device did not accept it. If the page has
+    /// been moved or copied since, the slot keeps the frame.
+    fn put_back(&self, cpu: &Cpu<'m, M>, swap: &Swap, Victim { page, frame, slot }: Victim) {
+        // The transfer has not ended yet, so no other CPU reads the slot. If only the entry uses it, and the
+        // entry is locked, the frame can leave the slot.
+        let is_back = self.install(cpu, page, slot, frame, true);
+        swap.end(slot, if is_back { State::Stored } else { State::Kept(frame) });
+        swap.release(self.machine, slot, if is_back { 2 } else { 1 });
+    }
+
+    /// Reads a swapped page into a new frame, and makes the page present. Returns false if the page has been
+    /// unmapped or moved meanwhile, or if another CPU has made it present. The CPU's pool must have a page.
+    pub(super) fn swap_in(
+        &self,
+        cpu: &Cpu<'m, M>,
+        page: Page,
+        transfer: Transfer,
+    ) -> Result<bool, Fault> {
+        let swap = self.tree().swap().expect("a page was swapped out");
+        let frame = cpu.with_pool(|pool| pool.frames.page());
+        let frame = frame.expect("this CPU's pool has a reserved page");
+        // SAFETY: the new frame is ours.
+        let result = unsafe { swap.read(self.machine, &transfer, frame) };
+        let Transfer { slot, before } = transfer;
+        swap.end(slot, before);
+        let is_in = result.is_ok() && self.install(cpu, page, slot, frame, false);
+        swap.release(self.machine, slot, if is_in { 2 } else { 1 });
+        if !is_in {
+            // SAFETY: the frame was never mapped.
+            unsafe { cpu.free(frame) };
+        }
+        match result {
+            Ok(()) => Ok(is_in),
+            Err(PagerError::Retry) => Err(Fault::Retry),
+            Err(PagerError::Failed) => Err(Fault::PagerFailed),
+        }
+    }
+
+    /// Makes a page present in `frame`, which has the content of the slot, unless the page's entry no longer
+    /// refers to the slot. If `is_alone`, also fails if other entries or CPUs use the slot. The caller must be
+    /// a user of the slot. If this returns true, the caller must release the entry's use as well.
+    fn install(
+        &self,
+        cpu: &Cpu<'m, M>,
+        page: Page,
+        slot: u64,
+        frame: Frame,
+        is_alone: bool,
+    ) -> bool {
+        let result = self.drive_fault(cpu, page, |_| {
+            let root = NodeRef::Branch(self.tree().root());
+            let Some(leaf) = first_leaf(root, Pages::new(page, 1)) else {
+                return Ok(Step::Done(Ok(())));
+            };
+            leaf.lock(cpu.platform());
+            let step = self.install_in(leaf, page, slot, frame, is_alone);
+            leaf.unlock();
+            step
+        });
+        result == Ok(Before::Absent)
+    }
+
+    /// An attempt at [`install`](Space::install), in a locked leaf.
+    fn install_in<'a>(
+        &self,
+        leaf: &'a Leaf,
+        page: Page,
+        slot: u64,
+        frame: Frame,
+        is_alone: bool,
+    ) -> Result<Step<'a, 'm, M>, Needed> {
+        if leaf.is_detached() {
+            return Err(Needed::Retry);
+        }
+        if self.tree().fork_lock.is_locked() {
+            return Ok(Step::Wait(leaf));
+        }
+        let mut swapped = leaf.swapped_in::<M::Format>(Pages::new(page, 1));
+        let found = swapped.next().filter(|&(_, _, found)| found == slot);
+        let is_shared = || {
+            let swap = self.tree().swap();
+            swap.is_some_and(|swap| swap.is_shared(slot)) && !is_mutant!("put_back_shared")
+        };
+        let Some((_, entry, _)) = found.filter(|_| !(is_alone && is_shared())) else {
+            return Ok(Step::Done(Ok(())));
+        };
+        let attributes = leaf.attributes(page).expect("a swapped page is mapped");
+        self.init_private(frame, page, attributes.protection);
+        publish::<M>(entry, frame, attributes.protection);
+        leaf.swapped().set(leaf.swapped().get() - 1);
+        leaf.present().set(leaf.present().get() + 1);
+        Ok(Step::MadePresent(1))
+    }
+
+    /// Removes the swapped pages among `pages` from a locked leaf's table. No TLB has entries of them.
+    #[inline]
+    pub(super) fn take_swapped(&self, leaf: &Leaf, pages: Pages) {
+        if leaf.swapped().get() > 0 {
+            self.take_some_swapped(leaf, pages);
+        }
+    }
+
+    #[cold]
+    fn take_some_swapped(&self, leaf: &Leaf, pages: Pages) {
+        let Some(swap) = self.tree().swap() else { return };
+        for (_, entry, slot) in leaf.swapped_in::<M::Format>(pages) {
+            if is_mutant!("discard_keeps_slot") {
+                continue;
+            }
+            entry.store(ABSENT, Relaxed);
+            leaf.swapped().set(leaf.swapped().get() - 1);
+            swap.release(self.machine, slot, 1);
+        }
+    }
+
+    /// Copies the entries of swapped pages to the leaf of a fork. Both leaves must be locked, and the new one
+    /// must have a table.
+    pub(super) fn copy_swapped(&self, from: &Leaf, to: &Leaf) {
+        let (Some(swap), Some(entries)) = (self.tree().swap(), to.table()) else { return };
+        for (page, _, slot) in from.swapped_in::<M::Format>(from.span()) {
+            if !is_mutant!("slot_freed_early") {
+                swap.share(slot);
+            }
+            entries[to.slot(page)].store(M::Format::swapped(slot), Relaxed);
+            to.swapped().set(to.swapped().get() + 1);
+        }
+    }
+}
+
+/// Moves the entry of a swapped page to another page, whose entry must be absent. Both leaves must be locked,
+/// and the second must have a table.
+pub(super) fn move_swapped((leaf, entry): (&Leaf, &AtomicU64), (to, page): (&Leaf, Page)) {
+    let entries = to.table().expect("the destination has a table");
+    entries[to.slot(page)].store(entry.swap(ABSENT, Relaxed), Relaxed);
+    leaf.swapped().set(leaf.swapped().get() - 1);
+    to.swapped().set(to.swapped().get() + 1);
+}
