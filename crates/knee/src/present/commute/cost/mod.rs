@@ -75,9 +75,10 @@ pub(crate) fn text(
     screen: &Screen,
 ) -> String {
     let rounds = plural(rounds as usize, "round");
-    let names: Vec<&str> = kernels.iter().map(|kernel| kernel.release.as_str()).collect();
-    let names = names.join(", ");
-    let mut text = format!("{BOLD}Linux {names}{BOLD:#}\n{mode}, {rounds}\n\n");
+    let names: Vec<&str> = kernels.iter().map(|kernel| kernel.name.as_str()).collect();
+    // The word Linux is not repeated.
+    let names = names.join(", ").replace(", Linux ", ", ");
+    let mut text = format!("{BOLD}{names}{BOLD:#}\n{mode}, {rounds}\n\n");
     text += &table::render(kernels, view, screen);
     for operation in view.operations {
         for kernel in kernels {
