@@ -158,7 +158,7 @@ fn cost_on_knee(args: &[&str]) -> Option<Finished> {
 }
 
 #[test]
-fn pages_of_ones_own_take_no_lines_on_knees_kernel() {
+fn operations_on_private_pages_take_no_lines_on_knees_kernel() {
     for mode in ["threads", "processes"] {
         let args = ["--rounds", "4", "--cpus", "2", "--json", "--mode", mode];
         let Some(run) = cost_on_knee(&args) else { return };

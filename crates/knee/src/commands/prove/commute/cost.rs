@@ -71,8 +71,10 @@ pub(super) struct Args {
     #[arg(long = "kernel", value_name = "FILE|RELEASE")]
     kernels: Vec<PathBuf>,
 
-    /// Build of knee's own kernel, the crate knee-kernel, which has the operations on memory; repeat
-    /// the option to compare builds
+    /// Build of knee's own kernel (the crate knee-kernel), which has the operations on memory and
+    /// supports up to 16 CPUs; repeat the option to compare builds
+    ///
+    /// Without --kernel, knee measures only these builds.
     #[arg(long, value_name = "FILE")]
     guest_kernel: Vec<PathBuf>,
 
