@@ -97,7 +97,8 @@ impl KneeKernel {
     }
 }
 
-/// Whether an ELF file for x86-64 has the note with the entry point for PVH; `None` if this is not such a file.
+/// Whether an ELF file has the note with the entry point for PVH; `None` if this is not an ELF file for
+/// x86-64.
 fn has_pvh_note(image: &[u8]) -> Option<bool> {
     let header = FileHeader64::<Endianness>::parse(image).ok()?;
     let endian = header.endian().ok()?;
