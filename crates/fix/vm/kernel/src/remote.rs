@@ -102,7 +102,10 @@ fn send(caller: usize, other: usize, kind: u64, space: u64, pages: Pages) {
 
 /// Waits until these CPUs have handled the requests of `caller`.
 fn wait(caller: usize, sent: u64) {
-    for other in (0..MOST_CPUS).filter(|other| sent >> other & 1 == 1) {
+    let mut left = sent;
+    while left != 0 {
+        let other = left.trailing_zeros() as usize;
+        left &= left - 1;
         while REQUESTS[other][caller].kind.load(Acquire) != NONE {
             handle();
             core::hint::spin_loop();
