@@ -3,8 +3,9 @@
 
 mod support;
 
+use knee_host::skip::skip;
 use serde_json::Value;
-use support::{Finished, Scratch, finish, has_guests};
+use support::{Finished, Scratch, finish, guest_kernel, has_guests};
 
 /// The Debian release whose kernel runs.
 const RELEASE: &str = "bookworm";
@@ -141,4 +142,117 @@ fn an_unknown_operation_is_reported_with_the_known_ones() {
         .assert_code(2)
         .assert_stderr_has("no operation is named \"munmp\"; the operations are open,");
     knee(&["--list"]).assert_code(0).assert_stdout_has("munmap");
+}
+
+/// The command that measures an operation on knee's own kernel, or `None` if the kernel cannot run here.
+fn cost_on_knee(args: &[&str]) -> Option<Finished> {
+    let emulator = knee_trace::Emulator::of_user().expect("the QEMU that KNEE_QEMU names");
+    if let Err(error) = emulator.version() {
+        skip("qemu", error);
+        return None;
+    }
+    let kernel = guest_kernel()?;
+    let scratch = Scratch::new();
+    let mut knee = scratch.knee(&["commute", "cost", "--guest-kernel"]);
+    Some(finish(knee.arg(kernel).args(args)))
+}
+
+#[test]
+fn operations_on_private_pages_take_no_lines_on_knees_kernel() {
+    for mode in ["threads", "processes"] {
+        let args = ["--rounds", "4", "--cpus", "2", "--json", "--mode", mode];
+        let Some(run) = cost_on_knee(&args) else { return };
+        let document = document(&run);
+        for operation in
+            ["mmap", "munmap", "mprotect", "memread", "memwrite", "mmap_churn1", "mmap_churn2"]
+        {
+            let (alone, both) =
+                (measured(&document, operation, 1), measured(&document, operation, 2));
+            assert!(median(alone, "instructions") > 100, "{mode}: {alone:#}");
+            assert!(median(alone, "read") > 10 && median(alone, "written") > 5, "{alone:#}");
+            assert_eq!(both["figures"]["operations"], 8, "{mode}: {both:#}");
+            assert_eq!(both["figures"]["taken"]["max"], 0, "{mode}: {both:#}");
+        }
+    }
+}
+
+#[test]
+fn lines_of_knees_kernel_have_the_names_of_its_functions_and_variables() {
+    // A CPU takes 64 frames at a time from the list that all CPUs share, once it has used up its own frames.
+    let args = ["page_fault1", "--rounds", "500", "--cpus", "2", "--json"];
+    let Some(run) = cost_on_knee(&args) else { return };
+    let document = document(&run);
+    let lines = measured(&document, "page_fault1", 2)["lines"].as_array().unwrap();
+    let has = |line: &Value, field: &str, part: &str| line[field].to_string().contains(part);
+    let list = |line: &&Value| has(line, "data", "machine::BOARD");
+    let list = lines.iter().find(list).unwrap_or_else(|| panic!("no BOARD in {lines:#?}"));
+    assert!(has(list, "writers", "knee_"), "{list:#}");
+}
+
+#[test]
+fn a_table_shows_knees_kernel_beside_linux() {
+    if !has_guests(RELEASE) {
+        return;
+    }
+    let args = ["mmap", "--rounds", "2", "--cpus", "2", "--kernel", RELEASE];
+    let Some(run) = cost_on_knee(&args) else { return };
+    run.assert_code(0)
+        .assert_stdout_has("Linux 6.1.0")
+        .assert_stdout_has(", kernel ")
+        .assert_stdout_has("mmap 6.1.0")
+        .assert_stdout_has("     knee-kernel");
+}
+
+#[test]
+fn what_knees_kernel_does_not_have_is_reported() {
+    let Some(run) = cost_on_knee(&["mmap", "open"]) else { return };
+    run.assert_code(2).assert_stderr_has(
+        "knee's kernel has no operation \"open\"; the operations are mmap, munmap, mprotect, memread,",
+    );
+    let Some(run) = cost_on_knee(&["mmap", "--cpus", "2,17"]) else { return };
+    run.assert_code(2).assert_stderr_has("knee's kernel has at most 16 CPUs, not 17");
+}
+
+/// An ELF file whose code, at 1 MiB, powers the machine off. QEMU boots it by its PVH note.
+fn other_kernel() -> Vec<u8> {
+    const AT: u64 = 1 << 20;
+    let word = u64::to_le_bytes;
+    let mut file = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\x3e\0\x01\0\0\0".to_vec();
+    // The entry point; the offsets of the program headers and of the section headers, of which there are none.
+    file.extend([AT, 64, 0].into_iter().flat_map(word));
+    for half in [0, 0, 64, 56, 2, 0, 0, 0_u16] {
+        file.extend(half.to_le_bytes());
+    }
+    // Two segments: one to load, with the note at its start, and the note. Each line is a kind and flags, an
+    // offset, two addresses, two sizes, and an alignment.
+    for segment in [[7 << 32 | 1, 192, AT, AT, 64, 64, 4096], [4 << 32 | 4, 192, AT, AT, 24, 24, 4]]
+    {
+        file.extend(segment.into_iter().flat_map(word));
+    }
+    file.resize(192, 0);
+    for half in [4, 8, 18_u32] {
+        file.extend(half.to_le_bytes());
+    }
+    file.extend(b"Xen\0");
+    file.extend(word(AT + 24));
+    // mov $0x604, %dx; mov $0x2000, %ax; out %ax, %dx; 1: hlt; jmp 1b
+    file.extend(b"\x66\xba\x04\x06\x66\xb8\x00\x20\x66\xef\xf4\xeb\xfd");
+    file.resize(256, 0);
+    file
+}
+
+#[test]
+fn a_kernel_that_does_not_answer_is_reported() {
+    if cost_on_knee(&["nonsense"]).is_none() {
+        return;
+    }
+    let scratch = Scratch::new();
+    std::fs::write(scratch.path().join("other"), other_kernel()).unwrap();
+    let knee = |file: &str| {
+        finish(&mut scratch.knee(&["commute", "cost", "mmap", "--guest-kernel", file]))
+    };
+    knee("other")
+        .assert_code(3)
+        .assert_stderr_has("other does not answer: it rebooted; build it from the same sources");
+    knee(env!("CARGO_BIN_EXE_knee")).assert_code(3).assert_stderr_has("has no PVH note");
 }

@@ -221,6 +221,28 @@ pub(crate) fn has_guests(release: &str) -> bool {
     true
 }
 
+/// knee's own kernel, built for x86-64. `None`, with a printed reason, if Rust's target is missing.
+pub(crate) fn guest_kernel() -> Option<PathBuf> {
+    const TARGET: &str = "x86_64-unknown-none";
+    let print = ["--print", "target-libdir", "--target", TARGET];
+    let libraries = Command::new("rustc").args(print).output().unwrap().stdout;
+    if !Path::new(String::from_utf8_lossy(&libraries).trim()).is_dir() {
+        skip(
+            "kernel",
+            format_args!("Rust's target {TARGET} is missing: rustup target add {TARGET}"),
+        );
+        return None;
+    }
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernel");
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--release", "--locked", "--quiet", "--package", "knee-kernel"]);
+    cargo.args(["--target", TARGET, "--target-dir"]).arg(&directory);
+    // The flags in the environment are for the tests on the host.
+    cargo.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
+    assert!(cargo.status().unwrap().success(), "the kernel does not compile");
+    Some(directory.join(TARGET).join("release/knee-kernel"))
+}
+
 /// An example program of a package, built where it is not yet.
 pub(crate) fn example(package: &str, name: &str) -> PathBuf {
     let built = Command::new(env!("CARGO"))

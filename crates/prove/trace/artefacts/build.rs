@@ -14,7 +14,8 @@ use std::process::Command;
 /// The target of these programs, whatever the target of knee is.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// Crates whose changes require a rebuild.
-const SOURCES: [&str; 5] = ["../agent", "../harness", "../marks", "../plugin", "../../commute"];
+const SOURCES: [&str; 6] =
+    ["../agent", "../harness", "../marks", "../operations", "../plugin", "../../commute"];
 const OVERRIDES: [&str; 6] = [
     "CARGO_BUILD_TARGET",
     "CARGO_ENCODED_RUSTFLAGS",

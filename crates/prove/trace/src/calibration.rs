@@ -9,8 +9,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
-use knee_agent::calibration::{self as kernel, WORD_AT, WORD_BYTES};
 use knee_bind::calibration as program;
+use knee_operations::trials::{self as kernel, WORD_AT, WORD_BYTES};
 
 use crate::record::{Conflict, LEAST_INSTRUCTIONS, TestResult};
 
@@ -56,12 +56,10 @@ impl Trial {
         let neighbours = [bytes(NEIGHBOURS_AT, 1), bytes(NEIGHBOURS_AT + 1, 1)];
         let (what, shared) = match trial.kind {
             Kind::Nothing => ("nothing is done", Shared::Nothing),
-            Kind::NoObject => ("getppid is called", Shared::Nothing),
+            Kind::NoObject => ("a call that accesses no object is made", Shared::Nothing),
             Kind::TwoFiles => ("two files are read", Shared::Nothing),
-            Kind::Interrupted => ("two files are read until a timer interrupts", Shared::Nothing),
-            Kind::SharedWord => {
-                ("the kernel writes one word of user memory twice", Shared::Line([word; 2]))
-            }
+            Kind::Interrupted => ("calls are made until a timer interrupts", Shared::Nothing),
+            Kind::SharedWord => ("the kernel writes one word twice", Shared::Line([word; 2])),
             Kind::NeighbouringBytes => {
                 ("the kernel writes two neighbouring bytes", Shared::Line(neighbours))
             }
@@ -133,7 +131,12 @@ impl std::error::Error for Fault {}
 impl Calibration {
     /// The calibration of a guest that has `cpus` virtual CPUs and whose agent makes system calls.
     pub fn of(cpus: u32) -> Calibration {
-        Calibration::new(kernel::trials(cpus as usize).into_iter().map(Trial::of_kernel))
+        Calibration::of_kinds(&kernel::Kind::ALL, cpus)
+    }
+
+    /// The calibration of a guest that makes only these kinds of trials.
+    pub(crate) fn of_kinds(kinds: &[kernel::Kind], cpus: u32) -> Calibration {
+        Calibration::new(kernel::trials(kinds, cpus as usize).map(Trial::of_kernel))
     }
 
     /// The calibration of a program that makes these trials.
@@ -233,7 +236,7 @@ const fn bytes(at: usize, count: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use knee_agent::calibration::{Kind, Trial as KernelTrial, trials};
+    use knee_operations::trials::{Kind, Trial as KernelTrial, trials};
 
     use super::*;
     use crate::record::{Record, Side, Touch};
@@ -284,7 +287,7 @@ mod tests {
     /// Adds the results of all trials, each modified by `spoil`.
     fn calibrate(spoil: impl Fn(KernelTrial, &mut TestResult)) -> Result<(), Fault> {
         let mut calibration = Calibration::of(CPUS);
-        for trial in trials(CPUS as usize) {
+        for trial in trials(&Kind::ALL, CPUS as usize) {
             let mut result = right(trial);
             spoil(trial, &mut result);
             calibration.add(&result)?;
@@ -387,8 +390,9 @@ mod tests {
     fn the_trials_of_a_program_are_judged_by_the_bytes_that_its_threads_write() {
         use knee_bind::calibration::{Kind, Trial};
         let trial = |kind| Trial { kind, first: 3, second: 1 };
+        let of_kernel = trials(&super::kernel::Kind::ALL, CPUS as usize).next().unwrap();
         let judged = |kind, conflicts: Vec<Conflict>| {
-            let mut result = right(trials(CPUS as usize)[0]);
+            let mut result = right(of_kernel);
             result.conflicts = conflicts;
             judge(super::Trial::of_program(trial(kind)), &result)
         };

@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use crate::error::GuestError;
 use crate::kernel::Kernel;
+use crate::knee_kernel::KneeKernel;
 use crate::process::{Launch, Qemu, QemuEvent, Tracing, memory_file};
 use crate::qemu::Emulator;
 use crate::ram::Ram;
@@ -41,10 +42,21 @@ const CPU: &str = "max,la57=off,erms=off,fsrm=off,model=4,cx16=off,smap=off";
 /// While a traced guest boots, [`GuestOptions::patience`] is multiplied by this number. A booting
 /// guest prints nothing for 5 s on an idle machine, and for longer on a busy machine.
 const BOOT: u32 = 4;
-/// Linux's last message, at a level that `quiet` lets through (kernel_power_off of
-/// kernel/reboot.c).
-const POWER_DOWN: &str = "reboot: Power down";
-const PANIC: &str = "Kernel panic - not syncing";
+/// The text of Linux's last message, at a level that `quiet` lets through (kernel_power_off of
+/// kernel/reboot.c), and of its message when it panics.
+const OF_LINUX: Messages =
+    Messages { power_down: "reboot: Power down", panic: "Kernel panic - not syncing" };
+/// The same for knee's own kernel.
+const OF_KNEE: Messages = Messages { power_down: "passed", panic: "panicked at " };
+/// Where knee's own kernel expects its parameters: `AT` of its module `parameters`.
+const PARAMETERS_AT: u64 = 0xf0_0000;
+
+/// Text on the console that shows how a kernel ends.
+#[derive(Clone, Copy, Debug)]
+struct Messages {
+    power_down: &'static str,
+    panic: &'static str,
+}
 
 /// How to start a guest.
 #[derive(Clone, Debug)]
@@ -133,6 +145,7 @@ pub struct Guest {
     emulator: Emulator,
     qemu: Qemu,
     ram: Ram,
+    messages: Messages,
     /// The patience that will apply from the first result on; `None` after the first result.
     when_up: Option<Duration>,
     panic: Option<String>,
@@ -148,12 +161,43 @@ impl Guest {
         initramfs: &[u8],
         options: &GuestOptions,
     ) -> Result<Guest, GuestError> {
+        Guest::boot(OF_LINUX, options, |launch| {
+            let kernel = launch.inherit(memory_file("knee-kernel", kernel.image())?);
+            let initrd = launch.inherit(memory_file("knee-initramfs", initramfs)?);
+            let line = command_line(options);
+            launch.command().args(["-kernel", &kernel, "-initrd", &initrd, "-append", &line]);
+            Ok(())
+        })
+    }
+
+    /// Starts a guest with knee's own kernel and its parameters, like [`Guest::start`].
+    pub(crate) fn start_knee(
+        kernel: &KneeKernel,
+        parameters: &str,
+        options: &GuestOptions,
+    ) -> Result<Guest, GuestError> {
+        let (cpus, memory) = (options.cpus, options.memory);
+        let parameters = format!("cpus={cpus} memory={memory} {parameters}");
+        Guest::boot(OF_KNEE, options, |launch| {
+            let kernel = launch.inherit(memory_file("knee-kernel", kernel.image())?);
+            let file = memory_file("knee-parameters", parameters.as_bytes())?;
+            let file = launch.inherit(file);
+            let loader = format!("loader,file={file},addr={PARAMETERS_AT:#x},force-raw=on");
+            launch.command().args(["-kernel", &kernel, "-device", &loader]);
+            Ok(())
+        })
+    }
+
+    /// Starts QEMU. `add` adds the arguments that select the kernel.
+    fn boot(
+        messages: Messages,
+        options: &GuestOptions,
+        add: impl FnOnce(&mut Launch) -> Result<(), GuestError>,
+    ) -> Result<Guest, GuestError> {
         let bytes = u64::from(options.memory) << 20;
         let ram = Ram::new("knee-ram", bytes)
             .map_err(GuestError::system("allocate memory for a guest"))?;
         let mut launch = Launch::machine(options.emulator.command());
-        let kernel = launch.inherit(memory_file("knee-kernel", kernel.image())?);
-        let initrd = launch.inherit(memory_file("knee-initramfs", initramfs)?);
         let memory = backend(&mut launch, "ram", &ram)?;
         launch
             .command()
@@ -167,10 +211,8 @@ impl Guest {
             .arg(options.cpus.to_string())
             .arg("-m")
             .arg(options.memory.to_string())
-            .args(["-machine", "memory-backend=ram", "-object", &memory])
-            .args(["-kernel", &kernel, "-initrd", &initrd])
-            .arg("-append")
-            .arg(command_line(options));
+            .args(["-machine", "memory-backend=ram", "-object", &memory]);
+        add(&mut launch)?;
         if let Some(channel) = &options.channel {
             let memory = backend(&mut launch, "channel", channel)?;
             let device = ["-device", "ivshmem-plain,memdev=channel", "-object", &memory];
@@ -184,7 +226,7 @@ impl Guest {
         let qemu = launch.start(patience)?;
         let emulator = options.emulator.clone();
         let when_up = Some(options.patience);
-        Ok(Guest { emulator, qemu, ram, when_up, panic: None, powered_down: false })
+        Ok(Guest { emulator, qemu, ram, messages, when_up, panic: None, powered_down: false })
     }
 
     /// QEMU's process id.
@@ -230,10 +272,10 @@ impl Guest {
         match event {
             QemuEvent::Line(line) => {
                 // The firmware may have printed text before the message on the same line.
-                if let (None, Some(at)) = (&self.panic, line.find(PANIC)) {
+                if let (None, Some(at)) = (&self.panic, line.find(self.messages.panic)) {
                     self.panic = Some(line[at..].to_owned());
                 }
-                self.powered_down |= line.contains(POWER_DOWN);
+                self.powered_down |= line.contains(self.messages.power_down);
                 Event::Console(line)
             }
             QemuEvent::Result(record) => {

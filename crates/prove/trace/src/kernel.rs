@@ -35,6 +35,18 @@ pub enum KernelError {
         .0.display()
     )]
     NoImage(PathBuf),
+    /// The file is not a build of knee's own kernel.
+    #[error(
+        "{path} {why}; build knee's kernel with cargo build --release -p knee-kernel --target \
+         x86_64-unknown-none, and pass Linux with --kernel",
+        path = path.display()
+    )]
+    NotKnee {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with the file.
+        why: &'static str,
+    },
     /// The package contains no kernel image.
     #[error("{} contains no kernel image; use linux-image-…, not its debug symbols or \
         headers", .0.display())]

@@ -6,6 +6,7 @@
 //! | files → the guest's initial file system | [`Initramfs`] |
 //! | kernel, name → a file system for tests, on a RAM disk | [`Disk`] |
 //! | a program, a name → the QEMU that runs guests | [`Emulator`], [`Emulators`] |
+//! | a file → a build of knee's own kernel | [`KneeKernel`] |
 //! | kernel, file system, options → a running guest | [`Guest`] |
 //! | guest → console lines, results, how it ended | [`Guest::next_event`], [`Event`] |
 //! | guest → its memory | [`Ram`] |
@@ -54,6 +55,7 @@ mod functions;
 mod guest;
 mod initramfs;
 mod kernel;
+mod knee_kernel;
 mod line_buffer;
 mod lines;
 mod memfd;
@@ -74,7 +76,7 @@ pub use apt::Package;
 pub use archive::Archive;
 pub use calibration::{Calibration, Fault};
 pub use check::{CheckError, CheckOptions, Checked, calibrate, check};
-pub use cost::{Cost, Figures, HotLine, Spread, cost};
+pub use cost::{Cost, CostKernel, Figures, HotLine, Spread, cost};
 pub use datum::{Datum, Resolver, Symbol, Symbols};
 pub use disk::{Disk, DiskError};
 pub use error::GuestError;
@@ -82,6 +84,7 @@ pub use functions::Functions;
 pub use guest::{End, Event, Guest, GuestOptions};
 pub use initramfs::Initramfs;
 pub use kernel::{Kernel, KernelError};
+pub use knee_kernel::KneeKernel;
 pub use package::PackageError;
 pub use process::Tracing;
 pub use program::{ProgramHost, check_program, user_mode};

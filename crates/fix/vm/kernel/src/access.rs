@@ -1,6 +1,8 @@
 //! Memory accesses from user mode. Each space of a storm maps a few short routines at [`CODE`]; this module
 //! runs them.
 
+use alloc::boxed::Box;
+
 use knee_vm::{Fault, Object, PAGE, Page, Pager, PagerError, Pages, Protection, Sharing};
 
 use crate::arch::Registers;
@@ -16,6 +18,8 @@ unsafe extern "C" {
     static user_store: u8;
     static user_watch: u8;
     static user_write: u8;
+    #[cfg(target_arch = "x86_64")]
+    static user_arm: u8;
 }
 
 /// The page at which spaces map the code.
@@ -43,7 +47,7 @@ static CODE_OBJECT: Late<Object<'static, Board>> = Late::new();
 
 /// Creates the object that contains the code. Must be called once, by the first CPU.
 pub(crate) fn init() {
-    let object = Object::with_pager(cpu::current(), 1, 1, alloc::boxed::Box::new(Image));
+    let object = Object::with_pager(cpu::current(), 1, 1, Box::new(Image));
     // SAFETY: the first CPU calls this function once.
     unsafe { CODE_OBJECT.set(object.expect("there is memory")) };
 }
@@ -101,4 +105,20 @@ pub(crate) fn watch(space: &Space, address: u64, expected: u64) -> Result<u64, F
 /// one.
 pub(crate) fn write(space: &Space, address: u64, value: u64) -> Result<u64, Fault> {
     run(space, &raw const user_write, [address, value])
+}
+
+/// Tells knee's QEMU plugin at which addresses traps enter the kernel, and makes the plugin observe all code
+/// from now on.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn arm() {
+    let space = Box::new(Space::new(cpu::current()).expect("there is memory"));
+    map_code(&space);
+    run(&space, &raw const user_arm, [0, 0]).expect("the code is mapped");
+    cpu::drop_space(space);
+}
+
+/// Only x86-64 is supported.
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) fn arm() {
+    panic!("the parameter cost requires x86-64: knee's QEMU plugin supports no other architecture");
 }

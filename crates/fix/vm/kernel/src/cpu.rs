@@ -16,6 +16,8 @@ struct Own {
     cpu: Cell<Option<&'static Cpu>>,
     /// The space whose table is loaded, or null if the kernel's own table is loaded.
     loaded: Cell<*const Space>,
+    /// The number of timer interrupts that programs have received.
+    timer_interrupts: Cell<u64>,
 }
 
 #[repr(align(128))]
@@ -24,8 +26,13 @@ struct Slot(Own);
 // SAFETY: each CPU uses its own slot.
 unsafe impl Sync for Slot {}
 
-static CPUS: [Slot; MOST_CPUS] =
-    [const { Slot(Own { cpu: Cell::new(None), loaded: Cell::new(ptr::null()) }) }; MOST_CPUS];
+impl Own {
+    const fn new() -> Own {
+        Own { cpu: Cell::new(None), loaded: Cell::new(ptr::null()), timer_interrupts: Cell::new(0) }
+    }
+}
+
+static CPUS: [Slot; MOST_CPUS] = [const { Slot(Own::new()) }; MOST_CPUS];
 
 static COUNT: AtomicUsize = AtomicUsize::new(1);
 
@@ -54,6 +61,11 @@ pub(crate) fn init() {
 /// The calling CPU.
 pub(crate) fn current() -> &'static Cpu {
     own().cpu.get().expect("the CPU has called `init`")
+}
+
+/// The number of timer interrupts that programs on the calling CPU have received.
+pub(crate) fn timer_interrupts() -> u64 {
+    own().timer_interrupts.get()
 }
 
 /// Loads the table of a space, or the kernel's own table. The space must stay at its address until
@@ -116,6 +128,8 @@ pub(crate) fn run(space: &Space, registers: &mut Registers) -> Event {
         match registers.run() {
             Trap::Interrupt(Interrupt::Timer) => {
                 board().ticks().tick(cpu_number(), arch::flush_all);
+                let count = &own().timer_interrupts;
+                count.set(count.get() + 1);
                 return Event::Tick;
             }
             Trap::Interrupt(_) => (),

@@ -4,6 +4,8 @@
 //! stale translations: a load returns the pattern, and a store overwrites it, which the next allocation of
 //! the frame detects.
 
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
 use knee_vm::Frame;
 
 use crate::arch::{self, MOST_CPUS, cpu_number};
@@ -12,8 +14,21 @@ use crate::lock::Lock;
 /// The pattern in free frames. The low bits contain the frame number.
 const FREE: u64 = 0xf4ee_f4ee << 32;
 
-/// The words of a free frame that contain the pattern. Checking all words would be slow.
+/// The words that are checked. Checking all words would be slow.
 const CHECKED: [usize; 5] = [1, 2, 3, 256, 511];
+
+/// Whether free frames contain the pattern.
+static HAS_PATTERNS: AtomicBool = AtomicBool::new(true);
+
+/// Omits the patterns. Must be called before memory is added.
+pub(crate) fn omit_patterns() {
+    HAS_PATTERNS.store(false, Relaxed);
+}
+
+/// The words of a free frame that contain the pattern.
+fn checked() -> &'static [usize] {
+    if HAS_PATTERNS.load(Relaxed) { &CHECKED } else { &[] }
+}
 
 /// A CPU takes at least this many frames at a time from the common list. When it returns frames, it returns
 /// twice this many.
@@ -52,7 +67,7 @@ pub(crate) fn is_free_word(word: u64) -> bool {
 
 /// Stores the pattern in a frame that is no longer used.
 pub(crate) fn mark(frame: Frame) {
-    for word in CHECKED {
+    for &word in checked() {
         // SAFETY: the frame is memory, and nobody uses it.
         unsafe { words(frame).add(word).write_volatile(FREE | frame.0) };
     }
@@ -60,7 +75,7 @@ pub(crate) fn mark(frame: Frame) {
 
 /// Checks that no program has stored to a free frame.
 fn check(frame: Frame) {
-    for word in CHECKED {
+    for &word in checked() {
         // SAFETY: the frame is memory.
         let found = unsafe { words(frame).add(word).read_volatile() };
         assert!(

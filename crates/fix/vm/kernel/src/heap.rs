@@ -8,8 +8,8 @@ use crate::lock::Lock;
 
 /// The smallest block has `1 << LEAST` bytes.
 const LEAST: u32 = 4;
-/// The number of block sizes. The largest block has 8 MiB.
-const SIZES: usize = 20;
+/// The number of block sizes. The largest block has 32 MiB.
+const SIZES: usize = 22;
 /// The minimum number of bytes that a CPU takes from undivided memory at a time.
 const BATCH: usize = 1 << 16;
 

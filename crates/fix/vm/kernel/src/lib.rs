@@ -8,7 +8,9 @@ extern crate alloc;
 
 mod access;
 mod arch;
+mod command;
 mod console;
+mod cost;
 mod cpu;
 mod elf;
 mod frames;
@@ -60,6 +62,10 @@ extern "C" fn cpu_main(number: usize) -> ! {
         if parameters.interrupts {
             remote::use_interrupts();
         }
+        if !parameters.cost.is_empty() {
+            // These checks are for the storms.
+            frames::omit_patterns();
+        }
         let start = arch::MEMORY + IMAGE_END;
         // SAFETY: nothing else uses memory above the image, and this is the first CPU.
         unsafe {
@@ -79,19 +85,25 @@ extern "C" fn cpu_main(number: usize) -> ! {
     if number > 0 {
         jobs::serve();
     }
-    let Parameters { run, seed, rounds, .. } = parameters::parameters();
+    let Parameters { run, cost, processes, seed, rounds, .. } = parameters::parameters();
     access::init();
     // SAFETY: the first CPU comes here once.
     unsafe { system_call::init() };
-    programs::run(run);
-    storms::run(run, &storms::Options { seed, rounds });
+    if cost.is_empty() {
+        programs::run(run);
+        storms::run(run, &storms::Options { seed, rounds });
+    } else {
+        cost::run(cost, processes, rounds);
+    }
     println!("passed");
     arch::power_off();
 }
 
 #[panic_handler]
 fn panic(info: &PanicInfo) -> ! {
-    println!("CPU {}: {info}", arch::cpu_number());
+    // One line, which knee recognizes.
+    let at = info.location().map_or(("", 0), |at| (at.file(), at.line()));
+    println!("CPU {}: panicked at {}:{}: {}", arch::cpu_number(), at.0, at.1, info.message());
     println!("failed");
     arch::power_off();
 }

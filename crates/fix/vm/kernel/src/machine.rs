@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use knee_sync::Platform;
 use knee_sync::epoch::Domain;
-use knee_vm::{CpuSet, Flush, Frame, FrameMeta, LazyMachine, Machine, Ticks};
+use knee_vm::{CpuSet, Flush, Frame, FrameMeta, LazyMachine, Machine, PAGE, Ticks};
 
 use crate::arch::{self, cpu_number};
 use crate::frames::{self, Frames};
@@ -79,6 +79,23 @@ pub(crate) unsafe fn init(start: u64, end: u64, cpus: usize) {
     };
     // SAFETY: the caller guarantees that this is the only call.
     unsafe { BOARD.set(board) };
+}
+
+/// The parts of physical memory: the first byte, the end, and a name.
+pub(crate) fn memory() -> [(u64, u64, &'static str); 4] {
+    let board = board();
+    let address = |frame: u64| frame * PAGE as u64;
+    let frames = (address(board.first), address(board.first + board.metas.len() as u64));
+    let metas = board.metas.as_ptr_range();
+    let physical = |at: *const FrameMeta| (at.addr() - arch::direct(Frame(0)).addr()) as u64;
+    let metas = (physical(metas.start), physical(metas.end));
+    let heap = address(arch::MEMORY + crate::IMAGE_END);
+    [
+        (heap, metas.0, "heap"),
+        (metas.0, metas.1, "FrameMeta"),
+        (metas.1, frames.0, "heap"),
+        (frames.0, frames.1, "frame"),
+    ]
 }
 
 impl Board {

@@ -19,9 +19,14 @@ pub(crate) struct Parameters {
     pub(crate) frames: u64,
     /// The programs and storms to run, separated by commas. If empty, all of them.
     pub(crate) run: &'static str,
+    /// The experiments of `knee commute cost`, separated by commas: `mmap:4` is the operation mmap on 4 CPUs.
+    /// If there are any, the kernel runs no programs and storms.
+    pub(crate) cost: &'static str,
+    /// Whether each task of an experiment has its own space: `mode=processes`.
+    pub(crate) processes: bool,
     /// The seed of pseudorandom numbers.
     pub(crate) seed: u64,
-    /// The number of rounds of a storm on each CPU.
+    /// The number of rounds of a storm on each CPU, or of an experiment.
     pub(crate) rounds: u64,
     /// The time between two timer interrupts, in milliseconds.
     pub(crate) tick: u64,
@@ -50,6 +55,12 @@ pub(crate) fn parameters() -> Parameters {
         cpus: number("cpus", 1) as usize,
         frames: number("memory", 256) << 8,
         run: find("run").unwrap_or(""),
+        cost: find("cost").unwrap_or(""),
+        processes: match find("mode") {
+            None | Some("threads") => false,
+            Some("processes") => true,
+            Some(other) => panic!("mode={other} is invalid; the values are threads and processes"),
+        },
         seed: number("seed", 1),
         rounds: number("rounds", 1000),
         tick: number("tick", 10),

@@ -30,8 +30,16 @@ pub(crate) struct Thread {
 /// What a thread does after a system call.
 pub(crate) enum Next {
     Continue,
-    /// Let other threads run, and then repeat the system call.
+    Stop(Stop),
+}
+
+/// Why a thread does not continue after a system call.
+pub(crate) enum Stop {
+    /// It lets other threads run, and then repeats the system call.
     Again,
+    /// Its turn has ended with this status; see [`crate::cost`].
+    Turn(u64),
+    /// It ends with this status.
     Exit(u64),
 }
 
@@ -59,15 +67,17 @@ static TABLE: Lock<Table> =
 /// The status of a thread that a fault has ended.
 const KILLED: u64 = 1000;
 
-/// The stack of a program's first thread.
-const STACK: Pages = Pages::new(Page(0x7f_0000), 16);
+/// The first page of the stack of a program's first thread.
+const STACKS: Page = Page(0x7f_0000);
+/// The size of a stack, in pages.
+const STACK: u64 = 16;
+/// The distance between two stacks, in pages: each stack has its own page table.
+const STACK_APART: u64 = 512;
 
 /// Runs a program on all CPUs. Returns its status.
 pub(crate) fn run(program: &'static [u8]) -> u64 {
-    let space = Box::new(Space::new(cpu::current()).expect("there is memory"));
-    let pc = elf::load(&space, program);
-    space.map(cpu::current(), STACK, Protection::READ_WRITE).expect("the pages are free");
-    let registers = Registers::new(pc, STACK.end.address().0, [0, 0]);
+    let (space, pc) = load(program);
+    let registers = Registers::new(pc, stack(&space, 0), [0, 0]);
     let number = start(space, registers, 0);
     on_each_cpu(&|_| {
         while TABLE.lock().threads > 0 {
@@ -83,6 +93,20 @@ pub(crate) fn run(program: &'static [u8]) -> u64 {
     let mut table = TABLE.lock();
     let status = table.processes.remove(&number).expect("the process has run");
     status.value
+}
+
+/// Loads a program into a new space. Returns the space and the program's entry point.
+pub(crate) fn load(program: &'static [u8]) -> (Box<Space>, u64) {
+    let space = Box::new(Space::new(cpu::current()).expect("there is memory"));
+    let pc = elf::load(&space, program);
+    (space, pc)
+}
+
+/// Maps the stack of a program's thread with this number. Returns the address at which the stack begins.
+pub(crate) fn stack(space: &Space, number: u64) -> u64 {
+    let pages = Pages::new(Page(STACKS.0 - number * STACK_APART), STACK);
+    space.map(cpu::current(), pages, Protection::READ_WRITE).expect("the pages are free");
+    pages.end.address().0
 }
 
 /// Adds a process with one thread. Returns its number.
@@ -112,21 +136,27 @@ pub(crate) fn reap(number: u64) -> Option<u64> {
     Some(status.value)
 }
 
-/// Runs a thread until it ends, its time slice ends, or it must repeat a system call.
+/// Runs a thread until it ends, its time slice ends, or it must let other threads run.
 fn run_thread(mut thread: Thread) {
-    loop {
-        match cpu::run(&thread.process.space, &mut thread.registers) {
-            Event::Tick => return TABLE.lock().ready.push_back(thread),
-            Event::SystemCall => match system_call::handle(&mut thread) {
-                Next::Continue => (),
-                Next::Again => return TABLE.lock().ready.push_back(thread),
-                Next::Exit(status) => return end(thread, status),
-            },
-            Event::Fault(..) if thread.catch != 0 => {
-                let catch = thread.catch;
-                thread.registers.jump(catch);
+    match thread.run() {
+        None | Some(Stop::Again | Stop::Turn(_)) => TABLE.lock().ready.push_back(thread),
+        Some(Stop::Exit(status)) => end(thread, status),
+    }
+}
+
+impl Thread {
+    /// Runs the thread until it must not continue, or a timer interrupts it (`None`).
+    pub(crate) fn run(&mut self) -> Option<Stop> {
+        loop {
+            match cpu::run(&self.process.space, &mut self.registers) {
+                Event::Tick => return None,
+                Event::SystemCall => match system_call::handle(self) {
+                    Next::Continue => (),
+                    Next::Stop(stop) => return Some(stop),
+                },
+                Event::Fault(..) if self.catch != 0 => self.registers.jump(self.catch),
+                Event::Fault(..) => return Some(Stop::Exit(KILLED)),
             }
-            Event::Fault(..) => return end(thread, KILLED),
         }
     }
 }

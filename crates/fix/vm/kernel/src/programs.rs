@@ -12,6 +12,9 @@ macro_rules! program {
 const PROGRAMS: &[(&str, &[u8])] =
     &[program!("calls"), program!("devices"), program!("processes"), program!("threads")];
 
+/// The program that `knee commute cost` measures.
+pub(crate) const TASKS: &[u8] = program!("tasks").1;
+
 /// Runs the programs in `names`, a comma-separated list, or all programs if the list is empty.
 ///
 /// # Panics

@@ -41,6 +41,13 @@ impl Request {
 static REQUESTS: [[Request; MOST_CPUS]; MOST_CPUS] =
     [const { [const { Request::none() }; MOST_CPUS] }; MOST_CPUS];
 
+/// Whether a CPU may have requests, so that it need not look at all of them.
+#[repr(align(64))]
+struct Pending(AtomicBool);
+
+/// Indexed by receiver.
+static PENDING: [Pending; MOST_CPUS] = [const { Pending(AtomicBool::new(false)) }; MOST_CPUS];
+
 static USES_INTERRUPTS: AtomicBool = AtomicBool::new(false);
 
 /// Whether shootdowns interrupt CPUs even if the architecture has [`arch::BROADCAST`].
@@ -87,12 +94,18 @@ fn send(caller: usize, other: usize, kind: u64, space: u64, pages: Pages) {
     request.start.store(pages.start.0, Relaxed);
     request.end.store(pages.end.0, Relaxed);
     request.kind.store(kind, Release);
+    // Release: a receiver that finds the flag set also finds the request. A swap, so that the receiver also
+    // finds the requests of all CPUs that have set the flag before.
+    PENDING[other].0.swap(true, Release);
     arch::interrupt(other);
 }
 
 /// Waits until these CPUs have handled the requests of `caller`.
 fn wait(caller: usize, sent: u64) {
-    for other in (0..MOST_CPUS).filter(|other| sent >> other & 1 == 1) {
+    let mut left = sent;
+    while left != 0 {
+        let other = left.trailing_zeros() as usize;
+        left &= left - 1;
         while REQUESTS[other][caller].kind.load(Acquire) != NONE {
             handle();
             core::hint::spin_loop();
@@ -102,6 +115,17 @@ fn wait(caller: usize, sent: u64) {
 
 /// Handles the requests that other CPUs have sent to the calling CPU.
 pub(crate) fn handle() {
+    // If this CPU does not see a flag yet, an interrupt is on its way, and this CPU sees the flag after that.
+    if PENDING[cpu_number()].0.load(Relaxed) {
+        handle_pending();
+    }
+}
+
+#[cold]
+fn handle_pending() {
+    // Cleared before the requests are read: a CPU that sends a request later sets the flag again. Acquire:
+    // see `send`.
+    PENDING[cpu_number()].0.swap(false, Acquire);
     for request in &REQUESTS[cpu_number()][..cpu::count()] {
         let kind = request.kind.load(Acquire);
         if kind == NONE {

@@ -2,14 +2,16 @@
 //! the programs need.
 
 use alloc::boxed::Box;
+use core::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
+use knee_operations::trials::{NEIGHBOURS_AT, WORD_AT};
 use knee_vm::{Fault, MapError, MemoryType, Object, PAGE, Page, Pages, Protection, Sharing};
 
 use crate::arch::{self, Registers};
-use crate::cpu::current;
+use crate::cpu::{self, current};
 use crate::late::Late;
 use crate::machine::Board;
-use crate::process::{self, Next, Thread};
+use crate::process::{self, Next, Stop, Thread};
 
 // Errors, as on Linux.
 const ENOMEM: i64 = -12;
@@ -22,7 +24,7 @@ const ENOSYS: i64 = -38;
 pub(crate) fn handle(thread: &mut Thread) -> Next {
     let (number, [first, second, third, fourth, ..]) = thread.registers.system_call();
     let result = match number {
-        0 => return Next::Exit(first),
+        0 => return Next::Stop(Stop::Exit(first)),
         1 => mmap(thread, first, second, third, fourth),
         2 => change(first, second, |pages| thread.process.space.unmap(current(), pages)),
         3 => change(first, second, |pages| {
@@ -35,7 +37,7 @@ pub(crate) fn handle(thread: &mut Thread) -> Next {
             Some(status) => status as i64,
             None => {
                 thread.registers.repeat();
-                return Next::Again;
+                return Next::Stop(Stop::Again);
             }
         },
         8 => {
@@ -49,6 +51,9 @@ pub(crate) fn handle(thread: &mut Thread) -> Next {
             0
         }
         10 => mmap_registers(thread, first, second),
+        11 => return Next::Stop(Stop::Turn(first)),
+        12 => trial_store(first),
+        13 => cpu::timer_interrupts() as i64,
         _ => ENOSYS,
     };
     thread.registers.set_result(result as u64);
@@ -97,7 +102,11 @@ fn mmap(thread: &Thread, at: u64, bytes: u64, bits: u64, fixed: u64) -> i64 {
     let result = match fixed {
         0 => space.map_anywhere(current(), pages.count(), protection),
         1 => space.map(current(), pages, protection).map(|()| pages),
-        2 => space.replace(current(), pages, protection).map(|()| pages),
+        // Usually, the pages are free, and mapping them takes less work than replacing them.
+        2 => match space.map(current(), pages, protection) {
+            Err(MapError::Occupied) => space.replace(current(), pages, protection).map(|()| pages),
+            other => other.map(|()| pages),
+        },
         _ => return EINVAL,
     };
     result.map_or_else(error, address)
@@ -165,5 +174,21 @@ fn fork(thread: &Thread) -> i64 {
             process::start(Box::new(copy), registers, thread.catch) as i64
         }
         Err(failed) => error(failed),
+    }
+}
+
+/// Two cache lines to which the kernel stores for trials: a line of words, and a line of bytes.
+#[repr(C, align(128))]
+struct Lines([AtomicU64; 8], [AtomicU8; 64]);
+
+static LINES: Lines = Lines([const { AtomicU64::new(0) }; 8], [const { AtomicU8::new(0) }; 64]);
+
+/// Stores what a trial needs: the shared word if `side` is 2, and otherwise the byte of that side. Returns the
+/// previous value, because the compiler would omit stores to memory that nothing loads.
+fn trial_store(side: u64) -> i64 {
+    match side {
+        0 | 1 => LINES.1[NEIGHBOURS_AT + side as usize].swap(1, Relaxed).into(),
+        2 => LINES.0[WORD_AT / 8].swap(1, Relaxed) as i64,
+        _ => EINVAL,
     }
 }

@@ -257,6 +257,28 @@ fn mutants_are_noticed_on_riscv64() {
     mutants_are_noticed(&RISCV64);
 }
 
+/// Without knee's plugin, marks have no effect. `knee commute cost` tests the figures.
+#[test]
+fn each_experiment_is_reported_and_the_first_unknown_operation_ends_them() {
+    let Some(kernel) = X86_64.kernel(false) else { return };
+    let run = kernel.boot(2, "cost=mmap:2,mmap_churn2:1,nosuch:1,mmap:1 rounds=3 mode=processes");
+    let reports: Vec<&str> =
+        run.printed.lines().filter_map(|line| Some(line.split_once("knee-cost: ")?.1)).collect();
+    // 2 CPUs have 20 trials; an experiment has a test for each CPU and round, and one more.
+    let report = |operation: &str, cpus: u32, first: u32, failed: &str| {
+        let experiment = format!(r#"{{"operation":"{operation}","cpus":{cpus}}}"#);
+        format!(r#"{{"experiment":{experiment},"first":{first},"failed":{failed}"#)
+    };
+    assert!(run.has_passed() && reports.len() == 3, "{}", run.printed);
+    for (found, expected) in reports.iter().zip([
+        report("mmap", 2, 20, "null"),
+        report("mmap_churn2", 1, 27, "null"),
+        report("nosuch", 1, 31, "\"the kernel does not have it; it has mmap, munmap, "),
+    ]) {
+        assert!(found.starts_with(&expected), "{found}");
+    }
+}
+
 #[test]
 fn wrong_parameters_are_reported() {
     let Some(kernel) = X86_64.kernel(false) else { return };
@@ -264,6 +286,9 @@ fn wrong_parameters_are_reported() {
         ("run=nosuch", "there is no storm or program named nosuch"),
         ("rounds=many", "rounds=many is not a number"),
         ("shootdown=smoke", "shootdown=smoke is invalid; the only value is ipi"),
+        ("cost=mmap", "cost=mmap is invalid; an example is cost=mmap:1,mmap:4"),
+        ("cost=mmap:1,mmap:2", "cost=mmap:2 needs 2 of 1 CPUs"),
+        ("mode=fork", "mode=fork is invalid; the values are threads and processes"),
         ("mutant=flush_last", "this kernel has no mutants; compile it with --cfg mutants"),
     ] {
         let run = kernel.boot(1, parameters);

@@ -16,6 +16,9 @@ const WAIT: u64 = 7;
 const THREAD: u64 = 8;
 const CATCH: u64 = 9;
 const MMAP_REGISTERS: u64 = 10;
+const TURN: u64 = 11;
+const TRIAL_STORE: u64 = 12;
+const TIMER_INTERRUPTS: u64 = 13;
 
 pub const PAGE: u64 = 4096;
 pub const READ: u64 = 1;
@@ -197,6 +200,21 @@ pub fn fork() -> i64 {
 /// Waits for a child. Returns its status.
 pub fn wait(child: i64) -> i64 {
     call(WAIT, [child as u64, 0, 0, 0, 0])
+}
+
+/// Ends the task's turn with this status. Returns the command for the next turn.
+pub fn turn(status: u64) -> u64 {
+    call(TURN, [status, 0, 0, 0, 0]) as u64
+}
+
+/// Makes the kernel store a byte that side 0 or 1 of a trial owns, or, if `side` is 2, a shared word.
+pub fn trial_store(side: u64) -> i64 {
+    call(TRIAL_STORE, [side, 0, 0, 0, 0])
+}
+
+/// The number of timer interrupts on this CPU.
+pub fn timer_interrupts() -> i64 {
+    call(TIMER_INTERRUPTS, [0; 5])
 }
 
 pub fn exit(status: u64) -> ! {

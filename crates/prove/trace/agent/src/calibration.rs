@@ -12,88 +12,18 @@ use std::ptr;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::SeqCst};
 
 use knee_marks::Mark;
+use knee_operations::trials::{Kind, NEIGHBOURS_AT, Trial, WARM_UP, WORD_AT, WORD_BYTES, trials};
 
 use crate::apart;
 use crate::workers::{Word, pin};
 
-/// The number of runs of each trial in a guest with few CPUs. One run is not enough, because a kernel task
-/// may disturb it. A guest with many CPUs has enough trials of each kind, and runs each trial once.
-const ROUNDS: usize = 2;
-const FEW_CPUS: usize = 4;
-/// The number of times that each operation is done untraced before the first trial, to fill caches
-/// and page tables.
-const WARM_UP: usize = 3;
 /// The maximum number of reads that a trial makes while it waits for its timer.
 const MOST_READS: u32 = 100_000;
 /// The time after which a trial's timer expires. The trial sets the timer and waits for it within
 /// the window.
 const TIMER_NANOS: i64 = 100_000;
-/// The offset of the shared word in its line, in bytes.
-pub const WORD_AT: usize = 16;
-/// The length of the shared word, in bytes.
-pub const WORD_BYTES: usize = 8;
-/// The offset of the first of the two neighbouring bytes in their line.
-pub const NEIGHBOURS_AT: usize = 10;
 const LINE: usize = 64;
 const PAGE: usize = 4096;
-
-/// The operation that the two sides of a trial do, each on its own CPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    /// Nothing.
-    Nothing,
-    /// A system call that accesses no object.
-    NoObject,
-    /// Each side reads its own file.
-    TwoFiles,
-    /// Each side reads its own timer until the timer's interrupt has occurred.
-    Interrupted,
-    /// Both sides have the kernel write to the same [`WORD_BYTES`] bytes of user memory.
-    SharedWord,
-    /// Each side has the kernel write one of two neighbouring bytes.
-    NeighbouringBytes,
-    /// Both sides read the position of one open file.
-    OneFile,
-}
-
-impl Kind {
-    /// All kinds, in the order of their trials.
-    pub const ALL: [Kind; 7] = [
-        Kind::Nothing,
-        Kind::NoObject,
-        Kind::TwoFiles,
-        Kind::Interrupted,
-        Kind::SharedWord,
-        Kind::NeighbouringBytes,
-        Kind::OneFile,
-    ];
-}
-
-/// A trial. Its two sides run one after the other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Trial {
-    /// The operation of both sides.
-    pub kind: Kind,
-    /// The CPU of the first side, number 0.
-    pub first: usize,
-    /// The CPU of the second side, number 1.
-    pub second: usize,
-}
-
-/// Returns the trials of a guest with `cpus` virtual CPUs, in their order. Each CPU has trials with
-/// the CPU before it and with the CPU after it, both as the first side and as the second side. A
-/// guest with one CPU has no trials.
-pub fn trials(cpus: usize) -> Vec<Trial> {
-    let pairs = |at: usize| match (at, (at + 1) % cpus) {
-        // With two CPUs there is only one pair of neighbours.
-        (1, 0) => Vec::new(),
-        (at, next) => vec![(at, next), (next, at)],
-    };
-    let pairs: Vec<_> = if cpus < 2 { Vec::new() } else { (0..cpus).flat_map(pairs).collect() };
-    let of_kind = |kind| pairs.iter().map(move |&(first, second)| Trial { kind, first, second });
-    let rounds = if cpus > FEW_CPUS { 1 } else { ROUNDS };
-    (0..rounds).flat_map(|_| Kind::ALL).flat_map(of_kind).collect()
-}
 
 // Values of [`Place::request`]. The request to the second side is `SIDE + 1`.
 const IDLE: u32 = 0;
@@ -120,9 +50,8 @@ struct Shared {
 /// Runs the trials in the working directory, which is empty before and after. Call this function
 /// after [`Mark::Arm`]. Returns the number of trials, each of which the plugin counts as a test.
 pub(crate) fn run(cpus: usize) -> io::Result<u64> {
-    let trials = trials(cpus);
-    let count = trials.len() as u64;
-    if trials.is_empty() {
+    let count = trials(&Kind::ALL, cpus).count() as u64;
+    if count == 0 {
         return Ok(count);
     }
     pin(0);
@@ -145,7 +74,7 @@ pub(crate) fn run(cpus: usize) -> io::Result<u64> {
             memory.perform(cpu, kind, UNSEEN);
         }
     }
-    for Trial { kind, first, second } in trials {
+    for Trial { kind, first, second } in trials(&Kind::ALL, cpus) {
         Mark::Begin.emit();
         memory.perform(first, kind, SIDE);
         memory.perform(second, kind, SIDE + 1);
@@ -322,22 +251,6 @@ impl<'s> Own<'s> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_cpu_is_first_and_second_in_each_kind_of_trial() {
-        assert!(trials(1).is_empty());
-        for cpus in [2, 3, 4, 64] {
-            let all = trials(cpus);
-            for (kind, cpu) in
-                Kind::ALL.into_iter().flat_map(|kind| (0..cpus).map(move |c| (kind, c)))
-            {
-                let of_kind = || all.iter().filter(move |trial| trial.kind == kind);
-                assert!(of_kind().any(|trial| trial.first == cpu && trial.second != cpu));
-                assert!(of_kind().any(|trial| trial.second == cpu && trial.first != cpu));
-            }
-        }
-        assert_eq!(trials(2).len(), ROUNDS * Kind::ALL.len() * 2);
-    }
 
     #[test]
     fn shared_words_are_at_the_documented_offsets() {

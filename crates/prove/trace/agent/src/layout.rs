@@ -2,15 +2,10 @@
 
 use std::ffi::{CStr, CString};
 
-use crate::script::{Home, MOST, Nr, ZEROES};
+// A page is the unit of offsets, lengths and contents.
+pub(crate) use knee_operations::{PAGE, PAGES_APART, PAGES_AT};
 
-/// The unit of offsets, lengths and contents.
-pub(crate) const PAGE: usize = 4096;
-/// The address of a test's first page, far from all other mappings of the program.
-pub(crate) const PAGES_AT: usize = 0x1234_5600_0000;
-/// The distance between two pages of a test, in bytes. Each page has its own page table: in one
-/// table, the entries of two pages might share a cache line merely because of their positions.
-pub(crate) const PAGES_APART: usize = 2 << 20;
+use crate::script::{Home, MOST, Nr, ZEROES};
 
 /// The address of a page that always stays mapped, after the pages of tests; see
 /// [`keep_tables`](crate::steps::keep_tables).

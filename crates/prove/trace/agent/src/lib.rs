@@ -16,7 +16,7 @@
 
 mod apart;
 mod arguments;
-pub mod calibration;
+mod calibration;
 mod calls;
 mod channel;
 mod cleanup;

@@ -1,5 +1,8 @@
 //! Reports the entries of the guest's kernel to the plugin.
 
+extern crate std;
+
+use std::vec::Vec;
 use std::{io, mem, ptr};
 
 use crate::entries;

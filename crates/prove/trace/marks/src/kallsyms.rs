@@ -26,6 +26,10 @@ pub fn kernel_symbols(kallsyms: &str) -> impl Iterator<Item = KernelSymbol<'_>> 
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
+
+    use std::vec::Vec;
+
     use super::*;
 
     #[test]

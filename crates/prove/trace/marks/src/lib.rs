@@ -41,11 +41,15 @@
 //! assert_eq!(found, [0xffff_ffff_81c0_0b90]);
 //! ```
 
+#![no_std]
+
+#[cfg(unix)]
 mod emit;
 mod entry;
 mod kallsyms;
 mod mark;
 
+#[cfg(unix)]
 pub use emit::emit_entries;
 pub use entry::{Entry, EntryKind, entries};
 pub use kallsyms::{KernelSymbol, kernel_symbols};

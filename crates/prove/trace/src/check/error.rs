@@ -1,5 +1,7 @@
 //! Why tests were not checked.
 
+use std::path::PathBuf;
+
 use crate::calibration::Fault;
 use crate::error::GuestError;
 use crate::guest::End;
@@ -23,6 +25,17 @@ pub enum CheckError {
         fault: Fault,
         /// What to do.
         remedy: &'static str,
+    },
+    /// knee's own kernel did not begin with the experiments.
+    #[error(
+        "{path} does not answer: {end}; build it from the same sources as knee, with cargo build \
+         --release -p knee-kernel --target x86_64-unknown-none", path = path.display()
+    )]
+    NoAnswer {
+        /// The kernel's file.
+        path: PathBuf,
+        /// How the guest ended.
+        end: End,
     },
     /// The guest or the program ended before its first test.
     #[error("the guest or program ended before its first test: {0}")]

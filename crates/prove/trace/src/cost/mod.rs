@@ -4,21 +4,25 @@ mod figures;
 mod names;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use std::ops::ControlFlow;
 
-use knee_agent::{CONSOLE, COST, CostRequest, EXPERIMENT, Experiment, Made};
+use knee_agent::{CONSOLE, COST, CostRequest, EXPERIMENT, Experiment, Made, Mode};
+use knee_operations::trials::Kind;
 
 pub use figures::{Figures, HotLine, Spread};
 
 use crate::calibration::Calibration;
 use crate::channel::Channel;
 use crate::check::CheckError;
-use crate::datum::{Datum, Resolver};
+use crate::datum::{DataNames, Datum, Resolver};
 use crate::functions::Functions;
 use crate::guest::{End, Event, Guest, GuestOptions};
 use crate::initramfs::Initramfs;
 use crate::kernel::Kernel;
+use crate::knee_kernel::{KneeData, KneeKernel};
 use crate::process::Tracing;
+use crate::ram::Ram;
 use crate::record::{Record, TestResult};
 use crate::results::Results;
 
@@ -37,12 +41,40 @@ pub struct Cost {
     pub data: BTreeMap<u64, Datum>,
 }
 
+/// A kernel on which operations are measured.
+pub enum CostKernel {
+    /// Linux.
+    Linux(Kernel),
+    /// knee's own kernel.
+    Knee(KneeKernel),
+}
+
+impl CostKernel {
+    /// The release of Linux, or the file of knee's own kernel.
+    pub fn release(&self) -> String {
+        match self {
+            CostKernel::Linux(kernel) => kernel.release().to_owned(),
+            CostKernel::Knee(kernel) => kernel.path().display().to_string(),
+        }
+    }
+}
+
+/// `Linux 6.1.0-50-cloud-amd64`, or `kernel FILE`.
+impl fmt::Display for CostKernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CostKernel::Linux(_) => write!(f, "Linux {}", self.release()),
+            CostKernel::Knee(_) => write!(f, "kernel {}", self.release()),
+        }
+    }
+}
+
 /// Runs the experiments of a request in a guest with this kernel, and calls `report` for each. `options` must
 /// give the guest as many CPUs as the largest experiment needs. If the guest ends early, another guest runs
 /// the rest. Gives up when three guests have ended during the same experiment. Returns how the last guest
 /// ended. If `report` returns `Break`, the guest is killed, and the returned [`End`] has no meaning.
 pub fn cost(
-    kernel: &Kernel,
+    kernel: &CostKernel,
     request: &CostRequest,
     options: &GuestOptions,
     mut report: impl FnMut(Cost, &Functions) -> ControlFlow<()>,
@@ -68,29 +100,19 @@ pub fn cost(
 /// Runs experiments in one guest, and removes each completed experiment from the request. If
 /// `report` returns `Break`, removes all experiments.
 fn guest(
-    kernel: &Kernel,
+    kernel: &CostKernel,
     rest: &mut CostRequest,
     options: &GuestOptions,
     report: &mut impl FnMut(Cost, &Functions) -> ControlFlow<()>,
 ) -> Result<End, CheckError> {
-    let files = Initramfs::new()
-        .file("init", 0o755, knee_artefacts::AGENT)
-        .file(COST, 0o644, &serde_json::to_vec(rest).expect("plain data can be written as JSON"))
-        .finish();
-    // The channel contains no plans. It only transfers the kernel's symbols.
-    let channel = Channel::new(&[])?;
-    let options = GuestOptions { channel: Some(channel.ram()), ..options.clone() };
-    let mut guest = Guest::start(kernel, &files, &options)?;
+    let (mut guest, mut names, mut calibration) = start(kernel, rest, options)?;
     let mut functions = Functions::default();
-    // Set once the kernel's symbols are known.
-    let mut resolver = None;
+    let mut is_up = false;
     let mut results = Results::default();
     let mut waiting: VecDeque<Made> = VecDeque::new();
     // The data in the lines that moved, by the number of the test after which the guest paused.
     let mut data: BTreeMap<u64, BTreeMap<u64, Datum>> = BTreeMap::new();
     let rounds = u64::from(rest.rounds);
-    let most = rest.experiments.iter().map(|experiment| experiment.cpus).max().unwrap_or(0);
-    let mut calibration = Calibration::of(most);
     // The number of an experiment's last test. This test follows the operations and pauses the
     // guest.
     let last = |made: &Made| made.first + u64::from(made.experiment.cpus) * rounds;
@@ -101,6 +123,7 @@ fn guest(
                 if let Some((_, message)) = line.split_once(CONSOLE) {
                     return Err(CheckError::Agent(message.to_owned()));
                 }
+                names.learn(&line);
                 // The firmware and the kernel also write to the console, and not always whole lines.
                 let Some((_, message)) = line.split_once(EXPERIMENT) else { continue };
                 match serde_json::from_str(message) {
@@ -112,10 +135,8 @@ fn guest(
                 }
             }
             Event::Result(Record::Header(_)) => {
-                let symbols = channel.kallsyms()?;
-                let names = Resolver::new(guest.ram().clone(), &symbols);
-                functions = Functions::of(&symbols, &names);
-                resolver = Some(names);
+                functions = names.functions(guest.ram())?;
+                is_up = true;
             }
             Event::Result(Record::Test(result)) if !calibration.is_over() => {
                 if result.is_awaited() {
@@ -125,9 +146,9 @@ fn guest(
                 added.map_err(|fault| CheckError::uncalibrated(&options.emulator, fault))?;
             }
             Event::Result(Record::Test(result)) => {
-                if let (Some(resolver), false) = (&mut resolver, result.is_conflict_free()) {
+                if let (Some(names), false) = (names.of_data(), result.is_conflict_free()) {
                     let begin = data.last_key_value().map_or(0, |(last, _)| last + 1);
-                    data.insert(result.test, names::of_lines(results.since(begin), resolver));
+                    data.insert(result.test, names::of_lines(results.since(begin), names));
                 }
                 if result.is_awaited() {
                     guest.resume()?;
@@ -151,5 +172,104 @@ fn guest(
             }
         }
     }
-    Ok(end)
+    match kernel {
+        CostKernel::Knee(kernel) if !is_up => {
+            Err(CheckError::NoAnswer { path: kernel.path().to_owned(), end })
+        }
+        _ => Ok(end),
+    }
+}
+
+/// Names the code and the data of a guest.
+enum Names<'a> {
+    /// Linux sends its symbols over the channel, which contains no plans. The resolver exists once the
+    /// symbols have arrived.
+    Linux {
+        channel: Channel,
+        resolver: Option<Box<Resolver>>,
+    },
+    Knee {
+        kernel: &'a KneeKernel,
+        data: KneeData<'a>,
+    },
+}
+
+impl Names<'_> {
+    /// Learns from a line on the console.
+    fn learn(&mut self, line: &str) {
+        if let Names::Knee { data, .. } = self {
+            data.learn(line);
+        }
+    }
+
+    /// The kernel's functions. The guest must have sent its symbols.
+    fn functions(&mut self, ram: &Ram) -> Result<Functions, CheckError> {
+        match self {
+            Names::Knee { kernel, .. } => Ok(kernel.functions().clone()),
+            Names::Linux { channel, resolver } => {
+                let symbols = channel.kallsyms()?;
+                let names = resolver.insert(Box::new(Resolver::new(ram.clone(), &symbols)));
+                Ok(Functions::of(&symbols, names))
+            }
+        }
+    }
+
+    /// The names of data, if they are known.
+    fn of_data(&mut self) -> Option<&mut dyn DataNames> {
+        match self {
+            Names::Knee { data, .. } => Some(data),
+            Names::Linux { resolver, .. } => Some(&mut **resolver.as_mut()?),
+        }
+    }
+}
+
+/// Starts a guest that runs the experiments.
+fn start<'a>(
+    kernel: &'a CostKernel,
+    request: &CostRequest,
+    options: &GuestOptions,
+) -> Result<(Guest, Names<'a>, Calibration), CheckError> {
+    let most = request.experiments.iter().map(|experiment| experiment.cpus).max().unwrap_or(0);
+    match kernel {
+        CostKernel::Linux(kernel) => {
+            let request = serde_json::to_vec(request).expect("plain data can be written as JSON");
+            let files = Initramfs::new()
+                .file("init", 0o755, knee_artefacts::AGENT)
+                .file(COST, 0o644, &request)
+                .finish();
+            let channel = Channel::new(&[])?;
+            let options = GuestOptions { channel: Some(channel.ram()), ..options.clone() };
+            let guest = Guest::start(kernel, &files, &options)?;
+            Ok((guest, Names::Linux { channel, resolver: None }, Calibration::of(most)))
+        }
+        CostKernel::Knee(kernel) => {
+            let guest = Guest::start_knee(kernel, &parameters(request), options)?;
+            let names = Names::Knee { kernel, data: KneeData::new(kernel) };
+            Ok((guest, names, Calibration::of_kinds(&Kind::WITHOUT_FILES, most)))
+        }
+    }
+}
+
+/// The parameters of knee's own kernel for a request.
+fn parameters(request: &CostRequest) -> String {
+    let experiment = |one: &Experiment| format!("{}:{}", one.operation, one.cpus);
+    let experiments: Vec<String> = request.experiments.iter().map(experiment).collect();
+    let mode = match request.mode {
+        Mode::Threads => "threads",
+        Mode::Processes => "processes",
+    };
+    format!("cost={} mode={mode} rounds={}", experiments.join(","), request.rounds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parameters_of_knees_kernel_list_the_experiments() {
+        let experiment = |cpus| Experiment { operation: "mmap".to_owned(), cpus };
+        let experiments = vec![experiment(1), experiment(4)];
+        let request = CostRequest { experiments, mode: Mode::Processes, rounds: 48 };
+        assert_eq!(parameters(&request), "cost=mmap:1,mmap:4 mode=processes rounds=48");
+    }
 }

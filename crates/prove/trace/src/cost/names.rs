@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use crate::datum::{Datum, Resolver};
+use crate::datum::{DataNames, Datum};
 use crate::record::{Conflict, TestResult, Touch};
 
 /// Names the data in the lines that moved in these operations. The guest must be paused after the
 /// last operation.
 pub(super) fn of_lines<'r>(
     operations: impl Iterator<Item = &'r TestResult>,
-    resolver: &mut Resolver,
+    names: &mut (impl DataNames + ?Sized),
 ) -> BTreeMap<u64, Datum> {
     let lines = lines(operations).into_iter();
-    lines.map(|line| (line.line, resolver.datum(&line))).collect()
+    lines.map(|line| (line.line, names.datum(&line))).collect()
 }
 
 /// The lines that moved, as conflicts whose sides are the CPUs.

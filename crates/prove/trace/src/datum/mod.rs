@@ -24,6 +24,7 @@ mod kernel;
 mod learned;
 mod memory;
 mod module_types;
+mod names;
 mod pages;
 mod per_cpu;
 mod propagate;
@@ -36,6 +37,8 @@ mod types;
 
 use std::fmt::{self, Display, Formatter};
 
+pub(crate) use memory::LINE_BYTES;
+pub(crate) use names::DataNames;
 pub use resolver::Resolver;
 pub use symbols::{Symbol, Symbols};
 

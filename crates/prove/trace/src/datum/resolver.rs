@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use super::Datum;
+use super::DataNames;
 use super::btf::{Btf, MAX_BTF};
 use super::memory::{Area, LINE_BYTES, Memory, PAGE_BYTES};
 use super::module_types;
@@ -81,20 +81,6 @@ impl Resolver {
         }
     }
 
-    /// The data in a line that calls share.
-    pub fn datum(&mut self, conflict: &Conflict) -> Datum {
-        let touched = conflict.sides.iter().fold(0, |all, side| all | side.read | side.written);
-        let written = conflict.sides.iter().fold(0, |all, side| all | side.written);
-        let shared = conflict.shared_bytes();
-        if shared != 0 {
-            return Datum::shared(self.fields(conflict, shared));
-        }
-        let fields = self.fields(conflict, written);
-        let mut beside = self.fields(conflict, touched & !written);
-        beside.retain(|field| !fields.contains(field));
-        Datum::falsely_shared(fields, beside)
-    }
-
     /// Whether a line is shared only because of the addresses of objects. In such a line, calls touch
     /// different bytes, and the distance between the slab cache's objects is not a multiple of the
     /// line size. So the fields that share a line differ from object to object.
@@ -103,24 +89,6 @@ impl Resolver {
         let page = types.pages.as_ref().and_then(|pages| pages.at(&self.memory, conflict.line));
         let Some(Page::Slab { cache, .. }) = page else { return false };
         conflict.shared_bytes() == 0 && !types.keeps_lines(&self.memory, cache)
-    }
-
-    /// The names of the fields or variables that contain these bytes of a line.
-    fn fields(&mut self, conflict: &Conflict, mut bytes: u64) -> Vec<String> {
-        let base = self.best_address(conflict);
-        let code = code(conflict);
-        let mut fields: Vec<String> = Vec::new();
-        while bytes != 0 && fields.len() < MAX_FIELDS {
-            let byte = u64::from(bytes.trailing_zeros());
-            let (address, physical) = (base.wrapping_add(byte), conflict.line.wrapping_add(byte));
-            let named = self.name(address, physical, &code);
-            if !fields.contains(&named.name) {
-                fields.push(named.name);
-            }
-            let end = byte.saturating_add(named.bytes.max(1)).min(LINE_BYTES);
-            bytes &= u64::MAX.checked_shl(end as u32).unwrap_or(0);
-        }
-        fields
     }
 
     /// Of a line's virtual addresses, the one that helps most to name the line's data. A kernel address helps
@@ -239,6 +207,25 @@ impl Resolver {
         let page = if code.iter().any(writes_tables) { Some(Page::Table) } else { page };
         let name = types.page_use(&self.memory, page, physical, code);
         whole(name.as_deref().unwrap_or("page"))
+    }
+}
+
+impl DataNames for Resolver {
+    fn fields(&mut self, conflict: &Conflict, mut bytes: u64) -> Vec<String> {
+        let base = self.best_address(conflict);
+        let code = code(conflict);
+        let mut fields: Vec<String> = Vec::new();
+        while bytes != 0 && fields.len() < MAX_FIELDS {
+            let byte = u64::from(bytes.trailing_zeros());
+            let (address, physical) = (base.wrapping_add(byte), conflict.line.wrapping_add(byte));
+            let named = self.name(address, physical, &code);
+            if !fields.contains(&named.name) {
+                fields.push(named.name);
+            }
+            let end = byte.saturating_add(named.bytes.max(1)).min(LINE_BYTES);
+            bytes &= u64::MAX.checked_shl(end as u32).unwrap_or(0);
+        }
+        fields
     }
 }
 

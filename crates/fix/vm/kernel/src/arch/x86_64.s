@@ -218,7 +218,7 @@ kernel_trap:
 # as the first argument of a system call.
 .section .rodata
 .balign 16
-.global user_code, user_load, user_store, user_watch, user_write, user_code_end
+.global user_code, user_load, user_store, user_watch, user_write, user_arm, user_code_end
 user_code:
 user_load:                      # (address)
     movq (%rdi), %rdi
@@ -242,6 +242,15 @@ user_write:                     # (address, value): stores 5,000 increasing valu
     decl %ecx
     jnz 1b
     movq %rsi, %rdi
+    syscall
+# The instructions by which knee's QEMU plugin learns where interrupts and faults enter the kernel, and then
+# the mark that arms the plugin (crate knee-marks). None of them has any effect on a CPU.
+user_arm:
+    nopl vectors + 16 * 14(%rbx, %rsi, 2)       # a page fault
+    nopl vectors + 16 * 0x40(%rbx, %rbp, 2)     # interrupts: an IPI, the timer, a spurious one
+    nopl vectors + 16 * 0x41(%rbx, %rbp, 2)
+    nopl vectors + 16 * 0xff(%rbx, %rbp, 2)
+    nopl 0x6b6e0003(%rax, %rax)
     syscall
 user_code_end:
 .text

@@ -8,7 +8,7 @@ use knee_agent::{CostRequest, Experiment, OPERATIONS};
 use knee_host::number::plural;
 use knee_host::text::Screen;
 use knee_results::Mode;
-use knee_trace::{Emulator, End, GuestOptions, Kernel, cost};
+use knee_trace::{CostKernel, Emulator, End, GuestOptions, KneeKernel, cost};
 
 use crate::args::complete;
 use crate::args::modes::one_mode;
@@ -42,6 +42,7 @@ const MOST_CPUS: u32 = 64;
   knee commute cost mmap_churn page_fault --kernel bullseye --kernel bookworm --kernel sid
   knee commute cost --kernel vmlinuz-6.12 --json > 6.12.json
   knee commute cost open -m processes --cpus 2,32
+  knee commute cost --kernel bookworm --guest-kernel target/x86_64-unknown-none/release/knee-kernel
   knee commute cost --list                              list the operations
 
 Exit status 4: a guest ended before knee had measured every operation.")]
@@ -70,6 +71,13 @@ pub(super) struct Args {
     #[arg(long = "kernel", value_name = "FILE|RELEASE")]
     kernels: Vec<PathBuf>,
 
+    /// Build of knee's own kernel (the crate knee-kernel), which has the operations on memory and
+    /// supports up to 16 CPUs; repeat the option to compare builds
+    ///
+    /// Without --kernel, knee measures only these builds.
+    #[arg(long, value_name = "FILE")]
+    guest_kernel: Vec<PathBuf>,
+
     /// Maximum number of cache lines to print for each operation, hottest first, with the
     /// functions that access them
     #[arg(long, value_name = "N", default_value_t = 5, conflicts_with = "json")]
@@ -93,14 +101,27 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         stdout::show(&OPERATIONS.iter().map(line).collect::<String>())?;
         return Ok(ExitStatus::Done);
     }
-    let operations = operations(&args.operations)?;
+    let cpus: BTreeSet<u32> = args.cpus.iter().copied().chain([1]).collect();
+    let own = args.guest_kernel.iter().map(|file| Ok(CostKernel::Knee(KneeKernel::open(file)?)));
+    let own: Vec<CostKernel> = own.collect::<anyhow::Result<_>>()?;
+    let (mut known, most) = (catalogue(), cpus.last().copied().unwrap_or(1));
+    if !own.is_empty() {
+        known.retain(|name| KneeKernel::OPERATIONS.contains(name));
+        if most > KneeKernel::MOST_CPUS {
+            bail_usage!("knee's kernel has at most {} CPUs, not {most}", KneeKernel::MOST_CPUS);
+        }
+    }
+    let operations = operations(&args.operations, &known)?;
     let emulator = emulator()?;
     let qemu = emulator.version()?;
-    let kernels = match &args.kernels[..] {
-        [] => vec![kernel(None)?],
-        named => named.iter().map(|named| kernel(Some(named))).collect::<anyhow::Result<_>>()?,
+    let mut kernels: Vec<CostKernel> = match &args.kernels[..] {
+        [] if own.is_empty() => vec![CostKernel::Linux(kernel(None)?)],
+        named => {
+            let named = named.iter().map(|named| Ok(CostKernel::Linux(kernel(Some(named))?)));
+            named.collect::<anyhow::Result<_>>()?
+        }
     };
-    let cpus: BTreeSet<u32> = args.cpus.iter().copied().chain([1]).collect();
+    kernels.extend(own);
     let mode = match args.mode {
         Mode::Threads => knee_agent::Mode::Threads,
         Mode::Processes => knee_agent::Mode::Processes,
@@ -123,7 +144,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         let (of_kernel, end) = measure(kernel, &request, &emulator)?;
         if !matches!(end, End::PoweredOff) {
             died = true;
-            tell!("knee: Linux {}: the guest ended too early: {end}", kernel.release());
+            tell!("knee: {kernel}: the guest ended too early: {end}");
         }
         costs.push(of_kernel);
     }
@@ -138,22 +159,23 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
 }
 
 fn measure(
-    kernel: &Kernel,
+    kernel: &CostKernel,
     request: &CostRequest,
     emulator: &Emulator,
 ) -> anyhow::Result<(KernelCosts, End)> {
     let cpus = request.experiments.iter().map(|experiment| experiment.cpus).max().unwrap_or(1);
     let options = GuestOptions { emulator: emulator.clone(), cpus, ..GuestOptions::default() };
     let of = plural(request.experiments.len(), "experiment");
-    let release = kernel.release();
     let cpus = plural(cpus as usize, "CPU");
-    tell!("knee: booting a guest with Linux {release} and {cpus} for {of}");
-    let mut costs = KernelCosts::new(release);
+    tell!("knee: booting a guest with {kernel} and {cpus} for {of}");
+    let mut costs = KernelCosts::new(&kernel.to_string(), &kernel.release());
     let (mut done, mut progress) = (0, Progress::new(false));
     let all = request.experiments.len() as u64;
     let mut warned = false;
     let end = cost(kernel, request, &options, |made, functions| {
-        warn_of_missing(&mut warned, kernel, functions);
+        if let CostKernel::Linux(kernel) = kernel {
+            warn_of_missing(&mut warned, kernel, functions);
+        }
         costs.add(&made, WARM_UP, functions);
         done += 1;
         let amount = Amount { done, of: all, unit: "experiments" };
@@ -163,19 +185,27 @@ fn measure(
     Ok((costs, end))
 }
 
-/// The operations that the words select, without duplicates, in catalogue order.
-fn operations(words: &[String]) -> anyhow::Result<Vec<&'static str>> {
-    let all = || OPERATIONS.iter().map(|operation| operation.name);
+/// The names of all operations.
+fn catalogue() -> Vec<&'static str> {
+    OPERATIONS.iter().map(|operation| operation.name).collect()
+}
+
+/// The operations that the words select, without duplicates, in the order of `known`. These are the
+/// operations that all kernels have.
+fn operations(words: &[String], known: &[&'static str]) -> anyhow::Result<Vec<&'static str>> {
     let means = |word: &str, name: &str| {
         let rest = name.strip_prefix(word);
         rest.is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()))
     };
-    if let Some(word) = words.iter().find(|word| !all().any(|name| means(word, name))) {
-        let known: Vec<&str> = all().collect();
-        bail_usage!("no operation is named {word:?}; the operations are {}", known.join(", "));
+    if let Some(word) = words.iter().find(|word| !known.iter().any(|name| means(word, name))) {
+        let list = known.join(", ");
+        if catalogue().iter().any(|name| means(word, name)) {
+            bail_usage!("knee's kernel has no operation {word:?}; the operations are {list}");
+        }
+        bail_usage!("no operation is named {word:?}; the operations are {list}");
     }
     let wanted = |name: &&str| words.is_empty() || words.iter().any(|word| means(word, name));
-    Ok(all().filter(wanted).collect())
+    Ok(known.iter().copied().filter(wanted).collect())
 }
 
 #[cfg(test)]
@@ -185,7 +215,8 @@ mod tests {
     #[test]
     fn a_name_without_its_number_selects_all_numbers() {
         let of = |words: &[&str]| {
-            operations(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            operations(&words, &catalogue())
         };
         assert_eq!(of(&["mmap_churn"]).unwrap(), ["mmap_churn1", "mmap_churn2"]);
         assert_eq!(of(&["stat", "open", "stat"]).unwrap(), ["open", "stat"]);
@@ -196,5 +227,7 @@ mod tests {
                 .to_string()
                 .contains("no operation is named \"mmap_\"; the operations are open")
         );
+        let missing = operations(&["open".to_owned()], &["mmap"]).unwrap_err().to_string();
+        assert!(missing.contains("no operation \"open\"; the operations are mmap"), "{missing}");
     }
 }

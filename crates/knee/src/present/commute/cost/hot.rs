@@ -30,9 +30,9 @@ pub(super) fn render(kernel: &KernelCosts, operation: &str, view: &View<'_>) -> 
     }
     let (hot, others) = all.split_at(hot);
     let mut text = format!(
-        "\n{BOLD}{operation}{BOLD:#}, Linux {}, {cpus} CPUs: lines taken (to write) \
+        "\n{BOLD}{operation}{BOLD:#}, {}, {cpus} CPUs: lines taken (to write) \
          and fetched (only to read) per operation\n",
-        kernel.release
+        kernel.name
     );
     let width = hot.iter().map(|line| line.name().len()).max().unwrap_or(0).min(WIDEST_NAME);
     for line in hot {

@@ -6,6 +6,9 @@ use knee_trace::{Cost, Figures, Functions, HotLine};
 
 /// The costs of operations in one kernel.
 pub(crate) struct KernelCosts {
+    /// The kernel in a heading, such as `Linux 6.1.0-50`.
+    pub(super) name: String,
+    /// The release of Linux, or the file of another kernel.
     pub(super) release: String,
     /// Costs by operation and CPU count.
     pub(super) figures: BTreeMap<(String, u32), (Figures, Vec<Line>)>,
@@ -19,8 +22,9 @@ pub(super) struct Line {
 }
 
 impl KernelCosts {
-    pub(crate) fn new(release: &str) -> KernelCosts {
-        KernelCosts { release: release.to_owned(), figures: BTreeMap::new() }
+    pub(crate) fn new(name: &str, release: &str) -> KernelCosts {
+        let (name, release) = (name.to_owned(), release.to_owned());
+        KernelCosts { name, release, figures: BTreeMap::new() }
     }
 
     pub(crate) fn add(&mut self, cost: &Cost, warm_up: u32, functions: &Functions) {

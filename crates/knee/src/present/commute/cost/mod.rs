@@ -23,12 +23,12 @@ const SCHEMA: u32 = 1;
 /// has thousands of lines, none of them hot.
 const MOST_LINES: usize = 100;
 
-/// JSON for programs. Each kernel has a list of `costs`, one for each `operation` and number of
-/// `cpus`. `figures` are those of [`Figures`], each with its median, least, greatest and mean.
-/// `lines` are the hottest lines, ordered by how often an operation `taken` or `fetched` them, with
-/// their kernel `data` and the functions that write and read them; `more` counts unlisted lines.
-/// `qemu` is the version of QEMU, and `plugin` identifies the plugin of knee; figures may differ
-/// with either.
+/// JSON for programs. Each kernel has a `release`, which is the file of knee's own kernel, and a list
+/// of `costs`, one for each `operation` and number of `cpus`. `figures` are those of [`Figures`], each
+/// with its median, least, greatest and mean. `lines` are the hottest lines, ordered by how often an
+/// operation `taken` or `fetched` them, with their kernel `data` and the functions that write and read
+/// them; `more` counts unlisted lines. `qemu` is the version of QEMU, and `plugin` identifies the
+/// plugin of knee; figures may differ with either.
 pub(crate) fn json(kernels: &[KernelCosts], mode: &str, rounds: u32, qemu: &str) -> Value {
     let hexadecimal = |address: &u64| format!("{address:#x}");
     let line = |Line { hot, writers, readers }: &Line| {
@@ -75,9 +75,10 @@ pub(crate) fn text(
     screen: &Screen,
 ) -> String {
     let rounds = plural(rounds as usize, "round");
-    let names: Vec<&str> = kernels.iter().map(|kernel| kernel.release.as_str()).collect();
-    let names = names.join(", ");
-    let mut text = format!("{BOLD}Linux {names}{BOLD:#}\n{mode}, {rounds}\n\n");
+    let names: Vec<&str> = kernels.iter().map(|kernel| kernel.name.as_str()).collect();
+    // The word Linux is not repeated.
+    let names = names.join(", ").replace(", Linux ", ", ");
+    let mut text = format!("{BOLD}{names}{BOLD:#}\n{mode}, {rounds}\n\n");
     text += &table::render(kernels, view, screen);
     for operation in view.operations {
         for kernel in kernels {

@@ -54,16 +54,19 @@ fn columns(view: &View<'_>) -> Vec<Column> {
     columns
 }
 
-/// The version numbers of the releases, if they distinguish the kernels.
+/// The version numbers of the releases, or the names of files, if they distinguish the kernels.
 fn labels(kernels: &[KernelCosts]) -> Vec<String> {
-    let number = |release: &str| {
+    let short = |release: &str| {
         let end = release.find(|c: char| c != '.' && !c.is_ascii_digit());
-        release[..end.unwrap_or(release.len())].to_owned()
+        match &release[..end.unwrap_or(release.len())] {
+            "" | "." | ".." => release.rsplit('/').next().unwrap_or(release).to_owned(),
+            number => number.to_owned(),
+        }
     };
-    let numbers: Vec<String> = kernels.iter().map(|kernel| number(&kernel.release)).collect();
-    let distinct: BTreeSet<&String> = numbers.iter().collect();
+    let short: Vec<String> = kernels.iter().map(|kernel| short(&kernel.release)).collect();
+    let distinct: BTreeSet<&String> = short.iter().collect();
     match distinct.len() == kernels.len() {
-        true => numbers,
+        true => short,
         false => kernels.iter().map(|kernel| kernel.release.clone()).collect(),
     }
 }
@@ -156,7 +159,8 @@ mod tests {
         let both = Figures { taken: spread(3, taken), ..alone.clone() };
         let figures = [(("lseek".to_owned(), 1), alone), (("lseek".to_owned(), 2), both)];
         let figures = figures.map(|(key, figures)| (key, (figures, Vec::new()))).into();
-        KernelCosts { release: release.to_owned(), figures }
+        let name = format!("Linux {release}");
+        KernelCosts { name, release: release.to_owned(), figures }
     }
 
     fn plain(kernels: &[KernelCosts]) -> String {
@@ -186,6 +190,8 @@ mod tests {
             labels(&[kernel("6.1.0-18", 1, 1.0), kernel("6.1.0-50", 1, 1.0)]),
             ["6.1.0-18", "6.1.0-50"]
         );
+        let file = kernel("target/release/knee-kernel", 1, 1.0);
+        assert_eq!(labels(&[kernel("6.1.0-18", 1, 1.0), file]), ["6.1.0", "knee-kernel"]);
     }
 
     #[test]

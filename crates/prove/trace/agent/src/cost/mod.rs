@@ -19,6 +19,7 @@ use std::sync::Arc;
 use knee_marks::Mark;
 use serde::{Deserialize, Serialize};
 
+pub use knee_operations::EXPERIMENT;
 pub use operations::{OPERATIONS, Operation};
 
 use crate::calibration;
@@ -30,8 +31,6 @@ use turns::Turns;
 /// The file of the request in the initramfs, relative to the root. If it exists, the agent measures
 /// costs and runs no tests.
 pub const COST: &str = "cost.json";
-/// The prefix of a console line that reports an experiment. The rest of the line is [`Made`] in JSON.
-pub const EXPERIMENT: &str = "knee-cost: ";
 
 /// The resources that tasks share.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,10 +5,11 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use knee_marks::Mark;
+use knee_operations::Part;
 use rustix::io::Errno;
 use rustix::process;
 
-use super::operations::{Operation, Step};
+use super::operations::Operation;
 use super::own::Own;
 use super::turns::Turns;
 use crate::steps::Failed;
@@ -35,7 +36,8 @@ impl Task {
         pin(nr);
         let before = turns.arrive(nr);
         let mut own = Own::new(nr, neighbours, shared);
-        let sleeper = step("set up", operation.set_up, &mut own)
+        let sleeper = (operation.set_up)(&mut own)
+            .map_err(|errno| failure((Part::SetUp, errno)))
             .and_then(|()| Sleeper::new(before))
             .map_err(|failed| turns.fail(failed));
         turns.pass(nr);
@@ -73,22 +75,12 @@ fn pause() {
 
 fn turn(operation: &Operation, own: &mut Own, before: &Sleeper) -> Result<(), Failed> {
     before.wait()?;
-    step("prepare the operation", operation.prepare, own)?;
-    Mark::Begin.emit();
-    Mark::Open(0).emit();
-    let done = (operation.call)(own);
-    Mark::Close(0).emit();
-    Mark::End.emit();
-    done.map_err(explain("do the operation"))?;
-    step("undo the operation", operation.restore, own)
+    operation.perform(own).map_err(failure)
 }
 
-fn step(what: &'static str, step: Step, own: &mut Own) -> Result<(), Failed> {
-    step(own).map_err(explain(what))
-}
-
-fn explain(what: &'static str) -> impl Fn(Errno) -> Failed {
-    move |errno| (what, errno.raw_os_error())
+/// The part that failed, and the number of its error.
+fn failure((part, errno): knee_operations::Failed<Errno>) -> Failed {
+    (part.as_str(), errno.raw_os_error())
 }
 
 /// The task whose turn always comes directly before this task's turn.

@@ -1,0 +1,163 @@
+//! A task of `knee commute cost`. In each turn, the kernel tells it what to do.
+#![no_std]
+#![no_main]
+
+#[path = "../src/command.rs"]
+mod command;
+mod sys;
+
+use command::Command;
+use knee_marks::Mark;
+use knee_operations::trials::Kind;
+use knee_operations::{Calls, Failed, Memory, Operation, Owner, Part};
+
+use sys::*;
+
+/// The maximum number of system calls that a trial makes while it waits for an interrupt.
+const MOST_CALLS: u32 = 100_000;
+
+/// The system calls of this kernel.
+struct System;
+
+/// Succeeds if a call has not returned an error.
+fn done(result: i64) -> Result<(), i64> {
+    if result < 0 { Err(result) } else { Ok(()) }
+}
+
+fn allowed(is_allowed: bool) -> Result<(), i64> {
+    if is_allowed { Ok(()) } else { Err(EFAULT) }
+}
+
+impl Calls for System {
+    type Error = i64;
+
+    fn map_page(&mut self, at: usize) -> Result<(), i64> {
+        done(mmap_fixed(at as u64, PAGE, READ | WRITE))
+    }
+
+    fn map(&mut self, bytes: usize) -> Result<usize, i64> {
+        let at = mmap(bytes as u64, READ | WRITE);
+        done(at).map(|()| at as usize)
+    }
+
+    fn unmap(&mut self, at: usize, bytes: usize) -> Result<(), i64> {
+        done(munmap(at as u64, bytes as u64))
+    }
+
+    fn protect_page(&mut self, at: usize, writable: bool) -> Result<(), i64> {
+        done(mprotect(at as u64, PAGE, if writable { READ | WRITE } else { READ }))
+    }
+
+    fn discard_page(&mut self, at: usize) -> Result<(), i64> {
+        done(discard(at as u64, PAGE))
+    }
+
+    fn load(&mut self, at: usize) -> Result<(), i64> {
+        allowed(load(at as u64).is_some())
+    }
+
+    fn store(&mut self, at: usize) -> Result<(), i64> {
+        allowed(store(at as u64, 1))
+    }
+
+    /// This kernel has huge pages only where a program asks for them.
+    fn avoid_huge_pages(&mut self) -> Result<(), i64> {
+        Ok(())
+    }
+
+    fn out_of_memory() -> i64 {
+        ENOMEM
+    }
+}
+
+struct Own(Memory<System>);
+
+impl Owner for Own {
+    type Calls = System;
+
+    fn memory(&mut self) -> &mut Memory<System> {
+        &mut self.0
+    }
+}
+
+static OPERATIONS: [Operation<Own, i64>; 8] = Operation::MEMORY;
+
+/// The status of a turn: 0, or the part that failed and its error.
+fn status(result: Result<(), Failed<i64>>) -> u64 {
+    match result {
+        Ok(()) => 0,
+        Err((part, error)) => (part as u64) << 32 | -error as u64,
+    }
+}
+
+fn main() {
+    // Replaced by the command that sets up an operation.
+    let mut own = Own(Memory::new(System, 0, 1));
+    let mut operation = &OPERATIONS[0];
+    let mut last = 0;
+    loop {
+        let Some(command) = Command::of(turn(last)) else { exit(1) };
+        last = match command {
+            Command::Flush => {
+                Mark::Flush.emit();
+                0
+            }
+            Command::SetUp { operation: index, nr, tasks } => {
+                let Some(chosen) = OPERATIONS.get(usize::from(index)) else { exit(2) };
+                operation = chosen;
+                own = Own(Memory::new(System, nr.into(), tasks.into()));
+                status((operation.set_up)(&mut own).map_err(|error| (Part::SetUp, error)))
+            }
+            Command::Perform => status(operation.perform(&mut own)),
+            Command::Pause => {
+                Mark::Begin.emit();
+                for side in 0..2 {
+                    window(Kind::SharedWord, side);
+                }
+                Mark::End.emit();
+                0
+            }
+            Command::WarmUp(kind) => {
+                operate(kind, 0);
+                0
+            }
+            Command::Trial(kind, side) => {
+                if side == 0 {
+                    Mark::Begin.emit();
+                }
+                window(kind, side);
+                if side == 1 {
+                    Mark::End.emit();
+                }
+                0
+            }
+        };
+    }
+}
+
+/// Does the operation of a trial in a window.
+#[inline(never)]
+fn window(kind: Kind, side: u8) {
+    Mark::Open(side).emit();
+    operate(kind, side);
+    Mark::Close(side).emit();
+}
+
+#[inline(always)]
+fn operate(kind: Kind, side: u8) {
+    match kind {
+        Kind::NoObject => drop(timer_interrupts()),
+        Kind::Interrupted => {
+            let before = timer_interrupts();
+            for _ in 0..MOST_CALLS {
+                if timer_interrupts() != before {
+                    break;
+                }
+            }
+        }
+        Kind::SharedWord => drop(trial_store(2)),
+        Kind::NeighbouringBytes => drop(trial_store(side.into())),
+        // Trials with files do not exist on this kernel.
+        Kind::Nothing | Kind::TwoFiles | Kind::OneFile => {}
+    }
+}

@@ -1,0 +1,24 @@
+//! Names for the data in the lines of any guest.
+
+use super::Datum;
+use crate::record::Conflict;
+
+/// Names the data of a guest.
+pub(crate) trait DataNames {
+    /// The names of the fields or variables that contain these bytes of a line.
+    fn fields(&mut self, conflict: &Conflict, bytes: u64) -> Vec<String>;
+
+    /// The data in a line that calls share.
+    fn datum(&mut self, conflict: &Conflict) -> Datum {
+        let touched = conflict.sides.iter().fold(0, |all, side| all | side.read | side.written);
+        let written = conflict.sides.iter().fold(0, |all, side| all | side.written);
+        let shared = conflict.shared_bytes();
+        if shared != 0 {
+            return Datum::shared(self.fields(conflict, shared));
+        }
+        let fields = self.fields(conflict, written);
+        let mut beside = self.fields(conflict, touched & !written);
+        beside.retain(|field| !fields.contains(field));
+        Datum::falsely_shared(fields, beside)
+    }
+}
