@@ -4,9 +4,11 @@
 mod each;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::thread;
 
 use each::on_each_architecture;
+use knee_models::disk::Disk;
 use knee_models::random::Random;
 use knee_vm::hosted::{Architecture, Hosted, Processor};
 use knee_vm::{
@@ -28,6 +30,7 @@ on_each_architecture!(
     promotion_keeps_the_content,
     promotion_skips_what_others_use,
     device_memory_gets_large_pages,
+    swapping_splits_a_large_page,
     cpus_that_split_and_promote_lose_no_store,
 );
 
@@ -253,4 +256,37 @@ fn cpus_that_split_and_promote_lose_no_store<A: Architecture>() {
         space.audit(&machine.cpu(0));
     }
     assert_eq!(machine.free_frames(), all, "all frames are free again");
+}
+
+fn swapping_splits_a_large_page<A: Architecture>() {
+    let machine = Hosted::<A>::with_architecture(4096, 1);
+    let cpu = machine.cpu(0);
+    let swap = Disk::default().swap(2 * LARGE);
+    let space = Space::with_swap(&cpu, None, Arc::clone(&swap)).unwrap();
+    space.set_large_pages(true);
+    let pages = Pages::new(START, LARGE);
+    space.map(&cpu, pages, WRITE).unwrap();
+    pages.iter().for_each(|page| cpu.store(&space, page.address(), page.0).unwrap());
+    assert_eq!(space.swap_out(&cpu, Pages::new(START + 3, 2)), Ok(2));
+    assert_eq!(cpu.load(&space, START.address()), Ok(START.0));
+    assert_eq!(space.promote(&cpu, pages), Ok(0), "two pages are on the device");
+    // No page is present, but a fault must not make a large page of zeros.
+    space.discard(&cpu, Pages::new(START, 3)).unwrap();
+    assert_eq!(space.swap_out(&cpu, pages), Ok(LARGE - 5));
+    assert_eq!(space.resident(), 0);
+    assert_eq!(cpu.load(&space, START.address()), Ok(0));
+    assert_eq!(space.resident(), 1);
+    let check = || {
+        for page in pages.iter() {
+            let expected = if page < START + 3 { 0 } else { page.0 };
+            assert_eq!(cpu.load(&space, page.address()), Ok(expected));
+        }
+    };
+    check();
+    assert_eq!(space.promote(&cpu, pages), Ok(1));
+    // The clock splits the large page, to learn which of its pages are used.
+    assert_eq!(space.reclaim(&cpu, 7), Ok(7));
+    check();
+    assert_eq!(swap.used(), 0);
+    space.audit(&cpu);
 }

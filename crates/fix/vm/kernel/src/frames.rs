@@ -148,7 +148,7 @@ impl Frames {
         let mut own = self.own[cpu_number()].lock();
         if own.count < frames.len() {
             let mut common = self.common.lock();
-            if common.count < frames.len()
+            while common.count < frames.len()
                 && let Some(first) = self.large.lock().pop()
             {
                 run(first).for_each(|frame| common.push(frame));
