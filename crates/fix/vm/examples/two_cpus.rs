@@ -53,7 +53,8 @@ impl TwoCpus {
         }
     }
 
-    /// Simulates a program's access to a page. The access hits the TLB or raises a page fault.
+    /// Simulates a program's access to a page. This MMU does not walk page tables: each access that misses
+    /// the TLB raises a page fault.
     pub(crate) fn access<'m>(
         &'m self,
         cpu: &Cpu<'m, TwoCpus>,

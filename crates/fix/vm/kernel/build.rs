@@ -18,7 +18,7 @@ fn main() {
     println!("cargo::rustc-link-arg=--no-pie");
     let here = &here;
     let out = PathBuf::from(variable("OUT_DIR"));
-    // These crates have no dependencies that are not listed before them.
+    // Each crate depends only on crates that are listed before it.
     let libraries = ["marks", "operations"].map(|name| {
         let source = here.join("../../../prove/trace").join(name).join("src");
         println!("cargo::rerun-if-changed={}", source.display());
@@ -64,7 +64,7 @@ impl Rustc {
         run(&mut rustc, program);
     }
 
-    /// The command with what all programs and crates need.
+    /// Returns a `rustc` command with the options that all programs and crates need.
     fn command(&self) -> Command {
         let mut rustc = Command::new(env::var_os("RUSTC").expect("cargo sets RUSTC"));
         rustc.args(["--edition", "2024", "--target", &self.target]);

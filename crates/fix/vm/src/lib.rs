@@ -64,8 +64,9 @@
 //! mapping has one *backing*, which the object keeps in an index by page (reverse mapping). There is no
 //! record per page: a page's address in a space is computed from the backing, and checked against the tables.
 //! To unmap a page from all spaces, [`Object::evict`] visits all places where the page may be mapped. A
-//! concurrent fault looks up the object's page while it holds the lock of the leaf, so the fault comes either
-//! before or after the visit of that leaf.
+//! concurrent fault looks up the object's page while it holds the lock of the leaf. If the fault comes before
+//! the visit of that leaf, the visit removes the entry that the fault has stored. A later fault no longer
+//! finds the page resident.
 //!
 //! A forked copy shares its pages copy-on-write. Each page records its origin, which is the space that first
 //! touched the page. Each origin records the spaces that may share its pages. [`Space::sharers`] searches
@@ -78,7 +79,7 @@
 //! other record, and allocates nothing. The attributes of the page stay the same.
 //!
 //! # Not implemented
-//! Large pages.
+//! Large pages of objects, pages of 1 GiB, NUMA policies and automatic reclaim.
 //!
 //! # Sources
 //! CortenMM (SOSP 2025): the lock protocol, and the page table as the only map. RadixVM (EuroSys 2013):
@@ -96,8 +97,8 @@ mod cpu;
 mod error;
 #[cfg(all(feature = "std", not(loom)))]
 pub mod hosted;
-/// Under loom, only the mailboxes of the hosted machine are compiled, because its frames would need loom's
-/// atomics.
+/// Under loom, only the hosted machine's mailboxes are compiled: other parts access frames, which would have
+/// to consist of loom's atomics.
 #[cfg(all(test, loom))]
 #[allow(dead_code, reason = "only the complete hosted machine uses the other items")]
 mod hosted {

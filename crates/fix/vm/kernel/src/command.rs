@@ -1,5 +1,5 @@
-//! The commands of the kernel to the program `tasks`, one for each turn of a task. Both are compiled with
-//! this file.
+//! The commands that the kernel gives to the program `tasks`, one for each turn of a task. The kernel and the
+//! program both include this file.
 
 use knee_operations::trials::Kind;
 
@@ -16,7 +16,7 @@ pub(crate) enum Command {
     Pause,
     /// Do the operation of a trial outside of a test.
     WarmUp(Kind),
-    /// Run a side of a trial.
+    /// Run one side of a trial.
     Trial(Kind, u8),
 }
 

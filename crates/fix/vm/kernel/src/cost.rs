@@ -1,10 +1,10 @@
-//! Tasks that repeat an operation while knee's QEMU plugin traces them: the mode of `knee commute cost`.
+//! The mode for `knee commute cost`: tasks repeat an operation while knee's QEMU plugin traces them.
 //!
-//! The kernel does what crate knee-agent does on Linux. An experiment is an operation on a number of CPUs.
-//! Each CPU has a task, a thread of the program `tasks`, and the tasks take turns in the order of their CPUs.
-//! Meanwhile the other CPUs are idle: they have loaded the kernel's own table, so that no shootdown has to
-//! interrupt them. The program marks each operation for the plugin, and the kernel reports each experiment
-//! on the console.
+//! On Linux, the `knee-agent` crate does the same. An experiment runs one operation on a given number of
+//! CPUs. Each CPU has a task, a thread of the program `tasks`, and the tasks take turns in the order of their
+//! CPUs. During a task's turn, the other CPUs are idle: they have loaded the kernel's own table, so that no
+//! shootdown has to interrupt them. The program marks each operation for the plugin, and the kernel reports
+//! each experiment on the console.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -38,7 +38,7 @@ pub(crate) fn run(experiments: &str, processes: bool, rounds: u64) {
         if failed.is_some() {
             break;
         }
-        // The tests of the tasks, and the test before the pause.
+        // One test for each task and round, and the test that makes QEMU pause.
         first += cpus as u64 * rounds + 1;
     }
 }
@@ -80,11 +80,11 @@ fn report(name: &str, cpus: usize, first: u64, failed: Option<&Failure>) {
     }
 }
 
-/// The tasks of an experiment, by CPU. Each turn takes the thread out.
+/// The tasks of an experiment, by CPU. A slot is empty during its task's turn.
 struct Tasks(Vec<Lock<Option<Thread>>>);
 
 impl Tasks {
-    /// Starts tasks. They share a space, or each has its own.
+    /// Starts tasks. If `processes` is true, each has its own space; otherwise they share one.
     fn start(cpus: usize, processes: bool) -> Tasks {
         let mut shared = None;
         let start = |nr: usize| {

@@ -19,7 +19,8 @@ impl Pager for Segment {
     }
 
     fn page_out(&self, _index: u64, _page: &[u8; PAGE]) -> Result<(), PagerError> {
-        // Segments are mapped privately, so their pages are never dirty.
+        // Never called: segments are mapped privately, so a store changes a copy and never makes a page of
+        // the segment dirty.
         Err(PagerError::Failed)
     }
 }

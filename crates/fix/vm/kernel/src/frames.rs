@@ -1,8 +1,8 @@
 //! Free frames. Each CPU has its own list.
 //!
-//! Several words of each free frame contain [`FREE`], which no program stores. They expose accesses through
-//! stale translations: a load returns the pattern, and a store overwrites it, which the next allocation of
-//! the frame detects.
+//! Several words of each free frame contain [`FREE`], which no program stores. These words expose accesses
+//! through stale translations: a load returns the pattern, and a store overwrites it, which the next
+//! allocation of the frame detects.
 
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -14,7 +14,7 @@ use crate::lock::Lock;
 /// The pattern in free frames. The low bits contain the frame number.
 const FREE: u64 = 0xf4ee_f4ee << 32;
 
-/// The words that are checked. Checking all words would be slow.
+/// The indexes of the words that contain the pattern. Storing and checking it in all words would be slow.
 const CHECKED: [usize; 5] = [1, 2, 3, 256, 511];
 
 /// Whether free frames contain the pattern.
@@ -43,8 +43,8 @@ struct List {
 pub(crate) struct Frames {
     own: [Lock<List>; MOST_CPUS],
     common: Lock<List>,
-    /// Runs of [`LARGE`] frames, each listed by its first frame. When the other lists are empty, one of the
-    /// runs becomes single frames, for good.
+    /// Runs of [`LARGE`] frames, each listed by its first frame. When the other lists are empty, one run is
+    /// split into single frames, which never become a run again.
     large: Lock<List>,
 }
 

@@ -31,7 +31,8 @@ impl<T> Late<T> {
 
     /// Returns the value, if it is set.
     pub(crate) fn get(&self) -> Option<&T> {
-        // SAFETY: the flag is set, so the value was set before, and there are only shared references to it.
+        // SAFETY: the closure runs only if the flag is set. The flag is set after the value was written, and
+        // from then on there are only shared references to the value.
         self.is_set
             .load(Ordering::Acquire)
             .then(|| unsafe { (*self.value.get()).assume_init_ref() })

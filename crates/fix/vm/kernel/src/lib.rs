@@ -50,7 +50,7 @@ extern "C" fn cpu_main(number: usize) -> ! {
         #[cfg(mutants)]
         if !parameters.mutant.is_empty() {
             static NAME: late::Late<&str> = late::Late::new();
-            // SAFETY: the first CPU comes here once.
+            // SAFETY: only the first CPU comes here, and only once.
             knee_sync::shim::choose_mutant(unsafe { NAME.set(parameters.mutant) });
         }
         #[cfg(not(mutants))]
@@ -63,7 +63,7 @@ extern "C" fn cpu_main(number: usize) -> ! {
             remote::use_interrupts();
         }
         if !parameters.cost.is_empty() {
-            // These checks are for the storms.
+            // Only the storms need the patterns in free frames.
             frames::omit_patterns();
         }
         let start = arch::MEMORY + IMAGE_END;
@@ -87,7 +87,7 @@ extern "C" fn cpu_main(number: usize) -> ! {
     }
     let Parameters { run, cost, processes, seed, rounds, .. } = parameters::parameters();
     access::init();
-    // SAFETY: the first CPU comes here once.
+    // SAFETY: only the first CPU comes here, and only once.
     unsafe { system_call::init() };
     if cost.is_empty() {
         programs::run(run);
@@ -101,7 +101,7 @@ extern "C" fn cpu_main(number: usize) -> ! {
 
 #[panic_handler]
 fn panic(info: &PanicInfo) -> ! {
-    // One line, which knee recognizes.
+    // Report the panic on one line, which knee recognizes by `panicked at`.
     let at = info.location().map_or(("", 0), |at| (at.file(), at.line()));
     println!("CPU {}: panicked at {}:{}: {}", arch::cpu_number(), at.0, at.1, info.message());
     println!("failed");

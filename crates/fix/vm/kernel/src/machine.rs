@@ -81,7 +81,7 @@ pub(crate) unsafe fn init(start: u64, end: u64, cpus: usize) {
     unsafe { BOARD.set(board) };
 }
 
-/// The parts of physical memory: the first byte, the end, and a name.
+/// Returns the start, the end and the name of each part of physical memory.
 pub(crate) fn memory() -> [(u64, u64, &'static str); 4] {
     let board = board();
     let address = |frame: u64| frame * PAGE as u64;

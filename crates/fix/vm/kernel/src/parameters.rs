@@ -17,10 +17,10 @@ pub(crate) struct Parameters {
     pub(crate) cpus: usize,
     /// The size of memory, in frames. The parameter `memory=` gives it in MiB, like QEMU's `-m`.
     pub(crate) frames: u64,
-    /// The programs and storms to run, separated by commas. If empty, all of them.
+    /// The programs and storms to run, separated by commas. If the list is empty, all of them run.
     pub(crate) run: &'static str,
     /// The experiments of `knee commute cost`, separated by commas: `mmap:4` is the operation mmap on 4 CPUs.
-    /// If there are any, the kernel runs no programs and storms.
+    /// If there are any, the kernel runs them instead of the programs and storms.
     pub(crate) cost: &'static str,
     /// Whether each task of an experiment has its own space: `mode=processes`.
     pub(crate) processes: bool,
@@ -38,7 +38,7 @@ pub(crate) struct Parameters {
 }
 
 pub(crate) fn parameters() -> Parameters {
-    // SAFETY: the frame is memory that nothing writes to.
+    // SAFETY: the frame is part of memory, and nothing writes to it.
     let bytes = unsafe { slice::from_raw_parts(arch::direct(Frame(arch::MEMORY + AT)), PAGE) };
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(0);
     let text = str::from_utf8(&bytes[..end]).expect("the parameters are text");

@@ -71,7 +71,7 @@ const KILLED: u64 = 1000;
 const STACKS: Page = Page(0x7f_0000);
 /// The size of a stack, in pages.
 const STACK: u64 = 16;
-/// The distance between two stacks, in pages: each stack has its own page table.
+/// The distance between two stacks, in pages. It gives each stack a page table of its own.
 const STACK_APART: u64 = 512;
 
 /// Runs a program on all CPUs. Returns its status.
@@ -102,7 +102,8 @@ pub(crate) fn load(program: &'static [u8]) -> (Box<Space>, u64) {
     (space, pc)
 }
 
-/// Maps the stack of a program's thread with this number. Returns the address at which the stack begins.
+/// Maps the stack of the thread with this number. Returns the address at which the stack begins: its upper
+/// end.
 pub(crate) fn stack(space: &Space, number: u64) -> u64 {
     let pages = Pages::new(Page(STACKS.0 - number * STACK_APART), STACK);
     space.map(cpu::current(), pages, Protection::READ_WRITE).expect("the pages are free");

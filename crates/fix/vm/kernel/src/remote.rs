@@ -41,7 +41,7 @@ impl Request {
 static REQUESTS: [[Request; MOST_CPUS]; MOST_CPUS] =
     [const { [const { Request::none() }; MOST_CPUS] }; MOST_CPUS];
 
-/// Whether a CPU may have requests, so that it need not look at all of them.
+/// Whether a CPU may have requests. While this is false, the CPU need not check its requests one by one.
 #[repr(align(64))]
 struct Pending(AtomicBool);
 
@@ -115,7 +115,8 @@ fn wait(caller: usize, sent: u64) {
 
 /// Handles the requests that other CPUs have sent to the calling CPU.
 pub(crate) fn handle() {
-    // If this CPU does not see a flag yet, an interrupt is on its way, and this CPU sees the flag after that.
+    // A sender sets the flag and then interrupts this CPU. If this load misses the flag, the CPU sees the
+    // flag after that interrupt.
     if PENDING[cpu_number()].0.load(Relaxed) {
         handle_pending();
     }

@@ -92,7 +92,7 @@ impl Target {
         let mut cargo = Command::new(env!("CARGO"));
         cargo.args(["build", "--release", "--locked", "--quiet", "--package", "knee-kernel"]);
         cargo.args(["--bin", "knee-kernel", "--target", self.rust, "--target-dir"]).arg(&directory);
-        // The flags in the environment are for the tests on the host.
+        // The flags in the environment are meant for the host, not for the kernel's target.
         cargo.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
         if mutants {
             cargo.env("RUSTFLAGS", "--cfg mutants");
@@ -257,7 +257,7 @@ fn mutants_are_noticed_on_riscv64() {
     mutants_are_noticed(&RISCV64);
 }
 
-/// Without knee's plugin, marks have no effect. `knee commute cost` tests the figures.
+/// QEMU runs without knee's plugin here, so the marks have no effect, and nothing is measured.
 #[test]
 fn each_experiment_is_reported_and_the_first_unknown_operation_ends_them() {
     let Some(kernel) = X86_64.kernel(false) else { return };

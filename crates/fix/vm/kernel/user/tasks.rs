@@ -19,7 +19,7 @@ const MOST_CALLS: u32 = 100_000;
 /// The system calls of this kernel.
 struct System;
 
-/// Succeeds if a call has not returned an error.
+/// Turns a negative result of a system call into an error.
 fn done(result: i64) -> Result<(), i64> {
     if result < 0 { Err(result) } else { Ok(()) }
 }
@@ -60,7 +60,7 @@ impl Calls for System {
         allowed(store(at as u64, 1))
     }
 
-    /// This kernel has huge pages only where a program asks for them.
+    /// Does nothing: this kernel makes huge pages only where a program asks for them.
     fn avoid_huge_pages(&mut self) -> Result<(), i64> {
         Ok(())
     }
@@ -91,7 +91,7 @@ fn status(result: Result<(), Failed<i64>>) -> u64 {
 }
 
 fn main() {
-    // Replaced by the command that sets up an operation.
+    // `Command::SetUp` replaces these initial values of `own` and `operation`.
     let mut own = Own(Memory::new(System, 0, 1));
     let mut operation = &OPERATIONS[0];
     let mut last = 0;
@@ -135,7 +135,7 @@ fn main() {
     }
 }
 
-/// Does the operation of a trial in a window.
+/// Does the operation of a trial between the marks that open and close a side's window.
 #[inline(never)]
 fn window(kind: Kind, side: u8) {
     Mark::Open(side).emit();
@@ -157,7 +157,7 @@ fn operate(kind: Kind, side: u8) {
         }
         Kind::SharedWord => drop(trial_store(2)),
         Kind::NeighbouringBytes => drop(trial_store(side.into())),
-        // Trials with files do not exist on this kernel.
+        // `Nothing` needs no operation, and this kernel runs no trials with files.
         Kind::Nothing | Kind::TwoFiles | Kind::OneFile => {}
     }
 }

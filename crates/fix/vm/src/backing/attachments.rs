@@ -25,7 +25,7 @@ use crate::page::{Page, Pages};
 use crate::per_cpu::for_each;
 use crate::tree::Tree;
 
-/// [`Attachments::visit_all`] throttles forks after this many passes during which forks attached copies.
+/// If forks have attached copies during each of this many passes, [`Attachments::visit_all`] throttles forks.
 const PASSES: u32 = 4;
 
 /// After every `VISITS` visits of a pass, [`Attachments::visit_all`] checks whether forks have attached
@@ -352,7 +352,7 @@ impl Attachments {
             content.root = unsafe { remove(content.root, old) };
             // Relaxed: `close` sets the flag before it locks this shard. If `close` locked the shard first,
             // this load sees the flag. If `close` locks the shard later, `close` drops the reference of the
-            // empty shard, unless this call has already dropped that reference.
+            // empty shard, unless this load sees the flag anyway and this call drops that reference.
             let lets_go = content.root.is_none() && self.is_closed.load(Relaxed);
             content.holds &= !lets_go;
             lets_go
@@ -393,16 +393,17 @@ impl Attachments {
     /// visited more than once, because a pass is repeated if copies were attached during it.
     ///
     /// Use this to remove all PTEs of a page. The caller must prevent new PTEs except copies of existing
-    /// PTEs, and `visit` must remove the PTEs that it finds. At the end no PTE is left, because a copy is
-    /// attached before its PTEs are made. At most one call may run at a time.
+    /// PTEs, and `visit` must remove the PTEs that it finds. A copy is attached before its PTEs are made. So
+    /// a pass that ends without new copies has visited every attachment that can have PTEs, and no PTE is
+    /// left. At most one call may run at a time.
     pub(crate) fn visit_all<'m, M: Machine>(
         &self,
         machine: &'m M,
         indexes: &Range<u64>,
         mut visit: impl FnMut(Visit<'m, M>),
     ) {
-        // A visitor stores to the flag only if it must, because other operations read fields on the same
-        // cache line.
+        // Other operations read fields on the flag's cache line, so a visitor stores to the flag only if it
+        // throttles forks.
         let mut throttles = false;
         let mut throttle = || {
             throttles = true;
@@ -423,7 +424,7 @@ impl Attachments {
                 break;
             }
             before = after;
-            // Forks have attached copies during too many passes: make them wait until this visit ends.
+            // Forks have attached copies during each pass so far: make them wait until this visit ends.
             if pass == PASSES {
                 throttle();
             }
@@ -434,7 +435,8 @@ impl Attachments {
     }
 
     /// Whether a fork must release its locks and wait before it attaches copies, because forks have already
-    /// attached too many during a visit. At most one fork per CPU misses the flag and proceeds.
+    /// attached too many during a visit. A fork that has read the flag just before it was set still proceeds:
+    /// that is at most one fork per CPU.
     pub(crate) fn forks_throttled(&self) -> bool {
         self.forks_throttled.load(Relaxed) && !is_mutant!("forks_for_ever")
     }

@@ -174,7 +174,7 @@ impl Index {
                 Some(below) => below,
                 None => {
                     let new = Box::into_raw(pool.block()?);
-                    // Release publishes the zeroed block. The Acquire on failure has no mutant, because
+                    // Release publishes the zeroed block. No mutant weakens the Acquire on failure, because
                     // Miri's schedules seldom take that path.
                     match table.compare_exchange(
                         ptr::null_mut(),

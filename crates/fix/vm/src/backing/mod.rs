@@ -34,9 +34,9 @@ pub enum Sharing {
     Private,
 }
 
-/// The object behind a mapping. Each operation that maps pages of an object creates one backing. A backing
-/// is never split, even if parts of the mapping are unmapped or protected later (DragonFly's
-/// `vm_map_backing`).
+/// Records which pages of an object a mapping maps, and where. Each operation that maps pages of an object
+/// creates one backing. A backing is never split, even if parts of the mapping are unmapped or protected
+/// later (DragonFly's `vm_map_backing`).
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Backing {
@@ -46,7 +46,8 @@ pub(crate) struct Backing {
     /// Number of pages that the backing still maps. Changed only while the nodes of the changed pages are
     /// locked.
     mapped: AtomicU64,
-    /// While the backing is [marked](Marked): its copy, or the backing itself until the copy exists.
+    /// `None` unless the backing is [marked](Marked). Marking sets it to the backing itself, and
+    /// [`Marked::copy`] then replaces that with the backing's copy.
     copy: Cell<Option<NonNull<Backing>>>,
     /// Whether a single operation unmapped all pages. Set by the operation that unmaps the last page.
     is_whole: Cell<bool>,
@@ -156,8 +157,8 @@ impl Backing {
 
     /// Subtracts `pages` from the count of mapped pages. Returns whether the count is now 0.
     pub(crate) fn unmapped(&self, pages: u64) -> bool {
-        // An operation that unmaps all remaining pages holds the locks of all their nodes, so a load is
-        // enough. Only partial unmaps write to the shared cache line.
+        // An operation that unmaps all remaining pages holds the locks of all their nodes. So nobody else can
+        // change the count, and a load is enough. Only partial unmaps write to the shared cache line.
         let is_none =
             self.mapped.load(Relaxed) == pages || self.mapped.fetch_sub(pages, Relaxed) == pages;
         if is_none {
@@ -320,7 +321,7 @@ impl Marked {
         self.count
     }
 
-    /// An object of one of these backings, if forks of that object's mappings are throttled now.
+    /// Returns an object that one of these backings maps and whose forks are throttled now, if there is one.
     pub(crate) fn throttled<'m, M: Machine>(&self, machine: &'m M) -> Option<PinnedObject<'m, M>> {
         let mut next = self.first;
         while let Some(backing) = next {
@@ -345,7 +346,7 @@ impl Marked {
         }
     }
 
-    /// Turns the set into a list, after all pages of these backings were unmapped.
+    /// Turns the set into a list. All pages of these backings must have been unmapped.
     pub(crate) fn into_backings(mut self) -> Backings {
         let mut all = Backings::default();
         while let Some(backing) = self.pop() {

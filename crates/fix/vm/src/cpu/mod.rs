@@ -136,8 +136,8 @@ impl<'m, M: Machine> Cpu<'m, M> {
     /// Ensures that the pool has a zeroed page, if memory allows.
     #[inline]
     pub(crate) fn refill_zero_page(&self) {
-        // Most faults need a zeroed page. A fault that does not need one must not fail because memory is
-        // exhausted.
+        // The result is ignored: most faults need a zeroed page, but a fault that needs none must not fail
+        // because memory is exhausted.
         let _ = self.pool.borrow_mut().frames.refill_page(self.machine);
     }
 

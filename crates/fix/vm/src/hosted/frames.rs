@@ -21,7 +21,7 @@ pub(super) fn set_cpu(number: usize) {
 /// its cache. A CPU whose list is too short steals frames from other lists.
 pub(super) struct Frames {
     lists: Box<[Padded<Mutex<Vec<Frame>>>]>,
-    /// A thread must hold this lock while it holds the locks of several lists.
+    /// A thread must take this lock before it locks more than one list.
     sharing: Mutex<()>,
 }
 
@@ -83,8 +83,8 @@ impl Frames {
     }
 
     /// Allocates 512 consecutive frames, the first of which is a multiple of 512, from the calling CPU's list
-    /// or from another one. Finds only runs that are in order in a list, as they are until single frames are
-    /// freed. Returns the first frame.
+    /// or from another one. Finds a run only if its frames are adjacent and in descending order in a list.
+    /// Lists start in that order, but freeing single frames destroys it. Returns the first frame.
     pub(super) fn take_large(&self) -> Option<Frame> {
         const LARGE: usize = crate::page::ENTRIES;
         (0..self.lists.len()).find_map(|next| {

@@ -9,7 +9,7 @@
 //! generation of its frame. A CPU that accesses a frame through a stale entry detects the mismatch and
 //! panics, because a flush is missing.
 //!
-//! The machine is x86-64 unless [`with_architecture`](Hosted::with_architecture) selects another
+//! The machine models x86-64 unless [`with_architecture`](Hosted::with_architecture) selects another
 //! architecture. On AArch64 and RISC-V, a translation that denies an access stays cached until it is flushed,
 //! and non-leaf entries stay cached until a [`Flush::Tables`]. On RISC-V, absent entries are cached as well.
 //! A CPU also panics after 64 consecutive faults on an entry that the fault handler does not flush, and when
@@ -76,7 +76,7 @@ use crate::machine::ticks::Ticks;
 use crate::machine::{Flush, LazyMachine, Machine};
 use crate::page::{ENTRIES, Frame, PAGE};
 
-/// A machine in a process. It is x86-64 unless another [`Architecture`] is given.
+/// A machine in a process. It models x86-64 unless another [`Architecture`] is given.
 pub struct Hosted<A: Architecture = X86_64> {
     architecture: PhantomData<fn() -> A>,
     epoch: Domain<System>,
@@ -189,10 +189,10 @@ unsafe impl<A: Architecture> Machine for Hosted<A> {
     }
 
     unsafe fn free_large(&self, first: Frame) {
-        // In the order in which `take_large` finds them.
+        // `take_large` finds a run only if its frames are in this order.
         let frames = array::from_fn(|index| Frame(first.0 + (ENTRIES - 1 - index) as u64));
         let frames: [Frame; ENTRIES] = frames;
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller meets the contract of `free` for all these frames.
         unsafe { self.free(&frames) };
     }
 

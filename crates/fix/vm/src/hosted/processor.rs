@@ -19,9 +19,9 @@ use crate::machine::table_at;
 use crate::page::{BITS, ENTRIES, Frame, Page, Pages, Protection, VirtAddr};
 use crate::tree::node::entry_span;
 
-/// A CPU panics after this many consecutive faults that were caused by cached entries and that the handler
-/// reported as resolved. If the handler flushes the entry, the next fault occurs only if other CPUs unmap the
-/// page in between.
+/// A CPU panics after a cached entry has caused this many consecutive faults, all of which the handler
+/// reported as resolved. After a handler has flushed the entry, the access faults again only if another CPU
+/// unmaps the page in between.
 const MOST_CACHED_FAULTS: u32 = 64;
 
 /// Why a CPU raised a page fault.
@@ -41,8 +41,8 @@ pub struct Processor<'m, A: Architecture = X86_64> {
 
 impl<A: Architecture> Hosted<A> {
     /// Brings CPU `number` online on the calling thread. The CPU acknowledges shootdowns when it accesses
-    /// memory, when an operation waits for other CPUs, and in [`handle_ipis`](Processor::handle_ipis). A
-    /// thread that does none of these for a long time must go [offline](Processor::offline).
+    /// memory, when an operation waits for other CPUs, and in [`handle_ipis`](Processor::handle_ipis). If the
+    /// thread does none of these for a long time, it must take the CPU [offline](Processor::offline).
     ///
     /// # Panics
     /// If the machine has no such CPU, or the CPU is already online.

@@ -32,7 +32,7 @@ pub(super) struct Translation {
 }
 
 impl Translation {
-    /// Whether both translations belong to the same place, but to pages of different sizes.
+    /// Whether the translations belong to pages that have different sizes and overlap.
     fn conflicts(self, other: Translation) -> bool {
         let shift = BITS * u32::from(self.level.max(other.level));
         self.level != other.level
@@ -97,7 +97,8 @@ impl Tlb {
     }
 
     fn table_entry(&self, level: u8, index: u64) -> &Cell<CachedTable> {
-        // Neighbouring entries of a level do not evict each other, and neither do the entries of one walk.
+        // With this index, neighbouring entries of a level do not evict each other, and the entries of one
+        // walk seldom do.
         &self.tables[(index as usize + 16 * usize::from(level)) % TABLES]
     }
 
@@ -135,9 +136,9 @@ impl Tlb {
     }
 
     /// # Panics
-    /// If the TLB has a part of a page of another size at the same place. AArch64 raises a TLB conflict abort
-    /// ("Architecture Reference Manual", D8.16), and some x86-64 processors raise a machine check (Intel's
-    /// erratum "iTLB multihit").
+    /// If the TLB has a translation of an overlapping page of another size. Real CPUs fail as well: AArch64
+    /// raises a TLB conflict abort ("Architecture Reference Manual", D8.16), and some x86-64 processors raise
+    /// a machine check (Intel's erratum "iTLB multihit").
     pub(super) fn insert(&self, translation: Translation) {
         self.has_large.set(self.has_large.get() || translation.level > 0);
         if self.has_large.get() {

@@ -82,19 +82,19 @@ pub enum FaultFlush {
 /// # Safety
 /// This crate frees, reads and writes the frames that [`read`](Format::read) returns. For each frame of the
 /// machine and each level, an implementation must guarantee:
-/// * `read` decodes an entry made by [`table`](Format::table), [`page`](Format::page),
-///   [`prot_none`](Format::prot_none) or [`flush_pending`](Format::flush_pending) to the same variant and
-///   frame, and to a protection that allows no access beyond the encoded one.
-/// * `read` decodes an entry made by [`swapped`](Format::swapped) to the same slot, if the slot is below 2⁵².
+/// * For an entry made by [`table`](Format::table), [`page`](Format::page), [`prot_none`](Format::prot_none)
+///   or [`flush_pending`](Format::flush_pending), `read` returns the same variant and frame, and a protection
+///   that allows no access beyond the encoded one.
+/// * For an entry made by [`swapped`](Format::swapped), `read` returns the same slot if it is below 2⁵².
 /// * `read` still returns the same variant, frame and protection after the hardware sets the accessed or
 ///   dirty bit.
-/// * `read` decodes an entry made by [`device`](Format::device) to [`Entry::Device`], with the same frame and
-///   protection.
-/// * `read` decodes an entry that [`large`](Format::large) made to the same variant, frame and protection as
-///   the original entry, at levels 1 and 2.
+/// * For an entry made by [`device`](Format::device), `read` returns [`Entry::Device`] with the same frame
+///   and protection.
+/// * For an entry made by [`large`](Format::large), `read` returns the variant, frame and protection of the
+///   original entry, at levels 1 and 2.
 /// * `read` returns [`Entry::Absent`] for [`ABSENT`], at all levels.
-/// * The hardware interprets entries made by `table`, `page`, `device` and `large` as `read` does, and allows no
-///   access to a page beyond the given protection. The hardware treats entries made by `prot_none`,
+/// * The hardware interprets entries made by `table`, `page`, `device` and `large` as `read` does, and allows
+///   no access to a page beyond the given protection. The hardware treats entries made by `prot_none`,
 ///   `flush_pending` and `swapped` as not present.
 /// * [`pages`](Format::pages) contains only pages that a root of [`LEVELS`](Format::LEVELS) levels can map,
 ///   and none whose root entries belong to the kernel.
@@ -135,8 +135,8 @@ pub unsafe trait Format: Sync + 'static {
     fn device(frame: Frame, protection: Protection, memory: MemoryType) -> u64;
 
     /// Turns an entry made by [`page`](Format::page) or [`device`](Format::device) into the entry of a large
-    /// page in a table of level 1 or 2: 2 MiB or 1 GiB, with the given frame as the first. The frame's number
-    /// is a multiple of the number of frames that the large page covers.
+    /// page: 2 MiB in a table of level 1, or 1 GiB in a table of level 2. The large page begins with the
+    /// frame of `entry`, whose number is a multiple of the number of frames that the large page covers.
     fn large(entry: u64) -> u64;
 
     /// Returns `entry`, which must be an entry made by [`page`](Format::page), with the accessed bit clear.
@@ -368,7 +368,7 @@ unsafe impl<const LEVELS_: u8, const SVPBMT: bool> Format for RiscV<LEVELS_, SVP
         Self::page(frame, protection.difference(Protection::EXECUTE)) | attribute | DEVICE | DIRTY
     }
 
-    /// A leaf entry is large by its level.
+    /// Returns `entry` unchanged: the level of the table determines the size of the page.
     fn large(entry: u64) -> u64 {
         entry
     }
@@ -415,7 +415,8 @@ pub enum AArch64 {}
 
 mod aarch64 {
     pub(super) const VALID: u64 = 1;
-    /// A page in a leaf table, a table in the others. If the bit is clear, the entry is a block.
+    /// In a leaf table, the bit marks a page. In other tables, it is set if the entry points to a table, and
+    /// clear if the entry is a block (a large page).
     pub(super) const PAGE_OR_TABLE: u64 = 1 << 1;
     /// Bit position of AttrIndx.
     pub(super) const ATTRIBUTES: u32 = 2;

@@ -169,8 +169,8 @@ impl FrameMeta {
         let is_last =
             !self.is_shared() || self.shares.fetch_sub(1, order!(AcqRel, "shares_release")) == 0;
         if is_last {
-            // Two concurrent releases may both see a nonzero count. The second decrement then finds 0, and
-            // the count wraps around.
+            // Two concurrent releases may both see a nonzero count. The second decrement then finds 0 and
+            // wraps around, so store 0 again.
             self.shares.store(0, Relaxed);
         }
         is_last

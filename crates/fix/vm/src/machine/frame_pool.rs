@@ -19,7 +19,7 @@ pub(crate) struct FramePool {
     free: Vec<Frame>,
 }
 
-/// What is known about a zeroed large page for the next fault.
+/// Whether the pool has a zeroed large page for the next fault.
 #[derive(Debug, Default, Clone, Copy)]
 enum LargePage {
     #[default]
@@ -41,8 +41,8 @@ impl FramePool {
         if self.page.is_some() { Ok(()) } else { Err(Needed::Page) }
     }
 
-    /// Checks whether there is a zeroed large page. After a result of false, the next call asks the machine
-    /// again.
+    /// Checks whether the pool has a zeroed large page. A result of false means that the machine had none,
+    /// and is returned only once: the next call makes the caller ask the machine again.
     pub(crate) fn has_large_page(&mut self) -> Result<bool, Needed> {
         match self.large {
             LargePage::Unknown => Err(Needed::LargePage),
@@ -54,8 +54,8 @@ impl FramePool {
         }
     }
 
-    /// Takes the zeroed large page, and returns its first frame. [`has_large_page`](Self::has_large_page) must
-    /// have returned true.
+    /// Takes the zeroed large page, and returns its first frame. [`has_large_page`](Self::has_large_page)
+    /// must have returned true.
     pub(crate) fn large_page(&mut self) -> Frame {
         match mem::take(&mut self.large) {
             LargePage::Ready(first) => first,

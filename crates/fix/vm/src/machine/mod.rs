@@ -23,17 +23,18 @@ use crate::page::{ENTRIES, Frame, Pages};
 /// # Safety
 /// * A frame returned by [`allocate`](Machine::allocate) must have no other user until it is
 ///   [freed](Machine::free).
-/// * [`address`](Machine::address) must always return the same address for a frame. It must be aligned to
-///   4096 and valid for 4 KiB of reads and writes. If Rust code in the same process accesses frames on behalf
-///   of programs, as in an emulator, that code must use atomics: this crate may read an object's frame with
-///   64-bit atomics while programs write to it.
+/// * [`address`](Machine::address) must always return the same address for a frame. That address must be
+///   aligned to 4096 bytes, and valid for reads and writes of 4 KiB. If Rust code in the same process
+///   accesses frames on behalf of programs, as in an emulator, that code must use atomics: this crate may
+///   read an object's frame with 64-bit atomics while programs write to it.
 /// * [`frame_meta`](Machine::frame_meta) must return a distinct object for each frame, and always the same
 ///   object for a frame. The object must start as [`FrameMeta::default`] or as zeroed memory.
 /// * [`cpus`](Machine::cpus) must always return the same value.
 /// * [`shoot_down`](Machine::shoot_down) must execute a full fence before it reads `on`, its set of CPUs.
-/// * A page-table walker in software must read entries as 64-bit atomics with `Acquire`, because this crate
-///   writes them as atomics. If it sets accessed or dirty bits, it must use a compare-exchange with the entry
-///   that it has read: another CPU may have cleared the entry meanwhile.
+/// * A page-table walker in software must load entries as 64-bit atomics with `Acquire`: this crate stores
+///   entries atomically during walks, and initializes a table or page before it stores the entry. If it sets
+///   accessed or dirty bits, it must use a compare-exchange with the entry that it has read: another CPU may
+///   have cleared the entry meanwhile.
 /// * [`shoot_down`](Machine::shoot_down) and [`flush_local`](Machine::flush_local) must meet their contracts
 ///   for each variant of [`Flush`]: this crate frees frames when they return.
 /// * [`wait_while`](Machine::wait_while) must return only after a call of `condition` has returned false,
@@ -51,8 +52,8 @@ pub unsafe trait Machine: Sync + Sized {
     /// The page-table format.
     type Format: Format;
 
-    /// Whether [`allocate`](Machine::allocate) returns zeroed frames. If so, this crate returns each freed
-    /// frame to the machine at once, and the machine may zero it in the background.
+    /// Whether [`allocate`](Machine::allocate) returns zeroed frames. If so, this crate keeps no freed frames
+    /// in its pools, but returns each one to the machine, which may zero it in the background.
     const ZEROED: bool = false;
 
     /// In which cases [`Space::fault`](crate::Space::fault) calls [`flush_local`](Machine::flush_local)
@@ -75,20 +76,21 @@ pub unsafe trait Machine: Sync + Sized {
     /// [`ZEROED`](Machine::ZEROED) is set.
     fn allocate(&self, frames: &mut [Frame]) -> usize;
 
-    /// Frees frames. If a swap device has failed, this crate may call the method while it holds locks of a
-    /// space, like [`prepare_code`](Machine::prepare_code).
+    /// Frees frames. After a swap device has failed, this crate may call the method while it holds locks of a
+    /// space. So, like [`prepare_code`](Machine::prepare_code), it must not wait for a CPU that may be
+    /// waiting for such a lock without handling interrupts.
     ///
     /// # Safety
     /// The frames must be allocated, and no CPU may be able to access them any more.
     unsafe fn free(&self, frames: &[Frame]);
 
-    /// Allocates the frames of a [large page](crate::Space::set_large_pages): 512 consecutive frames, the first
-    /// of which has a number that is a multiple of 512. Returns the first frame, or `None` if no such run is
-    /// free. Their [addresses](Machine::address) must be consecutive as well. The content of the frames is as
-    /// for [`allocate`](Machine::allocate). This crate frees them all at once by
+    /// Allocates the frames of a [large page](crate::Space::set_large_pages): 512 consecutive frames, the
+    /// first of which has a number that is a multiple of 512. Returns the first frame, or `None` if no such
+    /// run is free. Their [addresses](Machine::address) must be consecutive as well. The content of the
+    /// frames is as for [`allocate`](Machine::allocate). This crate frees them all at once by
     /// [`free_large`](Machine::free_large), or, after a split, one by one.
     ///
-    /// The default returns `None`: only device memory has large pages.
+    /// The default returns `None`, so that only device memory has large pages.
     fn allocate_large(&self) -> Option<Frame> {
         None
     }
@@ -100,7 +102,7 @@ pub unsafe trait Machine: Sync + Sized {
     /// As for [`free`](Machine::free).
     unsafe fn free_large(&self, first: Frame) {
         let frames: [Frame; ENTRIES] = core::array::from_fn(|index| Frame(first.0 + index as u64));
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller meets the contract of `free` for all these frames.
         unsafe { self.free(&frames) };
     }
 

@@ -79,7 +79,7 @@ macro_rules! write {
 }
 
 fn write_device(address: u64, value: u32) {
-    // SAFETY: the direct mapping contains the device, which is not memory.
+    // SAFETY: the direct mapping contains the device's registers, in which Rust stores no data.
     unsafe { (address as *mut u32).write_volatile(value) };
 }
 

@@ -113,9 +113,9 @@ fn start_timer() {
     firmware(SET_TIMER, [time() + super::tick() * MILLISECOND, 0, 0, 0, 0]);
 }
 
-/// The hart that is this CPU. The boot hart is CPU 0. If the boot hart is not hart 0, then hart 0 is the CPU
-/// with the boot hart's number. (The boot hart does not stop itself to let hart 0 be CPU 0: OpenSBI 1.1 may
-/// lose a request to start a hart that has just stopped.)
+/// Returns the hart of a CPU. The two numbers are equal, except that the boot hart is CPU 0, and hart 0 gets
+/// the CPU number that equals the boot hart's number. (The boot hart does not stop itself to let hart 0 be
+/// CPU 0: OpenSBI 1.1 may lose a request to start a hart that has just stopped.)
 fn hart(cpu: usize) -> u64 {
     // SAFETY: the boot code writes the variable before it calls Rust code.
     let boot = unsafe { boot_hart };
@@ -136,7 +136,7 @@ pub(crate) fn start_cpus(count: usize) {
 }
 
 pub(crate) fn put_byte(byte: u8) {
-    // SAFETY: the direct mapping contains the device, which is not memory.
+    // SAFETY: the direct mapping contains the device's registers, in which Rust stores no data.
     unsafe { (UART as *mut u8).write_volatile(byte) };
 }
 
@@ -179,7 +179,7 @@ fn pending() -> u64 {
 
 /// Clears the pending software interrupt.
 fn end_ipi() {
-    // SAFETY: no data depends on the interrupt.
+    // SAFETY: the instruction changes only the pending bit of the interrupt.
     unsafe { asm!("csrci sip, 2") };
 }
 
@@ -200,7 +200,7 @@ impl Registers {
     /// Runs the program until it traps.
     pub(crate) fn run(&mut self) -> Trap {
         const INTERRUPT: u64 = 1 << 63;
-        // Clear SPP, so that `sret` enters user mode. Set SPIE, so that it enables interrupts there.
+        // Clear SPP, so that `sret` enters user mode. Set SPIE, so that `sret` also enables interrupts.
         // SAFETY: `self` contains user-mode registers. A trap saves the program's registers in `self` and
         // returns to this function.
         unsafe {

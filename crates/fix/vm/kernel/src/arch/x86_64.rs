@@ -18,7 +18,7 @@ pub(crate) const REGISTERS: Frame = Frame(APIC >> 12);
 /// The virtual address at which the kernel maps physical memory.
 const DIRECT: u64 = 0xffff_8000_0000_0000;
 const APIC: u64 = 0xfee0_0000;
-/// Where a CPU starts in real mode.
+/// The physical address at which each CPU but the first starts, in real mode.
 const TRAMPOLINE: u64 = 0x8000;
 
 const VECTOR_IPI: u8 = 0x40;
@@ -154,7 +154,7 @@ const TO_OTHERS: u32 = 0b11 << 18;
 const MILLISECOND: u64 = 1_000_000 / 16;
 
 fn write_apic(register: u64, value: u32) {
-    // SAFETY: the direct mapping contains the registers of the local APIC, which are not memory.
+    // SAFETY: the direct mapping contains the registers of the local APIC, in which Rust stores no data.
     unsafe { ((DIRECT + APIC + register) as *mut u32).write_volatile(value) };
 }
 
@@ -165,7 +165,7 @@ fn out_byte(port: u16, value: u8) {
 
 fn write_msr(register: u32, value: u64) {
     let (low, high) = (value as u32, (value >> 32) as u32);
-    // SAFETY: the registers in this file are set once, as the entry code requires.
+    // SAFETY: this file writes only the values that the entry code requires, once on each CPU.
     unsafe { asm!("wrmsr", in("ecx") register, in("eax") low, in("edx") high) };
 }
 
