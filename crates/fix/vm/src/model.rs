@@ -79,9 +79,9 @@ pub(crate) struct Tiny<const LEVELS: u8> {
     epoch: Domain<Model>,
     memory: Box<[Table]>,
     metas: Box<[FrameMeta]>,
-    /// The generation of each frame, which changes when the frame is freed. Plain atomics are enough:
-    /// whatever the order in which CPUs access the generations, the check detects a frame that is reused too
-    /// early.
+    /// The generation of each frame, which changes when the frame is freed. The atomics are not loom's,
+    /// because loom need not explore the orders of the accesses to them: in any order, the check detects a
+    /// frame that is reused too early.
     generations: Box<[Plain]>,
     free: Mutex<Vec<Frame>>,
     /// A CPU holds the lock of its TLB during an access, so that no shootdown completes in the middle of
@@ -97,7 +97,8 @@ unsafe impl<const LEVELS: u8> Machine for Tiny<LEVELS> {
     /// `free` zeroes the words of a frame. If `ZEROED` were false, the crate would write zero bytes over
     /// loom's atomics.
     const ZEROED: bool = true;
-    /// The MMU is software, as on the hosted machine.
+    /// As on the hosted machine, the MMU is software, and a CPU walks only the tables of a space that it
+    /// borrows.
     const MAY_DROP_ACTIVE: bool = true;
 
     fn epoch(&self) -> &Domain<Model> {
@@ -284,8 +285,8 @@ pub(crate) fn check<const LEVELS: u8>(
     check_symmetric(preemptions, move || run(before, one, other, after));
 }
 
-/// Like [`check`], but on an asymmetric platform. On such a platform, entering an epoch executes no fence, so
-/// each access needs an ordering of its own.
+/// Like [`check`], but on an asymmetric platform. There, entering an epoch executes no fence that could hide
+/// a missing ordering.
 pub(crate) fn check_asymmetric<const LEVELS: u8>(
     preemptions: usize,
     before: impl Fn(&Processor<LEVELS>, &Of<LEVELS>) + Sync + Send + Copy + 'static,

@@ -363,7 +363,7 @@ fn a_copy_that_contains_a_store_contains_all_earlier_stores() {
     );
 }
 
-/// Stores to page 0, and maps pages 1 and 4, which are not present yet. Page 4 is in another leaf.
+/// Maps pages 0, 1 and 4, and stores to page 0, so that only page 0 is present. Page 4 is in another leaf.
 fn fill_page_0<const LEVELS: u8>(cpu: &Processor<LEVELS>, space: &Of<LEVELS>) {
     space.map(cpu, pages(0, 1), WRITE).unwrap();
     cpu.store(space, 0, 7).unwrap();
@@ -377,8 +377,8 @@ fn recycle_page_0<const LEVELS: u8>(cpu: &Processor<LEVELS>, space: &Of<LEVELS>)
     space.unmap(cpu, pages(0, 1)).unwrap();
 }
 
-/// Loads `page` after the space has become active on the CPU: an earlier load, of an unmapped page, activates
-/// the space. If the load of `page` did that, the full fence of the activation would hide a missing ordering
+/// First tries to load an unmapped page, which activates the space on the CPU, and then loads `page`. If the
+/// load of `page` itself activated the space, the full fence of the activation would hide a missing ordering
 /// on the entry of `page`.
 fn load_while_active<const LEVELS: u8>(
     cpu: &Processor<LEVELS>,
@@ -513,7 +513,8 @@ fn replace(latched: &LatchedExtents, numbers: &[u64]) {
     // SAFETY: no other thread has the new latch, and only one thread at a time calls this.
     unsafe {
         copies.write(numbers.iter().map(|&number| extent(number)));
-        // The old latch is leaked, because the model has no epoch that could free it after its last reader.
+        // Leak the old latch, because the model has no epoch that could free it after its last reader has
+        // finished.
         let _old = latched.replace(copies);
     }
 }

@@ -4,7 +4,7 @@
 /// allocates the memory and restarts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Needed {
-    /// No memory: the tree has changed, so the operation only restarts.
+    /// Nothing: the tree has changed, and the operation only has to restart.
     Retry,
     /// These nodes and tables of a tree.
     Nodes(Nodes),
@@ -14,7 +14,7 @@ pub(crate) enum Needed {
     Palettes { count: usize, room: usize },
     /// A page of zeros.
     Page,
-    /// A large page of zeros, or the knowledge that there is none.
+    /// A large page of zeros. If the machine has none, the pool records this, and the operation does without.
     LargePage,
     /// A table for the index of an object.
     Block,

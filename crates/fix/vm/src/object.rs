@@ -140,7 +140,7 @@ impl EvictMode {
 }
 
 impl<'m, M: Machine> Object<'m, M> {
-    /// Creates an object of `pages` pages that are zero at first: shared memory. It may grow to its
+    /// Creates shared memory: an object of `pages` pages, which initially contain zeros. It may grow to its
     /// [`capacity`](Object::capacity).
     ///
     /// # Errors
@@ -190,7 +190,7 @@ impl<'m, M: Machine> Object<'m, M> {
     /// To take the device away from all programs, call [`resize`](Object::resize) with 0. Their next access
     /// fails with [`Fault::BeyondEnd`]. [`discard`](Object::discard) removes the pages from all spaces, and
     /// the next access makes them present again. An operation that changes mapped pages, such as `protect`,
-    /// `remap` or `fork`, may have the same effect.
+    /// `remap` or `fork`, may also remove them from a space until their next access.
     ///
     /// # Errors
     /// [`MapError::OutOfMemory`], [`MapError::Empty`], and [`MapError::OutOfRange`] if the frames exceed
@@ -267,9 +267,9 @@ impl<'m, M: Machine> Object<'m, M> {
         self.get().len()
     }
 
-    /// The maximum number of pages: the requested capacity, rounded up to a power of 512, but at least 512
-    /// and at most `u64::MAX`. This is because the index of the pages is a radix tree with 512 entries per
-    /// table. For [device memory](Object::of_device), the number of frames.
+    /// The maximum number of pages. The index of the pages is a radix tree with 512 entries per table, so
+    /// this is the requested capacity, rounded up to a power of 512, but at least 512 and at most `u64::MAX`.
+    /// For [device memory](Object::of_device), the number of frames.
     pub fn capacity(&self) -> u64 {
         let core = self.get();
         core.device.map_or_else(|| core.index.capacity(), |device| device.pages)
@@ -303,7 +303,8 @@ impl<'m, M: Machine> Object<'m, M> {
         }
         let before = self.get().set_len(pages);
         if pages < before {
-            // From here on, a new pin finds that its page is beyond the end, and is removed at once.
+            // From here on, an operation that pins such a page finds that the page is beyond the end, and
+            // removes the pin at once.
             if self.has_pinned(pages..before) {
                 self.get().set_len(before);
                 return Err(ResizeError::Pinned);
@@ -480,9 +481,9 @@ impl<'m, M: Machine> Object<'m, M> {
         result
     }
 
-    /// For those pages in `indexes` that are `Leaving`, removes a space's PTEs, and flushes them. A
-    /// write-back keeps the PTEs, but revokes their write permission. For device memory, this applies to all
-    /// pages in `indexes`.
+    /// Removes a space's PTEs of those pages in `indexes` that are `Leaving`, and flushes the PTEs. A
+    /// write-back keeps the PTEs, but revokes their write permission. All pages of device memory count as
+    /// `Leaving`.
     fn take_from(
         &self,
         cpu: &Cpu<'m, M>,

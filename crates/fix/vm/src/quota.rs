@@ -1,15 +1,17 @@
 //! Accounting: limits on mapped pages, and counts of resident pages.
 //!
-//! With a single counter, every map and unmap on every CPU would write the same cache line. On FreeBSD, swap
-//! reservation became the next bottleneck once invalidation was delayed, and per-CPU quotas fixed that (Macy,
-//! 2018). So the unused part of a limit is split into per-CPU *shares* and a common *rest*. A CPU takes pages
-//! from its own share, and gives them back to it, with one atomic operation on its own cache line.
+//! With a single counter, every map and unmap on every CPU would write the same cache line. On FreeBSD, after
+//! delayed invalidation had removed an earlier bottleneck, the counter of reserved swap space was the next
+//! one, and per-CPU quotas removed it (Macy, 2018). So the unused part of a limit is split into per-CPU
+//! *shares* and a common *rest*. A CPU takes pages from its own share, and gives them back to it, with one
+//! atomic operation on its own cache line.
 //!
 //! If its share is too small, the CPU locks the rest and takes pages from it, plus a surplus so that it
 //! seldom needs the lock again. If the rest is too small as well, the CPU *closes* all shares and moves their
 //! pages into the rest. While the shares are closed, all other CPUs need the lock. So the CPU with the lock
-//! holds all unused pages, and its charge fails only if there are too few of them. A mere sum of the shares
-//! could not prove this, because other CPUs change the shares concurrently.
+//! holds all unused pages, and its charge fails only if there are too few of them. A sum of open shares would
+//! not prove that: other CPUs change the shares during the summation, so the sum may be lower than the number
+//! of unused pages ever was.
 //!
 //! Orderings: shares are plain counts and publish no other data, so relaxed operations suffice. No other
 //! CPU changes a closed share: an atomic update always reads the latest value in modification order, so it
@@ -277,7 +279,8 @@ impl Account {
     pub(crate) fn resident(&self) -> u64 {
         let counts = self.resident.iter().map(|count| count.0.load(Relaxed));
         let sum = counts.fold(0, u64::wrapping_add);
-        // The sum may count the removal of a page on one CPU but miss its earlier arrival on another.
+        // The sum may be negative, because it may count the removal of a page on one CPU but miss the page's
+        // earlier arrival on another.
         if sum > u64::MAX / 2 { 0 } else { sum }
     }
 }

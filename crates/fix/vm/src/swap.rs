@@ -22,8 +22,9 @@ use crate::per_cpu::for_each;
 ///
 /// A slot belongs to one page of a space and of its forks, and its content does not change. It is free again
 /// when none of these spaces refers to it. If [`page_out`](Pager::page_out) returns an error, even
-/// [`PagerError::Retry`], the page goes back to its space, and the next reclaim may choose another slot. So a
-/// device that writes asynchronously must copy the page.
+/// [`PagerError::Retry`], the page goes back to its space, and the next reclaim may choose another slot.
+/// Whatever `page_out` returns, the frame may then be reused or written to. So a device that writes
+/// asynchronously must copy the page before `page_out` returns.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
@@ -77,7 +78,8 @@ pub struct Swap {
 struct Slot {
     /// A [`State`].
     state: AtomicU64,
-    /// The number of page-table entries that refer to the slot, plus the CPUs that transfer its content.
+    /// The number of page-table entries that refer to the slot, plus the number of CPUs that are transferring
+    /// its content.
     users: AtomicU64,
 }
 
@@ -87,7 +89,7 @@ pub(crate) enum State {
     Free,
     /// The device has the content.
     Stored,
-    /// A CPU transfers the content.
+    /// A CPU is transferring the content.
     Busy,
     /// The device did not accept the content, which is still in this frame. The slot owns the frame.
     Kept(Frame),
@@ -160,8 +162,8 @@ impl Swap {
         }
         let slot = (start..capacity).chain(0..start).find(|&slot| {
             let state = &self.slot(slot).state;
-            // Acquire: pairs with the Release of the last user, so its reads of the content happen before
-            // the new content is written.
+            // Acquire: pairs with the Release of the slot's last user, so that user's reads of the old
+            // content happen before the new content is written.
             state.load(Relaxed) == State::Free.word()
                 && state
                     .compare_exchange(State::Free.word(), State::Busy.word(), Acquire, Relaxed)
@@ -179,14 +181,14 @@ impl Swap {
         self.slot(slot).users.fetch_add(1, Relaxed);
     }
 
-    /// Whether the slot has users other than the caller and one entry. If the caller is a user, and has
-    /// locked that entry, a result of false stays false.
+    /// Whether the slot has users other than the caller and one entry. If the caller is a user and has locked
+    /// that entry, no other user can appear after a result of false.
     pub(crate) fn is_shared(&self, slot: u64) -> bool {
         self.slot(slot).users.load(Acquire) > 2
     }
 
-    /// Begins to read the content, and makes the caller a user. Returns `None` if another CPU transfers the
-    /// content. The caller must hold the lock of an entry that refers to the slot.
+    /// Begins to read the content, and makes the caller a user. Returns `None` if another CPU is transferring
+    /// the content. The caller must hold the lock of an entry that refers to the slot.
     pub(crate) fn begin(&self, slot: u64) -> Option<Transfer> {
         let state = &self.slot(slot).state;
         let word = state.load(Relaxed);

@@ -67,9 +67,9 @@ impl Ticks {
             self.last[cpu].0.store(self.clock.0.fetch_add(1, Relaxed) + 1, Release);
             return;
         }
-        // Translations cached from here on reflect the current tables. An unmapper executes a fence between
-        // its change and its read of the clock: if the ticket is earlier than this time, this CPU observes
-        // the change.
+        // An unmapper executes a fence between its change to a table and its read of the clock, and `now`
+        // executes one after it advances the clock. So if the unmapper's ticket is earlier than `time`, every
+        // translation that this CPU caches from here on reflects the change.
         let time = self.now();
         flush();
         // Release: the CPU's accesses through flushed entries happen before this store.
@@ -102,8 +102,9 @@ impl Ticks {
 
     /// Returns whether all CPUs in `on` have flushed the entries that were cleared before `ticket`.
     pub(crate) fn is_over(&self, ticket: u64, on: &CpuSet) -> bool {
-        // If a CPU comes online at the same time, then either that CPU observes the table change, or this
-        // load sees that the CPU is online, because the fence of `ticket` happens before this call.
+        // A CPU may come online at the same time. The fence of `ticket` happens before this call, and the CPU
+        // executes the fence of `now` after the store that brings it online. So either that CPU observes the
+        // table change, or this load sees that the CPU is online.
         let has_ticked = |cpu: usize| self.last[cpu].0.load(order!(Acquire, "ticks_over")) > ticket;
         match is_mutant!("one_tick_is_enough") {
             true => on.iter().any(has_ticked),

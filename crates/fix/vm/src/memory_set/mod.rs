@@ -7,15 +7,15 @@
 //! ```
 //!
 //! Names, signatures and results are the same. A kernel can move from memory_set to knee-vm in three steps,
-//! and works after each step.
+//! and it works after each of them.
 //!
 //! 1. **The `use` alone.** As in memory_set, [`MemorySet`] is a sorted map of areas on top of the kernel's
 //!    own page tables. Unlike in memory_set, `unmap` and `protect` visit only the areas that overlap their
 //!    range.
 //! 2. **[`SpaceTable`] as the page table**, with [`Anonymous`] as the backend of anonymous memory. knee-vm
-//!    then manages tables, frames, copy-on-write and shootdowns. So page faults go to
-//!    [`Space::fault`](crate::Space::fault). This function, `fork` and `populate` do not need the lock
-//!    around the set.
+//!    then manages tables, frames, copy-on-write and shootdowns. The kernel's page-fault handler must call
+//!    [`Space::fault`](crate::Space::fault), which does not need the lock around the set. Neither do `fork`
+//!    and `populate`.
 //! 3. **Without the set.** A [`Space`](crate::Space) itself records what is mapped. The set takes `&mut self`
 //!    for every change and so needs a lock, which does not scale. Without the set, this lock is gone:
 //!    [`map_anywhere`](crate::Space::map_anywhere) replaces `find_free_area` and `map`, and
@@ -54,8 +54,8 @@
 //! * `protect` with a size of 0 does nothing; in memory_set it may split an area and leave an empty area
 //!   behind.
 //!
-//! As in memory_set, the result of [`MappingBackend::protect`] is ignored: a backend that maps lazily
-//! returns false if no page is present.
+//! As in memory_set, the result of [`MappingBackend::protect`] is ignored: a backend that maps lazily returns
+//! false if no page is present yet, and this is not an error.
 //!
 //! Addresses have the types of the crate [memory_addr], the only dependency of the feature `memory_set`.
 //!

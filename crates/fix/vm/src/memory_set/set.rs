@@ -156,7 +156,8 @@ impl<B: MappingBackend> MemorySet<B> {
     ) -> MappingResult {
         self.change(start, size, |part| {
             let Some(flags) = update_flags(part.flags()) else { return Ok(Becomes::Same) };
-            // The result is ignored, as in memory_set: lazy backends return false if no page is present.
+            // The result is ignored, as in memory_set: a lazy backend returns false if no page is present
+            // yet, and this is not an error.
             let _ = part.backend().protect(part.start(), part.size(), flags, page_table);
             Ok(Becomes::With(flags))
         })
@@ -194,7 +195,7 @@ impl<B: MappingBackend> MemorySet<B> {
     }
 }
 
-/// What happens to a part of an area.
+/// What a part of an area becomes.
 enum Becomes<F> {
     Same,
     With(F),

@@ -50,7 +50,7 @@ impl<M: Machine> fmt::Debug for SpaceTable<'_, '_, M> {
     }
 }
 
-/// The backend of anonymous memory, which is initially zero. Page faults allocate its frames.
+/// The backend of anonymous memory, which initially contains zeros. Page faults allocate its frames.
 ///
 /// Areas must consist of whole pages; operations on other areas fail with
 /// [`BadState`](super::MappingError::BadState).

@@ -323,7 +323,7 @@ fn remaps_of_a_space_exclude_each_other() {
 /// A space with one CPU, whose TLB may still hold an unmapped page.
 struct Settling {
     tree: Tree,
-    /// The tree's ticks, in a box because the tree holds their address.
+    /// The tree's ticks. The tree holds their address, so they are in a box, where they do not move.
     ticks: Box<Ticks>,
     /// The ticket with which the page was unmapped.
     ticket: u64,

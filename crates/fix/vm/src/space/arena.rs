@@ -31,8 +31,8 @@ pub(crate) const SLICE: u64 = 1 << (2 * BITS);
 /// `mmap_min_addr`, so that accesses at small offsets from a null pointer fault.
 const LOWEST: Page = Page(16);
 
-/// Ranges of up to this many pages have one list per size, so that an unmapped range fits the next mapping
-/// of its size exactly.
+/// Ranges of up to this many pages have one list per size, so that a new mapping finds a range of exactly its
+/// size.
 const EXACT: usize = 32;
 
 /// Number of size classes: [`EXACT`] classes of one size each, then one class per power of two.
@@ -58,7 +58,8 @@ fn class(count: u64) -> usize {
 }
 
 /// Chooses `count` pages in `range`, which must have room for them. Avoids crossing a leaf boundary where
-/// possible, because a mapping that crosses one is recorded in the branch above.
+/// possible: a mapping that crosses one is recorded in the branch above, so operations on it lock the branch
+/// and both leaves.
 pub(crate) fn place(range: Pages, count: u64) -> Pages {
     let border = Page(range.start.0.next_multiple_of(ENTRIES as u64));
     let crosses = count <= ENTRIES as u64 && border < range.start + count;
@@ -86,8 +87,8 @@ pub(crate) struct Lingering {
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Arena {
-    /// The range that was given last, which is in no list yet. If the next range is adjacent to it, the two
-    /// become one, as when an area is unmapped page by page.
+    /// The range that the arena received last. It is in no list yet: if the next range is adjacent to it, as
+    /// when an area is unmapped page by page, the two become one.
     last: Pages,
     /// Bitmap of the classes whose lists are not empty.
     used: u64,
@@ -147,8 +148,8 @@ impl Arena {
     }
 
     /// Merges adjacent ranges, then takes a range of at least `count` pages, or returns `None` if it finds
-    /// none. Returns `None` at once if a merge is not worthwhile, because few ranges were listed since the
-    /// last one.
+    /// none. If few ranges were listed since the last merge, another merge is not worthwhile, and the call
+    /// returns `None` at once.
     pub(crate) fn take_joined(&mut self, count: u64) -> Option<Pages> {
         if self.listed == 0 || self.listed < self.entries.len() {
             return None;

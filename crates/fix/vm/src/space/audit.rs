@@ -149,7 +149,7 @@ fn branch<M: Machine>(
     found
 }
 
-/// Checks that the table of a large page maps the same frames with the same protection.
+/// Checks that the table of a large page maps the same frames as the large page, with the same protection.
 fn large<M: Machine>(leaf: &Leaf, entry: u64) {
     let entries = leaf.table().expect("a large page has a table");
     let (large, span) = (M::Format::read(entry, 1), leaf.span());

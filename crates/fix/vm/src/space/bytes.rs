@@ -48,9 +48,9 @@ impl<'m, M: Machine> Space<'m, M> {
         })
     }
 
-    /// Calls `with` for each page of a range of `count` bytes. Passes the address of the page's frame, the
-    /// offset in the page at which the range continues, and the indexes of the range's bytes that are in this
-    /// page.
+    /// Calls `with` for each page that contains some of the `count` bytes from `start` on. `with` gets the
+    /// address of the page's frame, the offset of the first of these bytes in the page, and the indexes
+    /// (within `0..count`) of the bytes that are in this page.
     fn copy(
         &self,
         cpu: &Cpu<'m, M>,

@@ -468,7 +468,8 @@ impl<'m, M: Machine> Space<'m, M> {
         let meta = self.machine.frame_meta(frame);
         let shared = backing.filter(|backing| backing.sharing == Sharing::Shared);
         if let Some(shared) = shared {
-            // A pager requires dirty tracking: a read fault maps the page without write permission.
+            // An object with a pager has to know its dirty pages. So a read fault maps the page without write
+            // permission, and the first store causes a fault, which marks the page dirty.
             if shared.object().has_pager() {
                 if !is_write {
                     // Keep the write permission of an existing PTE: if we removed it without a shootdown,
@@ -487,7 +488,7 @@ impl<'m, M: Machine> Space<'m, M> {
                 if leaf.is_flushing() && !is_mutant!("unshare_while_flushing") {
                     return Ok(Step::Wait(leaf));
                 }
-                // The copy needs a page of the pool: `find` may have taken one for the object.
+                // The copy needs a page of the pool, and `find` may have taken the last one for the object.
                 pool.frames.has_page()?;
                 let shared = Shared { leaf, frame, is_known, attributes };
                 // SAFETY: the leaf is locked, and no flush of it is in progress.

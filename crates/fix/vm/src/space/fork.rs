@@ -140,7 +140,7 @@ impl<'m, M: Machine> Space<'m, M> {
             pool.tree.has_nodes(size.nodes)?;
             let mut copies = 0;
             // `has_extents` counts all latches with at least the given capacity. So go from the largest
-            // capacity to the smallest, with cumulative counts.
+            // capacity to the smallest, and ask for the latches of all capacities so far.
             for (log, count) in
                 size.copies.iter().enumerate().rev().filter(|(_, count)| **count > 0)
             {

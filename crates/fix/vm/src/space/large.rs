@@ -1,8 +1,9 @@
 //! Large pages: 2 MiB of memory under one entry, like Linux's transparent huge pages.
 //!
-//! The entry of a large page is in the place of the pointer to a leaf's table. The leaf keeps its table, which
-//! maps the same frames page by page. So operations find the pages in the table, as they do in any leaf, and
-//! [begin a flush](Leaf::begin_flush) before they change an entry, which splits the large page.
+//! The entry of a large page is in the place of the pointer to a leaf's table. The leaf keeps its table,
+//! which maps the same frames page by page. So operations find the pages in the table, as they do in any
+//! leaf. Before an operation changes an entry, it [begins a flush](Leaf::begin_flush), and this splits the
+//! large page.
 
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::Relaxed;
@@ -33,7 +34,8 @@ enum Promotion {
     Large,
     /// The pages cannot become a large page.
     Unfit,
-    /// The entries are flush-pending. The pages must be copied to the frames that begin with this one.
+    /// The promotion has begun: the leaf's entries are flush-pending, and the pages must be copied to the
+    /// frames of a new large page, of which this is the first.
     Begun(NonNull<Leaf>, Frame, Attributes),
 }
 
@@ -72,10 +74,10 @@ impl<'m, M: Machine> Space<'m, M> {
     }
 
     /// Makes [large pages](Space::set_large_pages) of the anonymous memory in `pages`, like `MADV_COLLAPSE`.
-    /// In each aligned range of 512 pages that are mapped alike, copies the present pages to a new large page,
-    /// and fills the rest with zeros. Skips a range in which a page is pinned, swapped out or shared
-    /// copy-on-write, and stops making large pages when the machine has none. Returns the number of large pages that `pages`
-    /// contained, each at the time when this operation visited it.
+    /// In each aligned range of 512 pages that are mapped alike, copies the present pages to a new large
+    /// page, and fills the rest with zeros. Skips a range in which a page is pinned, swapped out or shared
+    /// copy-on-write, and stops making large pages when the machine has none left. Returns the number of
+    /// large pages that it made or found in `pages`; other CPUs may have split some of them since.
     ///
     /// # Errors
     /// See [`MapError`]. Some ranges may have been promoted before the error.
@@ -100,7 +102,7 @@ impl<'m, M: Machine> Space<'m, M> {
                 Promotion::Large => count += 1,
                 Promotion::Unfit => (),
                 Promotion::Begun(leaf, first, attributes) => {
-                    // SAFETY: the flush that began keeps the leaf in the tree.
+                    // SAFETY: `promote_in` began a flush of the leaf, which keeps the leaf in the tree.
                     unsafe { self.complete_promotion(cpu, leaf.as_ref(), first, attributes) };
                     count += 1;
                 }

@@ -13,8 +13,8 @@ use crate::machine::{LazyMachine, Machine};
 use crate::page::Pages;
 
 /// The maximum number of lazily unmapped ranges that may wait for ticks, per space and CPU. Each range has at
-/// most 64 present pages, so all ranges together have at most 8 MiB. When the limit is reached, the next
-/// unmap interrupts all CPUs once for all of these ranges.
+/// most 64 present pages, so the ranges of one CPU together hold at most 8 MiB of frames. When the limit is
+/// reached, the next unmap interrupts all CPUs once for all of these ranges.
 const MOST_RANGES: usize = 32;
 
 impl<'m, M: LazyMachine> Space<'m, M> {
@@ -60,8 +60,8 @@ impl<'m, M: LazyMachine> Space<'m, M> {
 
     /// Frees the frames of pages that were unmapped [lazily](Space::set_lazy). Call it when memory is scarce.
     /// It interrupts the CPUs of the space, unless all of them have ticked since the pages were unmapped.
-    /// Without this call, the frames are freed later: when the CPU that unmapped the pages unmaps others in
-    /// the space, and all CPUs have ticked by then.
+    /// Without this call, the frames are freed later: after all CPUs have ticked, when the CPU that unmapped
+    /// the pages next unmaps others in the space.
     pub fn settle(&self, cpu: &Cpu<'m, M>) {
         self.check_cpu(cpu);
         self.settle_in(cpu, self.pages());
@@ -102,7 +102,8 @@ impl<'m, M: Machine> Space<'m, M> {
             self.settle_in(cpu, one.pages);
             self.give_range(cpu, one.pages, one.mapped);
         }
-        // A large unmap is synchronous, because it may free tables.
+        // A large unmap is synchronous, because it also frees tables, and a table with lingering entries
+        // cannot be freed.
         let is_little = pages.count() < PRUNED_AT_ONCE && !self.tree().is_single_cpu(cpu.number());
         let has_room = || self.with_lingering(cpu, |all| all.try_reserve(1).is_ok());
         (is_little && has_room()).then_some(ticks)

@@ -195,10 +195,10 @@ impl<'m, M: Machine> Space<'m, M> {
         if self.pages().covers(pages) { Ok(()) } else { Err(MapError::OutOfRange) }
     }
 
-    /// Locks the leaf of a page while `with` runs, and passes the leaf and the page's entry to `with`. Returns
-    /// `None` if there is no entry yet, or if another CPU has just removed the leaf. Waits while the leaf is
-    /// being flushed: until then, programs may still access the page's previous frame, and would miss what
-    /// the caller writes to the new one.
+    /// Locks the leaf of a page while `with` runs, and passes the leaf and the page's entry to `with`.
+    /// Returns `None` if there is no entry yet, or if another CPU has just removed the leaf. Waits while the
+    /// leaf is being flushed: during a flush, programs may still access the page's previous frame, and would
+    /// miss what the caller writes to the new one.
     fn with_entry<R>(
         &self,
         cpu: &Cpu<'m, M>,
@@ -324,8 +324,9 @@ impl<M: Machine> Drop for Space<'_, M> {
         let active = self.active_cpus().next().filter(|_| !M::MAY_DROP_ACTIVE);
         let pins = tree.pins.0.count();
         if active.is_some() || pins > 0 {
-            // Nothing is freed: an active CPU may have the tables loaded, and a device may use the frames. A
-            // test that has failed should print its own message, so there is no second panic.
+            // Nothing is freed: an active CPU may have the tables loaded, and a device may use the frames. If
+            // the thread is already panicking, a second panic would abort the process, and the message of a
+            // failed test could be lost.
             #[cfg(feature = "std")]
             if std::thread::panicking() {
                 return;

@@ -24,7 +24,7 @@ pub struct PinnedPage<'m, M: Machine> {
 
 /// The owner of a pinned frame.
 enum Owner<'m, M: Machine> {
-    /// The space of this tree, which counts the pin. The tree exists while the count is not 0.
+    /// A space. Its tree counts the pin, and exists while the count is not 0.
     Space(NonNull<Tree>),
     /// An object, which the reference keeps alive.
     #[expect(dead_code, reason = "keeps the object alive")]

@@ -79,7 +79,8 @@ impl<'m, M: Machine> Space<'m, M> {
         };
         if moves && let Err(error) = self.relocate(cpu, kept, new.start) {
             if extended {
-                // Try to undo the growth, because the caller does not learn of the added pages.
+                // Try to undo the growth, because the caller does not learn from the error that pages were
+                // added.
                 let _ = self.unmap(cpu, more);
             }
             return Err(error);

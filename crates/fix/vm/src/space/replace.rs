@@ -17,9 +17,9 @@ use crate::tree::query::mapped;
 use crate::tree::update::{Demand, add_child, change_extents, make_room, prepare};
 
 impl<'m, M: Machine> Space<'m, M> {
-    /// Maps anonymous memory at these pages instead of whatever is mapped there: `MAP_FIXED`. Each page that
-    /// was mapped stays mapped for other CPUs throughout the call, so their calls to `map` cannot take the
-    /// page in between. When `replace` returns, no CPU can access the old pages.
+    /// Maps anonymous memory at these pages instead of whatever is mapped there: `MAP_FIXED`. A page that was
+    /// mapped is mapped at every moment of the call, so a concurrent `map` on another CPU cannot take it.
+    /// When `replace` returns, no CPU can access the old pages.
     ///
     /// The quota is charged only for pages that were not mapped before, or that were guards.
     ///

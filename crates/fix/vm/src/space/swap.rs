@@ -23,7 +23,7 @@ use crate::tree::node::{Leaf, NodeRef, first_leaf};
 /// `SWAP_CLUSTER_MAX`.
 const BATCH: usize = 32;
 
-/// A page on its way out.
+/// A page that is being swapped out.
 #[derive(Debug, Clone, Copy)]
 struct Victim {
     page: Page,
@@ -31,7 +31,7 @@ struct Victim {
     slot: u64,
 }
 
-/// Reserved slots, and the pages that leave to the first of them.
+/// Reserved slots, and the pages that will be written to the first `used` of them.
 struct Batch<'a> {
     swap: &'a Swap,
     victims: [Victim; BATCH],
@@ -45,7 +45,7 @@ impl<'a> Batch<'a> {
         Batch { swap, victims: [none; BATCH], used: 0, reserved: 0 }
     }
 
-    /// Reserves slots for at most `count` pages. Returns whether there is a slot.
+    /// Reserves slots for at most `count` pages. Returns whether any slot is reserved.
     fn refill<M: Machine>(&mut self, machine: &M, count: u64) -> bool {
         let count = count.min(BATCH as u64) as usize;
         self.shrink(machine, count);
@@ -58,7 +58,7 @@ impl<'a> Batch<'a> {
         self.reserved > 0
     }
 
-    /// Gives back all reserved slots except the first `count`.
+    /// Gives back reserved slots until at most `count` are left.
     fn shrink<M: Machine>(&mut self, machine: &M, count: usize) {
         while self.reserved > count {
             self.reserved -= 1;
@@ -75,7 +75,7 @@ impl<'a> Batch<'a> {
         Some(victim.slot)
     }
 
-    /// Takes the pages that were added, which leave with their slots.
+    /// Takes the added pages, with their slots, out of the batch.
     fn take(&mut self) -> impl Iterator<Item = Victim> + use<> {
         let (victims, used) = (self.victims, self.used);
         self.victims.copy_within(used..self.reserved, 0);
@@ -109,9 +109,9 @@ impl<'m, M: Machine> Space<'m, M> {
     ///
     /// This is the clock algorithm. A hand moves over the pages of the space. It swaps out each page that was
     /// not accessed since the hand last passed; from other pages, it clears
-    /// [`Usage::ACCESSED`](crate::Usage::ACCESSED). Pages that allow no access count as not accessed. The next
-    /// call continues where this one stopped. A call ends after `count` pages, after two rounds, or when all
-    /// slots are in use.
+    /// [`Usage::ACCESSED`](crate::Usage::ACCESSED). Pages that allow no access count as not accessed. The
+    /// next call continues where this one stopped. A call ends when it has freed `count` frames, after two
+    /// rounds, or when all slots are in use.
     ///
     /// The private pages are anonymous memory and private copies of pages of objects. The hand passes over
     /// pages that the space shares copy-on-write with a fork, and over [pinned](Space::pin) pages. Without
@@ -121,13 +121,13 @@ impl<'m, M: Machine> Space<'m, M> {
     /// new frame. Only the first of concurrent accesses reads the page; the others, and accesses while the
     /// page is being written, fail with [`Fault::Retry`]. The page then counts as accessed and
     /// [dirty](crate::Usage::DIRTY), as every new page does. A fork gets the swapped pages without reading
-    /// them, and each of both spaces reads them into a frame of its own.
+    /// them, and each of the two spaces reads them into frames of its own.
     ///
     /// This allocates no memory, so it works when memory has run out, if the device needs none. It visits one
-    /// leaf table at a time, and locks what an operation on the pages of this leaf locks. Each visit swaps out
-    /// up to 32 pages, and executes at most one shootdown, which also covers the cleared accessed bits. No
-    /// locks are held while the device works. The time is linear in the number of leaf tables and present
-    /// pages that the hand passes.
+    /// leaf table at a time, and takes the same locks as any other operation on the pages of this leaf. Each
+    /// visit swaps out up to 32 pages, and executes at most one shootdown, which also covers the cleared
+    /// accessed bits. No locks are held while the device works. The time is linear in the number of leaf
+    /// tables and present pages that the hand passes.
     ///
     /// # Errors
     /// The device's error. The pages that it did not accept stay in memory. The frames of other pages may
@@ -138,7 +138,8 @@ impl<'m, M: Machine> Space<'m, M> {
         let start = Page(hand.load(Relaxed));
         let (before, after) = (Pages { end: start, ..all }, Pages { start, ..all });
         let mut freed = 0;
-        // In the first round, the hand may only clear accessed bits.
+        // Two rounds, both from `start`: if all pages were accessed, the first round only clears accessed
+        // bits.
         for pages in [after, all, before] {
             let at =
                 |page: Page| hand.store(if page < all.end { page } else { all.start }.0, Relaxed);
@@ -158,7 +159,8 @@ impl<'m, M: Machine> Space<'m, M> {
         self.swap_out_some(cpu, pages.and(self.pages()), u64::MAX, false, |_| ())
     }
 
-    /// Swaps out up to `count` of `pages`. Passes to `at` how far it has come.
+    /// Swaps out up to `count` of `pages`, in batches. After each batch, calls `at` with the next page to
+    /// visit.
     fn swap_out_some(
         &self,
         cpu: &Cpu<'m, M>,
@@ -236,8 +238,8 @@ impl<'m, M: Machine> Space<'m, M> {
     /// Makes a page present again in its old frame, because the device did not accept it. If the page has
     /// been moved or copied since, the slot keeps the frame.
     fn put_back(&self, cpu: &Cpu<'m, M>, swap: &Swap, Victim { page, frame, slot }: Victim) {
-        // The transfer has not ended yet, so no other CPU reads the slot. If only the entry uses it, and the
-        // entry is locked, the frame can leave the slot.
+        // The transfer has not ended yet, so no other CPU reads the slot. If `install` finds that this CPU
+        // and the page's locked entry are the only users of the slot, the entry can take the frame back.
         let is_back = self.install(cpu, page, slot, frame, true);
         swap.end(slot, if is_back { State::Stored } else { State::Kept(frame) });
         swap.release(self.machine, slot, if is_back { 2 } else { 1 });

@@ -46,7 +46,7 @@ pub(crate) struct TlbGather<'t> {
     ticket: u64,
     /// Some of the frames are shared with other spaces.
     is_shared: bool,
-    /// A large page was split. No entry may linger: the TLBs must not have entries of both sizes.
+    /// A large page was split, so no entry may linger: otherwise a TLB could have entries of both sizes.
     has_split: bool,
     /// All CPUs have flushed the lingering entries since the unmap, so no shootdown is needed.
     is_forgotten: bool,
@@ -302,7 +302,7 @@ impl<'t> TlbGather<'t> {
     ) {
         let Some(entries) = leaf.table().filter(|_| leaf.present().get() > 0) else { return };
         if leaf.is_large() {
-            // The frames of a large page are not shared.
+            // The frames of a large page cannot be shared, so split the page: `flush` does that.
             self.flush(leaf, leaf.span().start);
         }
         for (slot, entry) in entries.iter().enumerate() {
@@ -330,8 +330,8 @@ impl<'t> TlbGather<'t> {
                     machine.frame_meta(frame).share();
                     let new = M::Format::page(frame, protection.difference(Protection::WRITE));
                     if protection.contains(Protection::WRITE) {
-                        // No mutant weakens this Release, because a model of a fork on an asymmetric
-                        // platform takes minutes.
+                        // No mutant weakens this Release: only a model of a fork on an asymmetric platform
+                        // would notice, and this model would take minutes.
                         entry.store(new, Release);
                         if !is_mutant!("fork_no_flush") {
                             self.flush(leaf, leaf.span().start + slot as u64);

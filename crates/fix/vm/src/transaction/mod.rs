@@ -55,8 +55,8 @@ impl Tree {
     }
 
     /// Like [`locked`](Tree::locked), but locks all nodes. No other operation starts to change anything until
-    /// the returned guard is dropped. Other operations are kept from starting even while this one waits for
-    /// flushes, so that it waits only for those that have already begun.
+    /// the returned guard is dropped. Other operations cannot start even while this one waits for flushes, so
+    /// it waits only for flushes that have already begun.
     pub(crate) fn locked_exclusive<M: Machine, R>(
         &self,
         cpu: &Cpu<'_, M>,
@@ -138,8 +138,9 @@ impl<'a, M: Machine> Transaction<'a, '_, '_, M> {
                 Attempt::Need(needed) => {
                     drop(pin);
                     self.cpu.defer();
-                    // Drop the guard, because an operation that could free memory may be waiting for it.
-                    // Forks that have no ticket still wait for this operation, because it gets one.
+                    // Release the fork lock, because an operation that could free memory may be waiting for
+                    // it. In its place, take a ticket, so that forks without a ticket still wait for this
+                    // operation.
                     if let Hold::Guard(guard) = hold {
                         drop(guard);
                         hold = Hold::Ticket(fork_lock.wait_ticket());

@@ -13,8 +13,8 @@ pub(crate) struct Attributes {
     pub(crate) backing: Option<BackingId>,
 }
 
-/// An opaque handle of a [backing](crate::backing). Trees store it and compare it, but never dereference
-/// it.
+/// An opaque handle of a [backing](crate::backing). The tree itself stores and compares the handle, but never
+/// dereferences it.
 ///
 /// A backing lives as long as any page is mapped by it. Code that has locked a node and read the id from
 /// one of the node's pages may therefore dereference the id.

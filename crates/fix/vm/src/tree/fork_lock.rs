@@ -1,5 +1,5 @@
-//! The lock that a fork holds. The fork releases the node locks earlier, but holds this lock until no CPU
-//! can write through a stale TLB entry.
+//! The lock that a fork holds until no CPU can write through a stale TLB entry. The fork releases its node
+//! locks earlier.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 

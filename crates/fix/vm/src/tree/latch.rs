@@ -66,8 +66,8 @@ struct Block([AtomicExtent; BLOCK]);
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(crate) struct ExtentLatch {
-    /// The first field, so that its address is the latch's address. A cell, because readers may still use
-    /// the latch when it is retired.
+    /// The first field, so that its address is the latch's address. A cell, because retiring the latch writes
+    /// to this field while readers may still use the latch.
     retired: UnsafeCell<Entry>,
     made: PublishCheck,
     /// The lowest bit selects the current copy.
@@ -179,7 +179,7 @@ impl LatchedExtents {
     /// Whether no extents have been published yet.
     #[inline]
     pub(crate) fn is_unused(&self) -> bool {
-        // Acquire: as in `read`, for callers that load nothing else.
+        // Acquire, as in `read`: a caller may rely on the result without a call of `read`.
         self.0.load(order!(Acquire, "extents_load")).is_null()
     }
 

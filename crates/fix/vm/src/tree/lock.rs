@@ -148,7 +148,8 @@ impl Tree {
                 NodeRef::Branch(branch) => is_end(branch, pages),
             };
             let is_lowest = is_lowest || is_mutant!("lock_not_lowest");
-            // Check from the root down, because extents move down concurrently.
+            // Check from the root down: extents may move down concurrently, and a check in the other order
+            // could miss them.
             let mut above = above.into_iter().flatten();
             let is_below = above.any(|branch| branch.overlaps(pages));
             let is_below = is_below && !is_mutant!("lock_not_above");

@@ -44,8 +44,8 @@ pub(crate) struct Tree {
     /// Where private pages are swapped out to.
     swap: Option<Arc<Swap>>,
     pub(crate) fork_lock: ForkLock,
-    /// True while a [`RemapGuard`] exists. On a cache line of its own, because all operations read the
-    /// fields above.
+    /// True while a [`RemapGuard`] exists. On a cache line of its own, so that writes to it do not invalidate
+    /// the line of the fields above, which all operations read.
     moving: Padded<AtomicBool>,
     /// The machine's ticks if the space is [lazy](crate::Space::set_lazy), otherwise null.
     ticks: AtomicPtr<Ticks>,
@@ -53,14 +53,16 @@ pub(crate) struct Tree {
     pub(crate) large_pages: AtomicBool,
     /// Pins of private pages. [`Space::pin`](crate::Space::pin) increments this count while it holds the lock
     /// of the page's leaf, so an operation that locks the leaf later sees the new count. On a cache line of
-    /// its own, because all operations read the fields above.
+    /// its own, so that writes to it do not invalidate the line of the fields above, which all operations
+    /// read.
     pub(crate) pins: Padded<Pins>,
     /// The page at which the next [reclaim](crate::Space::reclaim) begins.
     pub(crate) hand: Padded<AtomicU64>,
     /// All CPUs have flushed everything that was unmapped before this time.
     settled: Padded<AtomicU64>,
     /// Reference count: the space, and visitors that use the [reverse mapping](crate::backing). On a cache
-    /// line of its own, because all operations read the fields above.
+    /// line of its own, so that writes to it do not invalidate the line of the fields above, which all
+    /// operations read.
     users: Padded<AtomicU64>,
 }
 
@@ -163,8 +165,9 @@ impl Tree {
         self.active.iter().all(|other| other == cpu)
     }
 
-    /// Waits until no other remap is in progress, and excludes other remaps until the guard is dropped. The
-    /// caller may hold node locks, so an operation that holds a guard must not wait for node locks.
+    /// Waits until no other remap is in progress, and excludes other remaps until the guard is dropped. A
+    /// caller may hold node locks while it waits, so to avoid a deadlock, an operation that holds a guard
+    /// must not wait for node locks.
     pub(crate) fn lock_remap(&self, platform: &impl Platform) -> RemapGuard<'_> {
         if !is_mutant!("moves_together") {
             platform.wait_while(|| test_and_set(&self.moving, order!(Acquire, "remap_lock")));

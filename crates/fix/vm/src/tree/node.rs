@@ -26,8 +26,8 @@ use crate::tree::page_states::{PageStates, Uniform};
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Node {
-    /// The first field, so that its address is the node's address. A cell, because other CPUs may still use
-    /// the node when it is retired.
+    /// The first field, so that its address is the node's address. A cell, because retiring the node writes
+    /// to this field while other CPUs may still use the node.
     retired: UnsafeCell<Entry>,
     locked: AtomicBool,
     /// The level of the node's table; 0 for a leaf.
@@ -71,7 +71,7 @@ pub(crate) struct Leaf {
 /// What the parent's entry for a leaf contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Link {
-    /// Nothing. If the leaf has a table, the next page fault puts it there.
+    /// Nothing. If the leaf has a table, the next page fault stores a pointer to it there.
     Absent,
     /// A pointer to the leaf's table.
     Table,
@@ -116,9 +116,9 @@ unsafe impl Send for Branch {}
 /// addresses.
 pub(crate) const MOST_ABOVE: usize = 4;
 
-/// Pauses between attempts to take a contended lock: about 1 µs at first, and up to `MOST_PAUSES` later.
-/// The CPU that released a contended lock usually takes it again soon, and every poll by another CPU
-/// steals the lock's cache line.
+/// Pauses between attempts to take a contended lock: about 1 µs at first, and up to `MOST_PAUSES` later. The
+/// pauses are long, because the CPU that released a contended lock usually takes it again soon, and every
+/// poll by another CPU steals the lock's cache line.
 const FEWEST_PAUSES: u32 = 64;
 const MOST_PAUSES: u32 = 256;
 
@@ -580,7 +580,7 @@ impl Branch {
     /// Whether an extent overlaps `pages`. The caller must be pinned.
     #[inline]
     pub(crate) fn overlaps(&self, pages: Pages) -> bool {
-        // Not inlined, because most branches on the way down have never had extents.
+        // Not inlined, because it is seldom called: most branches on the way down have never had extents.
         #[inline(never)]
         fn overlap(extents: &LatchedExtents, pages: Pages) -> bool {
             extents.read(|extents| !extents.overlapping(pages).is_empty()).unwrap_or(false)

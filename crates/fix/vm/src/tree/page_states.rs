@@ -20,9 +20,9 @@ pub(crate) struct PageStates {
     /// Number of mapped pages. If it is 0, no scan is needed. This is common, because a leaf often stays in
     /// the tree after its last page is unmapped.
     mapped: usize,
-    /// Code `n` stands for the attributes at index `n - 1`. Only new attributes are written to the
-    /// palette. The palette has no reference counts, because the counts of two leaves might share a cache
-    /// line.
+    /// Code `n` stands for the attributes at index `n - 1`. The palette is written only when attributes are
+    /// new. It has no reference counts, because every change would write them, and the palettes of two leaves
+    /// might share a cache line.
     palette: StatePalette,
 }
 

@@ -14,8 +14,8 @@ impl TlbGather<'_> {
     /// Replaces the entries of private pages among `pages` with entries of swapped pages: `slot` gets a page
     /// and its frame, which now belongs to the caller, and returns the slot. Skips pages that other spaces
     /// share and pages that are pinned. If `spares_accessed`, also skips pages whose accessed bit is set, and
-    /// clears this bit. Stops when `slot` returns `None`, and returns the page for which it did; otherwise
-    /// returns the end of the pages. The leaf must be locked as for [`take`](TlbGather::take).
+    /// clears this bit. Stops at the first page for which `slot` returns `None`, and returns this page;
+    /// otherwise returns the end of the pages. The leaf must be locked as for [`take`](TlbGather::take).
     pub(crate) fn swap_out<M: Machine>(
         &mut self,
         machine: &M,
