@@ -102,7 +102,7 @@ fn map_anywhere_searches_a_space_that_has_no_slice_left() {
     assert_eq!(space.map_anywhere(&cpu, 1, WRITE), Ok(Pages::new(Page(2 * gap), 1)));
     assert_eq!(space.map_anywhere(&cpu, 1, WRITE), Err(MapError::NoAddressSpace));
     assert_eq!(space.map_anywhere(&cpu, 0, WRITE), Err(MapError::Empty));
-    // Other CPUs search the space, and so find pages that this CPU has unmapped.
+    // Another CPU finds the pages that this CPU has unmapped, because it searches the space.
     space.unmap(&cpu, Pages::new(Page(gap), 3)).unwrap();
     assert_eq!(space.map_anywhere(&other, 3, WRITE), Ok(Pages::new(Page(gap), 3)));
     // The first CPU's free list still contains the pages, although they are mapped again. `map_anywhere` does
@@ -204,7 +204,7 @@ fn map_anywhere_never_returns_mapped_pages<A: Architecture>() {
     assert_eq!(machine.free_frames(), all);
 }
 
-/// Several CPUs map pages in spaces with one quota, and unmap some when the quota is exceeded.
+/// Several CPUs map pages in spaces that share one quota, and unmap some when the quota is exceeded.
 fn spaces_with_the_same_quota_share_its_limit<A: Architecture>() {
     const LIMIT: u64 = 200;
     // Enough frames for the pools of all CPUs, so that only the quota runs out.

@@ -1,4 +1,4 @@
-//! How CPUs of the hosted machine leave spaces, and acknowledge shootdowns from other CPUs.
+//! Tests that CPUs of the hosted machine leave spaces, and acknowledge shootdowns from other CPUs.
 
 #[path = "architectures/each.rs"]
 mod each;

@@ -32,7 +32,7 @@ on_each_architecture!(
 );
 on_each_format!(invalid_requests_change_nothing);
 
-/// A device, whose registers are frames that the machine no longer allocates.
+/// A device whose registers are in frames that the machine no longer allocates.
 struct Device<'m, A: Architecture> {
     machine: &'m Hosted<A>,
     first: Frame,

@@ -13,7 +13,7 @@ use knee_vm::{
 const READ: Protection = Protection::READ;
 const WRITE: Protection = Protection::READ_WRITE;
 
-/// Where the space has a mapping of four pages.
+/// The four mapped pages of the space.
 const MAPPED: Pages = Pages::new(Page(100), 4);
 
 on_each_format!(
@@ -24,7 +24,7 @@ on_each_format!(
     device_memory_cannot_be_used_as_memory,
 );
 
-/// Everything about a space that an operation could have changed.
+/// The mappings of a space, and how many of its pages are mapped and present.
 fn state<'m, A: Architecture>(
     cpu: &Processor<'m, A>,
     space: &Space<'m, Hosted<A>>,
@@ -33,7 +33,8 @@ fn state<'m, A: Architecture>(
     (space.mappings(cpu).collect(), audit.mapped, audit.present)
 }
 
-/// Passes a space with a mapping, of which each page is present, to `with`, and checks that nothing changes.
+/// Passes a space to `with`, and checks that the space does not change. All pages of its only mapping are
+/// present.
 fn unchanged<A: Architecture>(
     with: impl for<'m> FnOnce(&Processor<'m, A>, &Space<'m, Hosted<A>>, &Object<'m, Hosted<A>>),
 ) {
@@ -89,7 +90,7 @@ fn operations_refuse_ranges_outside_of_the_space<A: Architecture>() {
             refused("remap", space.remap(cpu, pages, Pages::new(Page(200), 4)));
             refused("remap to it", space.remap(cpu, MAPPED, pages));
         }
-        // An operation that only releases memory ignores what is outside.
+        // `prune` only releases memory, so it ignores the pages outside of the space.
         space.prune(cpu, Pages { start: Page(0), end: Page(u64::MAX) });
     });
 }

@@ -1,4 +1,4 @@
-//! Large pages: when faults and promotions make them, and what splits them.
+//! Large pages: when faults and promotions make them, and which operations split them.
 
 #[path = "architectures/each.rs"]
 mod each;
@@ -101,7 +101,7 @@ fn unmapped_large_pages_are_freed_whole<A: Architecture>() {
         let cpu = machine.cpu(0);
         let pages = Pages::new(START, 3 * LARGE);
         let space = space(&cpu, pages);
-        // There would not be enough contiguous memory if frames were lost or freed one by one.
+        // If frames were lost or freed one by one, contiguous memory would run out.
         for _ in 0..20 {
             for page in pages.iter().step_by(LARGE as usize) {
                 cpu.store(&space, page.address(), 1).unwrap();
@@ -152,7 +152,7 @@ fn promotion_skips_what_others_use<A: Architecture>() {
     assert_eq!(space.promote(&cpu, pages), Ok(0));
     drop(copy);
     assert_eq!(space.promote(&cpu, pages), Ok(1));
-    // A pin keeps a large page as it is.
+    // A pinned page of a large page is not unmapped, and keeps its frame when the space is forked.
     let pin = space.pin(&cpu, START + 1, WRITE).unwrap();
     assert_eq!(space.unmap(&cpu, pages), Err(MapError::Pinned));
     let copy = space.fork(&cpu).unwrap();
@@ -198,7 +198,8 @@ fn device_memory_gets_large_pages<A: Architecture>() {
     assert_eq!(space.resident(), 0);
 }
 
-/// Each CPU stores to its own page of each large page, while all split, promote, fork and unmap.
+/// Each CPU stores to its own page of each large page. Meanwhile, all CPUs promote and split the large pages,
+/// fork the space, and discard and replace pages.
 fn cpus_that_split_and_promote_lose_no_store<A: Architecture>() {
     const CPUS: usize = 3;
     let machine = Hosted::<A>::with_architecture(1 << 14, CPUS);
@@ -270,7 +271,8 @@ fn swapping_splits_a_large_page<A: Architecture>() {
     assert_eq!(space.swap_out(&cpu, Pages::new(START + 3, 2)), Ok(2));
     assert_eq!(cpu.load(&space, START.address()), Ok(START.0));
     assert_eq!(space.promote(&cpu, pages), Ok(0), "two pages are on the device");
-    // No page is present, but a fault must not make a large page of zeros.
+    // No page is present, but most have content on the device, so a fault must not make a large page of
+    // zeros.
     space.discard(&cpu, Pages::new(START, 3)).unwrap();
     assert_eq!(space.swap_out(&cpu, pages), Ok(LARGE - 5));
     assert_eq!(space.resident(), 0);

@@ -43,7 +43,8 @@ fn agrees_with_a_map_of_pages<A: Architecture>(
     operations: &[Operation],
     has_large_pages: bool,
 ) -> Result<(), TestCaseError> {
-    // Large pages may take the frames of all pages around those that are used.
+    // With large pages, even unused pages may take frames, because a large page contains the pages around a
+    // used page.
     let frames = if has_large_pages { 1 << 14 } else { 1 << 12 };
     let machine = Hosted::<A>::with_architecture(frames, 1);
     let all = machine.free_frames();

@@ -486,7 +486,7 @@ proptest! {
     }
 }
 
-/// After its handle has been dropped, an object lives as long as any space maps it.
+/// An object whose handle has been dropped lives as long as any space maps it.
 fn a_mapped_object_outlives_its_handle<A: Architecture>() {
     let machine = Hosted::<A>::with_architecture(256, 2);
     let all = machine.free_frames();
@@ -517,8 +517,8 @@ fn a_mapped_object_outlives_its_handle<A: Architecture>() {
 fn no_store_is_lost_while_pages_are_evicted<A: Architecture>() {
     const THREADS: u64 = 3;
     const ROUNDS: u64 = if cfg!(miri) { 8 } else { 3000 };
-    /// The maximum number of rounds. The threads continue until the pager has stored a page, because the
-    /// evicting thread may get little CPU time.
+    /// The maximum number of rounds. The evicting thread may get little CPU time, so the threads continue
+    /// beyond `ROUNDS` until the pager has stored a page.
     const MOST: u64 = if cfg!(miri) { ROUNDS } else { 400 * ROUNDS };
     let machine = Hosted::<A>::with_architecture(4096, THREADS as usize + 1);
     let all = machine.free_frames();

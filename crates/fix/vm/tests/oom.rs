@@ -82,7 +82,8 @@ unsafe impl Machine for Small {
     unsafe fn free(&self, frames: &[Frame]) {
         frames.iter().for_each(|frame| {
             let bytes = self.address(*frame);
-            // SAFETY: nothing uses the frame. The pattern makes a stale read differ from a new page's zeros.
+            // SAFETY: nothing uses the frame. A stale read finds this pattern instead of the zeros of a new
+            // page.
             unsafe { bytes.write_bytes(0xa5, knee_vm::PAGE) };
         });
         // SAFETY: the caller meets the contract of `Machine::free`.
@@ -441,7 +442,7 @@ fn reclaim_frees_frames_when_there_is_no_memory() {
         };
         pages.iter().try_for_each(store).unwrap();
         cpu.drain();
-        // Without memory, each page that comes in needs a frame of a page that has left.
+        // There is no free memory, so a page can be swapped in only if another page has been swapped out.
         let (mut frames, mut allocations) = (0, 0);
         limited(&FRAMES, &mut frames, || {
             limited(&ALLOCATIONS, &mut allocations, || {

@@ -409,7 +409,7 @@ fn an_object_is_evicted_and_truncated_beside_a_device<A: Architecture>() {
         let cpu = machine.cpu(0);
         write_as_a_device(&cpu, space, all, ROUNDS, |page, pinned, round| {
             assert_eq!(word(pinned).load(SeqCst), round, "the frame has another user");
-            // A truncation that is about to fail may deny the access for a moment.
+            // The pin makes a truncation fail, but until it fails, accesses beyond its new end may fault.
             loop {
                 match cpu.load(space, page.address()) {
                     Err(Fault::BeyondEnd) => cpu.handle_ipis(),

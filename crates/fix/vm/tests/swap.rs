@@ -159,7 +159,7 @@ fn a_fork_and_its_original_both_have_the_swapped_pages<A: Architecture>() {
         assert_eq!(space.swap_out(cpu, ALL), Ok(2));
         assert_eq!(swap.used(), 5);
         has_content(cpu, &copy);
-        // A copy of a copy, which outlives both.
+        // A copy of the copy outlives the copy.
         assert_eq!(copy.swap_out(cpu, Pages::new(START, 2)), Ok(2));
         let last = copy.fork(cpu).unwrap();
         drop(copy);
@@ -192,7 +192,7 @@ fn a_swapped_page_has_the_latest_protection<A: Architecture>() {
         assert_eq!(cpu.store(space, START.address(), 1), Err(Fault::AccessDenied));
         assert_eq!(cpu.load(space, START.address()), Ok(START.0));
         assert_eq!(cpu.store(space, START.address(), 1), Err(Fault::AccessDenied));
-        // A resident page that allows no access can be swapped as well.
+        // A resident page that allows no access can be swapped out as well.
         space.protect(cpu, ALL, Protection::NONE).unwrap();
         assert_eq!(space.swap_out(cpu, ALL), Ok(1));
         assert_eq!(cpu.load(space, START.address()), Err(Fault::AccessDenied));
@@ -299,7 +299,8 @@ fn a_page_that_the_device_rejects_stays_in_memory<A: Architecture>() {
         let before = frames();
         disk.fail(2);
         assert_eq!(space.swap_out(cpu, ALL), Err(PagerError::Failed));
-        // The pages are in two leaf tables, so the last two pages were not tried.
+        // The device rejected the two pages in the first leaf table, so the two pages in the second were not
+        // tried.
         assert_eq!((frames(), swap.used()), (before, 0));
         disk.fail(1);
         assert_eq!(space.swap_out(cpu, ALL), Err(PagerError::Failed));
@@ -349,7 +350,7 @@ fn tables_with_swapped_pages_are_not_pruned<A: Architecture>() {
     });
 }
 
-/// Each CPU uses words of its own in pages that all CPUs swap out and in, and that they fork.
+/// All CPUs swap pages out and in, and fork the space. Each CPU uses its own words of these pages.
 fn words_survive_concurrent_swapping<A: Architecture>() {
     const CPUS: usize = 3;
     const ROUNDS: u64 = if cfg!(miri) { 4 } else { 1500 };

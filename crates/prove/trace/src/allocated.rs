@@ -46,8 +46,8 @@ pub(crate) fn read<'t>(
     named(sides.into_iter().filter_map(|side| side.called_readers().next()), "reads", functions)
 }
 
-/// Names the memory after the code that accesses it. If several names are possible, takes the first
-/// in alphabetical order, because the order of calls has no meaning.
+/// Names the memory after the code that accesses it. If several names are possible, takes the first in
+/// alphabetical order, so that the name does not depend on the order of the calls.
 fn named<'t>(
     code: impl Iterator<Item = (u64, &'t [u64])>,
     does: &str,

@@ -46,7 +46,7 @@ impl Archive {
         Ok(packages)
     }
 
-    /// Fetches the package that `wanted` names, unless it has been fetched. If `wanted` names several
+    /// Fetches the package that `wanted` names, unless it has already been fetched. If `wanted` names several
     /// packages, prefers images for virtual machines, then the newest. Returns the package file that contains
     /// the image, for [`Kernel::open`].
     pub fn fetch(&self, wanted: &str) -> Result<PathBuf, KernelError> {

@@ -1,4 +1,4 @@
-//! Checks, with trials whose correct results are known, that QEMU reports sharing correctly.
+//! Checks that QEMU reports sharing correctly. The checks are trials whose correct results are known.
 //!
 //! knee depends on details of how QEMU executes code and calls plugins. Some of these details are
 //! undocumented and change between versions. So each guest begins with trials (the module
@@ -25,7 +25,7 @@ pub struct Calibration {
     not_passed: BTreeMap<&'static str, (Trial, Wrong)>,
 }
 
-/// Two operations that two sides perform on different CPUs, one after the other, with a known result.
+/// Two operations that two sides perform on different CPUs, one after the other. The correct result is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Trial {
     /// What the sides do, as a clause for messages.
@@ -171,9 +171,9 @@ impl Calibration {
             let interrupted = result.is_interrupted();
             match judge(trial, result) {
                 Ok(()) => drop(self.not_passed.remove(trial.what)),
-                // Linux 7.2 raises no interrupt for a timer that has already expired when it is
-                // set. And before the kernel returns from an interrupt, it may search for another
-                // task to run. This search accesses shared data.
+                // These results do not prove that QEMU is wrong. Linux 7.2 raises no interrupt for a timer
+                // that has already expired when it is set. And before the kernel returns from an interrupt,
+                // it may search for another task to run, and this search accesses shared data.
                 Err(wrong)
                     if wrong == Wrong::NoInterrupt || wrong == Wrong::Invented && interrupted =>
                 {

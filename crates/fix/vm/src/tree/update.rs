@@ -89,7 +89,7 @@ fn hand_down<M: Machine>(
     // The child gets the extents first, so that a lock-free reader on its way down finds them in at least
     // one node.
     match child {
-        // SAFETY: the child is locked: it overlaps the pages for which its parent was locked.
+        // SAFETY: the child is locked, because it overlaps the pages for which its parent was locked.
         NodeRef::Leaf(leaf) => unsafe {
             leaf.with_states(|states| -> Result<(), Needed> {
                 make_room(states, moved.len(), pool)?;

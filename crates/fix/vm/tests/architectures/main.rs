@@ -1,5 +1,6 @@
 //! Tests that changes of page tables follow the rules of each architecture. The hosted machines cache as much
-//! as the manuals allow, and panic where a program would access another program's memory or fault forever.
+//! as the manuals allow. They panic if a program would access another program's memory or would fault
+//! forever.
 
 mod each;
 
@@ -26,7 +27,7 @@ on_each_format!(
     no_cpu_walks_tables_that_unmap_freed,
 );
 
-/// A CPU that tags translations with address-space identifiers is active in both spaces at once, and keeps
+/// A CPU that tags translations with address-space identifiers is active in two spaces at once, and keeps the
 /// translations of both.
 fn a_translation_of_one_space_is_not_used_in_another<A: Architecture>() {
     let machine = Hosted::<A>::with_architecture(64, 1);

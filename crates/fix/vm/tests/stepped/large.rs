@@ -84,12 +84,12 @@ fn changing_a_part_splits_a_large_page<A: Architecture>() {
     }
 }
 
-/// Until then, no CPU finds the table, because some TLBs still have the large page.
+/// As long as any TLB has the large page, no CPU finds the table that replaces it.
 fn a_page_stays_away_until_all_cpus_have_flushed_the_large_page<A: Architecture>() {
     with_large_page::<A>(|machine, space, [first, second, changer]| {
         let others = || {
             assert_eq!(machine.load(first, space, INSIDE), Ok(7));
-            // This CPU has lost the large page from its TLB.
+            // When this CPU leaves the space, it flushes the large page from its TLB.
             machine.leave(second, space);
             assert!(waits(|| machine.load(second, space, START)));
         };
@@ -100,7 +100,7 @@ fn a_page_stays_away_until_all_cpus_have_flushed_the_large_page<A: Architecture>
     });
 }
 
-/// A TLB must not have the large page when the table takes its place.
+/// Even in a lazy space, no TLB may have the large page when the table takes its place.
 fn a_lazy_unmap_of_a_part_interrupts_the_other_cpus<A: Architecture>() {
     with_large_page::<A>(|machine, space, [first, _, changer]| {
         space.set_lazy(true);
@@ -110,7 +110,7 @@ fn a_lazy_unmap_of_a_part_interrupts_the_other_cpus<A: Architecture>() {
     });
 }
 
-/// A store that another CPU makes through its TLB before it flushes is in the large page.
+/// Until another CPU flushes its TLB, it can store through the TLB. The large page contains these stores.
 fn a_promotion_loses_no_store<A: Architecture>() {
     with_frames::<A>(4096, |machine, [first, second, changer]| {
         let space = Space::new(&changer).unwrap();
@@ -134,7 +134,7 @@ fn a_promotion_loses_no_store<A: Architecture>() {
     });
 }
 
-/// `protect` adds no permission to entries that exist.
+/// `protect` adds no permission to existing entries.
 fn a_fault_that_adds_a_permission_splits_a_large_page<A: Architecture>() {
     with_frames::<A>(4096, |machine, [first, second, changer]| {
         let space = Space::new(&changer).unwrap();

@@ -60,7 +60,7 @@ fn frames_are_not_reused_before_the_last_cpu_has_ticked<A: Architecture>() {
     });
 }
 
-/// If a CPU caches a translation in its timer interrupt, but after the flush, the translation stays until the
+/// If a CPU caches a translation after the flush of its timer interrupt, the translation stays until the
 /// CPU's next tick.
 fn translations_cached_after_the_flush_of_a_tick_stay<A: Architecture>() {
     with_lazy_space::<A>(|machine, space, [first, second, changer]| {
@@ -151,7 +151,7 @@ fn unmapping_object_pages_or_many_pages_is_not_lazy<A: Architecture>() {
     });
 }
 
-/// CPUs that do not tick are interrupted once per 32 ranges.
+/// If CPUs do not tick, they are interrupted once per 32 unmapped ranges.
 fn many_waiting_ranges_are_flushed_together<A: Architecture>() {
     with_lazy_space::<A>(|machine, space, [first, _, changer]| {
         let many = Pages::new(Page(1000), 100);
@@ -171,7 +171,7 @@ fn many_waiting_ranges_are_flushed_together<A: Architecture>() {
     });
 }
 
-/// A fork does not contain pages that wait for a tick, and is lazy itself.
+/// A fork of a lazy space is also lazy. It does not contain the pages that wait for a tick.
 fn a_fork_does_not_copy_pages_that_wait_for_a_tick<A: Architecture>() {
     with_lazy_space::<A>(|machine, space, [first, second, changer]| {
         space.unmap(changer, only(HERE)).unwrap();

@@ -102,8 +102,8 @@ enum At {
     Platform,
 }
 
-// SAFETY: only `with_machine` creates a `Stepped`. It is used only on the same thread, or on a thread that
-// takes turns with it.
+// SAFETY: only `with_machine` creates a `Stepped`. It is used only on the thread that called `with_machine`,
+// or on a thread that takes turns with that thread.
 unsafe impl<A: Architecture> Sync for Stepped<A> {}
 
 /// Passes a machine and its three CPUs to `with`, and checks that all frames are freed at the end.
@@ -416,7 +416,8 @@ unsafe impl<A: Architecture> Machine for Stepped<A> {
     unsafe fn free(&self, frames: &[Frame]) {
         for &frame in frames {
             self.frame_recycled(frame);
-            // SAFETY: nothing uses the frame. The pattern makes a stale read differ from a new page's zeros.
+            // SAFETY: nothing uses the frame. A stale read finds this pattern instead of the zeros of a new
+            // page.
             unsafe { self.address(frame).write_bytes(0xa5, PAGE) };
         }
         // SAFETY: the caller meets the same contract.

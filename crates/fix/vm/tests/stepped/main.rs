@@ -30,8 +30,9 @@ fn only(page: Page) -> Pages {
     Pages::new(page, 1)
 }
 
-/// Passes to `with` a machine, its three CPUs, and a space in which `ALL` is mapped writable. The CPU that
-/// changes mappings has the highest number, because a shootdown begins with the lowest CPU number.
+/// Passes to `with` a machine, its three CPUs, and a space in which `ALL` is mapped writable. A shootdown
+/// begins with the CPU that has the lowest number. The CPU that changes mappings has the highest number, so a
+/// shootdown reaches the other CPUs first.
 fn with_space<A: Architecture>(
     with: impl for<'m> FnOnce(&'m Stepped<A>, &Space<'m, Stepped<A>>, [&Cpu<'m, Stepped<A>>; 3]),
 ) {

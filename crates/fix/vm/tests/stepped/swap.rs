@@ -30,7 +30,7 @@ fn with_space<A: Architecture>(
     });
 }
 
-/// A CPU that has cached the page can still write to it until the flush, and the device gets what it wrote.
+/// Until the flush, a CPU that has cached the page can still write to it. The device gets these stores.
 fn the_device_gets_stores_through_cached_translations<A: Architecture>() {
     with_space::<A>(&Disk::default().swap(2), |machine, space, [first, second, changer]| {
         let others = || {
@@ -47,7 +47,7 @@ fn the_device_gets_stores_through_cached_translations<A: Architecture>() {
     });
 }
 
-/// No store is lost, whenever it comes while the page is swapped out.
+/// No store is lost, at whatever point of the swap-out it comes.
 fn a_store_at_any_time_is_not_lost<A: Architecture>() {
     at_each_point::<A>(|run| {
         with_space::<A>(&Disk::default().swap(2), |machine, space, [first, second, changer]| {
@@ -64,8 +64,8 @@ fn a_store_at_any_time_is_not_lost<A: Architecture>() {
     });
 }
 
-/// The page is in the space and in the copy, whenever the fork comes while the page is swapped out. The device
-/// may reject the page.
+/// At whatever point of the swap-out the fork comes, both the space and the copy have the page, even if the
+/// device rejects it.
 fn a_fork_at_any_time_copies_the_page<A: Architecture>() {
     for fails in [false, true] {
         at_each_point::<A>(|run| {

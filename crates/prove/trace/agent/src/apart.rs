@@ -1,6 +1,6 @@
-//! Makes QEMU translate kernel code that runs in windows separately, so that only this code needs callbacks.
-//! Most kernel code runs outside of windows: four out of five blocks of kernel code that a guest executes
-//! belong to set-ups and clean-ups.
+//! Makes QEMU keep separate translations of kernel code for windows, so that only code in windows needs
+//! callbacks. Most kernel code runs outside of windows: four out of five blocks of kernel code that a guest
+//! executes belong to set-ups and clean-ups.
 //!
 //! QEMU translates code separately for each value of the CPU's flag AC, since on a CPU with SMAP, this flag
 //! changes what the kernel may access (`cpu_get_tb_cpu_state` of target/i386/cpu.h). The CPUs of these guests
@@ -57,7 +57,7 @@ pub(crate) fn prepare(cpus: usize) {
 pub(crate) fn load_driver() {
     let path = format!("/{MSR}");
     if let Ok(module) = fs::read(&path) {
-        // Loading may fail because the driver is built in. Without a driver, tests are only slower.
+        // An error does no harm: the driver may be built in, and without a driver, tests are only slower.
         let _ = module::load(&module, ALLOW);
         let _ = fs::remove_file(path);
     }

@@ -94,8 +94,8 @@ fn file_of(cpu: usize) -> String {
     format!("calibration{cpu}")
 }
 
-/// Makes an endless file of zeroes (/dev/zero). Repeated reads of an ordinary file mark its pages
-/// active, and the kernel counts active pages in machine-wide variables.
+/// Makes an endless file of zeroes (/dev/zero). An ordinary file would not do: repeated reads mark its pages
+/// active, and the kernel counts active pages in variables that all CPUs share.
 fn make_zeroes(path: &str) -> io::Result<()> {
     let node = CString::new(path)?;
     // SAFETY: the path is a valid C string.

@@ -11,7 +11,7 @@ use crate::script::{Call, Nr, Whence};
 use crate::steps::{errno, protection, renumber};
 
 thread_local! {
-    /// The buffer of reads and writes. It is filled only before these calls, since filling it is slow on an
+    /// The buffer of reads and writes. Before other calls, it is not filled, since filling it is slow on an
     /// emulated CPU.
     static BUFFER: RefCell<[u8; PAGE]> = const { RefCell::new([0; PAGE]) };
 }

@@ -1,8 +1,8 @@
 //! Memory that a guest shares with the host. Through this memory, the guest receives plans, and
 //! returns reports and the kernel's symbols.
 //!
-//! The memory belongs to QEMU's device ivshmem-plain, which needs no driver: the guest maps the
-//! memory through sysfs. Over a serial console, a test's report would take longer than the test.
+//! The memory belongs to QEMU's device ivshmem-plain, which needs no driver: the guest maps the memory
+//! through sysfs. Sending the report of a test over a serial console would take longer than the test.
 //!
 //! ```text
 //! header │ plans │ reports │ symbols
@@ -251,8 +251,8 @@ mod tests {
         fn any_bytes_of_a_guest_are_decoded_without_a_panic(
             mut bytes in proptest::collection::vec(any::<u8>(), 0..200), length in 0..80_u64
         ) {
-            // Decoding ends at a value that does not fit, so the length is small enough that the value often
-            // fits.
+            // `length` is small, so that the first value often fits: decoding ends at a value that does not
+            // fit.
             if let Some(first) = bytes.first_chunk_mut::<WORD_BYTES>() {
                 *first = length.to_le_bytes();
             }

@@ -38,7 +38,7 @@ pub(crate) fn clean() {
     }
 }
 
-/// Removes the files that a test may have left, if its set-up succeeded.
+/// After a successful set-up, removes the files that the test may have left.
 pub(crate) fn clean_files(steps: &[(u8, Step)], calls: &[(u8, Call)]) {
     // SAFETY: names are valid C strings. Unlinking a name that does not exist does no harm.
     let unlink = |name: &CStr| unsafe { libc::unlink(name.as_ptr()) };

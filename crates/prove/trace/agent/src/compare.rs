@@ -50,8 +50,8 @@ fn is_page(expected: &Value, byte: u8) -> bool {
     name.and_then(|name| datum_nr(name).ok()).is_some_and(|datum| content(datum) == byte)
 }
 
-/// Returns whether `n` is the expected number. If the model leaves the number open, any number that
-/// is not negative is as expected.
+/// Returns whether `n` is the expected number. If the model leaves the number open, any number that is not
+/// negative is accepted.
 fn is_number(expected: &Value, n: i64) -> bool {
     expected.as_i64() == Some(n) || (expected["any"].is_string() && n >= 0)
 }

@@ -11,8 +11,7 @@ use crate::script::{Home, MOST, Nr, ZEROES};
 /// [`keep_tables`](crate::steps::keep_tables).
 pub(crate) const KEPT_AT: usize = PAGES_AT + MOST * PAGES_APART;
 
-/// The first of the descriptors that an open with O_ANYFD returns; call `nr` of a test returns
-/// `ANY_FDS + nr`.
+/// If call `nr` of a test opens a file with O_ANYFD, it returns the descriptor `ANY_FDS + nr`.
 pub(crate) const ANY_FDS: i32 = 500;
 /// The lowest descriptor of a pipe end that stays open only during set-up. Two descriptors are
 /// reserved for each pipe.

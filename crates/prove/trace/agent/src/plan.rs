@@ -64,8 +64,8 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Returns the numbers of the calls that enter the kernel in every state. A memory access
-    /// enters the kernel only if it faults.
+    /// Returns the numbers of the calls that always enter the kernel. Memory accesses are not among them,
+    /// since they enter the kernel only if they fault.
     pub fn system_calls(&self) -> impl Iterator<Item = usize> {
         let in_memory = |call: &Call| matches!(call, Call::Memread { .. } | Call::Memwrite { .. });
         let calls = self.calls.iter().enumerate();

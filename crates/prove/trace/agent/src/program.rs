@@ -51,7 +51,7 @@ pub(crate) fn request() -> io::Result<Option<ProgramRequest>> {
 
 /// Runs the program of a request, and waits until it has ended.
 pub(crate) fn run(request: ProgramRequest, relay: &mut Relay) -> io::Result<()> {
-    // If some CPUs are isolated, init may run only on the other CPUs. The program may use all CPUs.
+    // If some CPUs are isolated, init is confined to the other CPUs. The program may use all CPUs.
     sched_setaffinity(None, &all_cpus())?;
     let own = |bytes: Vec<u8>| OsString::from_vec(bytes);
     let mut child = Command::new(own(request.path))

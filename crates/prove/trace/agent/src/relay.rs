@@ -102,7 +102,8 @@ impl Relay {
             unsafe { self.at.add(place.start).copy_from_nonoverlapping(part.as_ptr(), part.len()) };
         }
         self.written = end;
-        // The bytes must be visible before the count, because the host reads the count first.
+        // The bytes must be visible before the count, because the host reads the bytes once it sees the
+        // count.
         fence(Release);
         // SAFETY: this word is aligned and inside the memory. Only the guest writes it.
         unsafe { self.at.add(WRITTEN_AT).cast::<u64>().write_volatile(end.to_le()) };
@@ -113,8 +114,8 @@ impl Relay {
     fn read(&self) -> u64 {
         // SAFETY: this word is aligned and inside the memory. The host writes it with one store.
         let read = u64::from_le(unsafe { self.at.add(READ_AT).cast::<u64>().read_volatile() });
-        // The guest overwrites bytes that the host has read, so the guest must read the count
-        // before it overwrites the bytes.
+        // The count says which bytes the host has read, so the guest must read the count before it overwrites
+        // these bytes.
         fence(Acquire);
         read
     }

@@ -27,7 +27,7 @@ pub enum Done {
 pub struct Run {
     /// The index of the order in the plan.
     pub(crate) order: usize,
-    /// The inodes of the test and their numbers, if a call returns inode numbers.
+    /// The test's inodes with their inode numbers, if a call returns inode numbers.
     pub(crate) inodes: Vec<(Nr, u64)>,
     /// The results of the calls, in the order in which the calls were made.
     pub(crate) returned: Vec<Returned>,
@@ -59,7 +59,7 @@ struct Processes<'a> {
 }
 
 impl Session for Processes<'_> {
-    /// The inodes of the test and their numbers.
+    /// The test's inodes with their inode numbers.
     type State = Vec<(Nr, u64)>;
     type Returned = Returned;
     type Error = String;

@@ -120,8 +120,8 @@ pub(crate) fn steps(setup: &[Value], stats: bool) -> Result<Vec<(u8, Step)>, Unk
             }
             (step, _) => step,
         };
-        // Steps that keep no descriptor come first. They close the descriptors that they open, so
-        // later steps can use these descriptors.
+        // Steps that keep no descriptor come first. They close the descriptors that they open, so later steps
+        // can reuse the numbers.
         ordered.push(((made.by, kept.unwrap_or(-1)), step));
     }
     for Open { process, of, at } in opens {

@@ -11,9 +11,9 @@ use crate::script::{Home, Mapped, Opened, Step};
 /// Keeps the upper-level page tables of the tests' addresses allocated. Otherwise the kernel would
 /// free them when a test unmaps its last page.
 ///
-/// Such a table covers a gigabyte or more, and most programs have other mappings in that range,
-/// which keep the table allocated. When Linux frees such a table, it flushes the whole TLB instead
-/// of one page (`tlb_flush_pmd_range` of include/asm-generic/tlb.h). In QEMU, this takes as long as
+/// Tests should not free such a table, because most programs do not: the table covers a gigabyte or more, and
+/// other mappings in that range keep it allocated. When Linux frees such a table, it flushes the whole TLB
+/// instead of one page (`tlb_flush_pmd_range` of include/asm-generic/tlb.h). In QEMU, this takes as long as
 /// half a test.
 pub(crate) fn keep_tables() -> std::io::Result<()> {
     // SAFETY: the call creates a new mapping; with `MAP_FIXED_NOREPLACE`, it replaces no other

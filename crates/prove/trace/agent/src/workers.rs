@@ -219,7 +219,8 @@ impl Workers {
             return execute(&command, nr, self.main);
         }
         self.shared.last[nr].store(process as u32, SeqCst);
-        // While this thread spins on CPU 0, a worker of CPU 0 cannot run.
+        // A worker of CPU 0 cannot run while this thread spins on CPU 0. So this thread spins only while it
+        // waits for workers of other CPUs.
         self.shared.slots[process][nr].request(command, || nr != 0)
     }
 }

@@ -1,4 +1,4 @@
-//! What the guests of knee do in the same way on every kernel, so that their figures can be compared.
+//! The part of knee's guests that is the same on every kernel, so that the kernels' figures can be compared.
 //!
 //! Two programs use this crate: crate knee-agent, which is the init of a guest with Linux, and the program
 //! `tasks` of crate knee-kernel. Both repeat the same [`Operation`]s on [`Memory`], with the same addresses,

@@ -13,7 +13,7 @@ pub const PAGES_APART: usize = 2 << 20;
 
 /// The distance from a task's page to its second page, in bytes. One page table maps both pages.
 const NEIGHBOUR: usize = PAGES_APART / 2;
-/// The sizes in the testcases `page_fault1` and `mmap_churn1`: the memory in bytes, the number of
+/// The parameters of the testcases `page_fault1` and `mmap_churn1`: the memory in bytes, the number of
 /// mappings, and the size of the largest mapping in KiB.
 const REGION: usize = 128 << 20;
 const MAPS: usize = 1024;
@@ -56,7 +56,7 @@ pub trait Calls {
     fn out_of_memory() -> Self::Error;
 }
 
-/// Objects of a task that contain [`Memory`].
+/// The objects of a task, which include its [`Memory`].
 pub trait Owner {
     /// The kernel's calls.
     type Calls: Calls;

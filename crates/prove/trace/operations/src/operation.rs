@@ -4,9 +4,9 @@ use core::fmt;
 
 use knee_marks::Mark;
 
-/// An operation on the objects `O` of a task. It fails with an `E`.
+/// An operation on the objects `O` of a task. Its errors have the type `E`.
 pub struct Operation<O, E> {
-    /// The name of the operation in the model `posix`, or, for the iteration of a testcase, the
+    /// The name of the operation in the model `posix` or, if the operation is an iteration of a testcase, the
     /// name of the testcase in `knee list`.
     pub name: &'static str,
     /// What the operation does.
@@ -21,7 +21,7 @@ pub struct Operation<O, E> {
     pub restore: Step<O, E>,
 }
 
-/// A part of an operation.
+/// A function that executes one part of an operation.
 pub type Step<O, E> = fn(&mut O) -> Result<(), E>;
 
 /// The part that failed, and its error.

@@ -1,6 +1,7 @@
 //! Pseudorandom numbers: PCG XSH RR (O'Neill, "PCG: A Family of Simple Fast Space-Efficient Statistically
 //! Good Algorithms for Random Number Generation", 2014), with the sequence of the crate oorandom. That crate
-//! is not used, because the build script of knee-kernel compiles this crate without Cargo.
+//! is not used, because the build script of knee-kernel compiles this crate without Cargo, and thus without
+//! dependencies.
 
 const MULTIPLIER: u64 = 6_364_136_223_846_793_005;
 const INCREMENT: u64 = 2 * 1_442_695_040_888_963_407 + 1;
@@ -23,8 +24,8 @@ impl Random {
         word.rotate_right((state >> 59) as u32)
     }
 
-    /// Returns a number below `end`, which is not 0. All numbers are equally likely (Lemire, "Fast Random
-    /// Integer Generation in an Interval", 2019).
+    /// Returns a number below `end`. `end` must not be 0. All results are equally likely (Lemire, "Fast
+    /// Random Integer Generation in an Interval", 2019).
     pub(crate) fn below(&mut self, end: u32) -> u32 {
         let mut product = u64::from(self.next()) * u64::from(end);
         if (product as u32) < end {

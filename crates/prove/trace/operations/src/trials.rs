@@ -26,9 +26,9 @@ pub enum Kind {
     TwoFiles,
     /// Each side makes system calls until a timer has interrupted it.
     Interrupted,
-    /// Both sides have the kernel write the same [`WORD_BYTES`] bytes.
+    /// Both sides make the kernel write the same [`WORD_BYTES`] bytes.
     SharedWord,
-    /// Each side has the kernel write one of two neighbouring bytes.
+    /// Each side makes the kernel write one of two neighbouring bytes.
     NeighbouringBytes,
     /// Both sides read the position of one open file.
     OneFile,

@@ -16,7 +16,7 @@ pub enum CheckError {
     /// The agent or the binding failed.
     #[error("the test agent failed: {0}")]
     Agent(String),
-    /// This QEMU reported sharing that did not happen, or did not report sharing that happened.
+    /// This QEMU returned a wrong result for a trial of the calibration, so its reports cannot be trusted.
     #[error("{qemu} failed its calibration: {fault}. Its verdicts cannot be trusted; {remedy}")]
     Calibration {
         /// The QEMU.
@@ -26,7 +26,7 @@ pub enum CheckError {
         /// What to do.
         remedy: &'static str,
     },
-    /// knee's own kernel did not begin with the experiments.
+    /// knee's own kernel ended before it began the experiments.
     #[error(
         "{path} does not answer: {end}; build it from the same sources as knee, with cargo build \
          --release -p knee-kernel --target x86_64-unknown-none", path = path.display()
@@ -40,7 +40,7 @@ pub enum CheckError {
     /// The guest or the program ended before its first test.
     #[error("the guest or program ended before its first test: {0}")]
     NotUp(End),
-    /// A line is not a test.
+    /// A line of the input cannot be parsed as a test.
     #[error("line {line} is not a test: {source}")]
     NoTest {
         /// The line's number, from 1.

@@ -1,16 +1,16 @@
 //! Decides whether a test runs again.
 //!
-//! If the calls do not share a datum in one run, that run shows that they do not have to share it. So
-//! a run without conflicts is the last run of a test. A run whose calls share the same data as in the
-//! previous valid run is also the last run.
+//! If the calls do not share a datum in one run, that run shows that they do not have to share it. So a test
+//! ends with a run that has no conflicts. It also ends when its calls share the same data as in the previous
+//! valid run.
 
 use crate::datum::Datum;
 use crate::record::TestResult;
 
 /// Maximum number of runs of a test whose calls share different data in each run.
 const MAX_RUNS: u32 = 3;
-/// Maximum number of runs of a test whose calls share lines by position only. In the next run, objects are at
-/// other addresses, so the calls may share nothing.
+/// Maximum number of runs of a test whose calls share lines by position only. Objects are at other addresses
+/// in each run, so the calls of a later run may share nothing.
 const MAX_PLACEMENTS: u32 = 6;
 
 /// The runs of the current test.

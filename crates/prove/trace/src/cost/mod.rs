@@ -82,8 +82,8 @@ pub fn cost(
     let mut options = options.clone();
     options.tracing =
         Some(Tracing { moves: true, pause: true, ..options.tracing.unwrap_or_default() });
-    // Put mappings at the same addresses each time, because the addresses determine which mappings
-    // share a tree node.
+    // The addresses of mappings determine which of them share a tree node, and thus which lines move. So put
+    // mappings at the same addresses in each guest.
     options.parameters.push("norandmaps".to_owned());
     let mut rest = request.clone();
     let mut attempts = 0;

@@ -31,10 +31,10 @@ fn lines<'r>(operations: impl Iterator<Item = &'r TestResult>) -> Vec<Conflict> 
     lines.into_iter().map(|(line, by_cpu)| shared(line, by_cpu.into_values().collect())).collect()
 }
 
-/// A line as a conflict between the CPUs. All CPUs perform the same operation. So if the line moved to
-/// only one CPU, its previous holders made the same accesses as that CPU. If all CPUs only read the
-/// line here, at least one of them must have written it at another time, because otherwise the line
-/// would not have moved. In this case, the bytes that the CPUs read count as written.
+/// A line as a conflict between the CPUs. If the line moved to only one CPU, a second side stands for its
+/// previous holders; this side has the same accesses, because all CPUs perform the same operation. A line
+/// moves only if it is written. So if these operations only read the line, a CPU must have written it at
+/// another time, and the bytes that the CPUs read count as written.
 fn shared(line: u64, mut sides: Vec<Touch>) -> Conflict {
     if let [only] = &sides[..] {
         let other = Touch { side: only.side + 1, ..only.clone() };

@@ -1,8 +1,8 @@
 //! Parses the kernel's description of its own types, in the BPF type format
 //! (Documentation/bpf/btf.rst of Linux).
 //!
-//! The description is in a guest's memory, so it may be invalid. Ids and names are checked where
-//! they are used, and chains of references have a maximum length.
+//! The description is in a guest's memory and may be invalid. So type numbers and string offsets are checked
+//! where they are used, and chains of references have a maximum length.
 
 use std::collections::HashMap;
 
@@ -74,8 +74,8 @@ impl Member {
     }
 }
 
-/// Translates the type numbers and string offsets of a module's description. Each module's
-/// description extends the kernel's, so different modules use the same number for different types.
+/// Translates the type numbers and string offsets of a module's description. Each module continues the
+/// kernel's numbering, so different modules use the same number for different types.
 #[derive(Clone, Copy, Debug, Default)]
 struct Split {
     /// Type numbers and string offsets below these limits belong to the kernel's description.

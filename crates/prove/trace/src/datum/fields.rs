@@ -2,8 +2,7 @@
 
 use super::btf::{Btf, Kind, TypeId};
 
-/// Types that are named as a whole, because their fields show how a type works, not what it is used
-/// for.
+/// Types that are named as a whole. The fields of such a type show how it works, not what it is used for.
 const WHOLES: &[&str] = &[
     // Locks
     "spinlock",

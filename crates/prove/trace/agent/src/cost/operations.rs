@@ -25,7 +25,7 @@ const fn on_file(name: &'static str, about: &'static str, call: Step) -> Operati
     }
 }
 
-/// All operations: the 18 calls of `posix`, then iterations of testcases.
+/// All operations: first the 18 calls of `posix`, then operations that are each one iteration of a testcase.
 pub const OPERATIONS: &[Operation] = &[
     Operation {
         restore: Own::close,
@@ -111,8 +111,8 @@ mod tests {
 
     #[test]
     fn each_operation_can_be_repeated() {
-        // Operations use the working directory. No other test of this crate depends on that
-        // directory.
+        // The operations create files in the working directory, so this test makes a directory and changes to
+        // it. No other test of this crate depends on the working directory.
         let directory = std::env::temp_dir().join(format!("knee-agent-{}", std::process::id()));
         std::fs::create_dir(&directory).expect("make a directory");
         std::env::set_current_dir(&directory).expect("go there");

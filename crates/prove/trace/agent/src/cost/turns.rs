@@ -118,13 +118,13 @@ impl Turns {
     /// Returns the first failure. Only the task that has the turn may call this method, or the
     /// parent after all tasks have ended.
     pub(super) fn failure(self) -> Option<Failed> {
-        // SAFETY: as in `fail`. The text in the failure is a constant of the program. The constant
-        // has the same address in all processes, since the tasks' processes are forks.
+        // SAFETY: as in `fail`. The text in the failure is a constant of the program. The constant has the
+        // same address in all processes, since these processes are forks of the agent.
         unsafe { *self.shared.failure.get() }
     }
 }
 
-/// Returns new zeroed memory that children share. It is page-aligned.
+/// Returns new zeroed memory that child processes share. It is page-aligned.
 fn shared_zeroes(bytes: usize) -> io::Result<*mut u8> {
     // SAFETY: the kernel chooses the address, so no mapping is replaced.
     let at = unsafe {
