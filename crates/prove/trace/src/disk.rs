@@ -21,7 +21,7 @@ use crate::modules::Modules;
 /// Size of a disk in KiB. mkfs.xfs refuses less than 300 MB. Blocks that are never written take no
 /// memory.
 const KIB: u64 = 384 << 10;
-/// Granularity in bytes at which zeroes are left out.
+/// Zeroes are left out in blocks of this many bytes.
 const BLOCK: usize = 4096;
 /// With a fixed UUID, all images of a file system are the same, except that some mkfs programs write
 /// the time into the image.
@@ -98,7 +98,7 @@ pub enum DiskError {
 #[derive(Clone, Debug)]
 pub struct Disk {
     file: Vec<u8>,
-    /// Parameters for the kernel's command line, which apply if brd is built in.
+    /// Parameters for the kernel's command line, which take effect if brd is built in.
     parameters: Vec<String>,
 }
 

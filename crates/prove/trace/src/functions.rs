@@ -37,8 +37,8 @@ impl Functions {
         self.symbols.entry(address).or_insert_with(name);
     }
 
-    /// Names an instruction after its function and the functions into which that function was inlined.
-    /// If `frames` is empty, the symbol that contains the instruction still names it.
+    /// Names an instruction after its function and the functions into which that function was inlined. If
+    /// `frames` is empty, the instruction keeps the name of the symbol that contains it.
     pub(crate) fn add_instruction(&mut self, address: u64, frames: Vec<String>) {
         if !frames.is_empty() {
             self.instructions.insert(address, frames);
@@ -50,8 +50,8 @@ impl Functions {
         self.instructions.contains_key(&address)
     }
 
-    /// The descriptions that are missing from the kernel. Without these descriptions, some data
-    /// have no name or a less precise name. The list is empty for a program.
+    /// The missing information about the kernel, such as its symbols or types. Without this information, some
+    /// data have no name or a less precise name. The list is empty for a program.
     pub fn missing(&self) -> &[&'static str] {
         &self.missing
     }

@@ -3,9 +3,9 @@
 //!
 //! The kernel parameters make a guest deterministic and fast (5 s from start to power-off):
 //!
-//! * no mitigations, which double the entry code;
+//! * no mitigations of CPU vulnerabilities, because they double the length of the kernel's entry code;
 //! * no kernel service that wakes up by itself, if the service can be turned off;
-//! * no zeroing of memory unless it is requested;
+//! * no zeroing of allocated memory, unless the allocating code requests it;
 //! * no test of the timer, because this test fails when the host is busy;
 //! * no merging of slab caches of the same size, because a cache's name identifies the type of its
 //!   objects;
@@ -37,13 +37,14 @@ const PARAMETERS: &str = "console=ttyS0 quiet panic=-1 oops=panic sysctl.vm.pani
 ///   TCG executes them a byte or a word at a time, at fifty times the cost of the kernel's loops;
 /// * cmpxchg16b: QEMU 7.2 sometimes leaves garbage in the flags, and Linux 6.12, whose slab
 ///   allocator uses the instruction, dies of a double fault;
-/// * smap: without it, the flag AC has no effect in the kernel, so the agent can use AC to mark windows.
+/// * smap: without it, the AC flag has no effect in the kernel, so the agent can use this flag to mark
+///   windows.
 const CPU: &str = "max,la57=off,erms=off,fsrm=off,model=4,cx16=off,smap=off";
 /// While a traced guest boots, [`GuestOptions::patience`] is multiplied by this number. A booting
 /// guest prints nothing for 5 s on an idle machine, and for longer on a busy machine.
 const BOOT: u32 = 4;
-/// The text of Linux's last message, at a level that `quiet` lets through (kernel_power_off of
-/// kernel/reboot.c), and of its message when it panics.
+/// Linux's last message before it powers off (kernel_power_off of kernel/reboot.c), and the start of its
+/// panic message. `quiet` suppresses neither.
 const OF_LINUX: Messages =
     Messages { power_down: "reboot: Power down", panic: "Kernel panic - not syncing" };
 /// The same for knee's own kernel.
@@ -111,7 +112,7 @@ pub enum End {
     Panicked(String),
     /// The guest or the program printed nothing for this long, and was killed.
     Hung(Duration),
-    /// QEMU or the program ended in another way. The text says how, followed by the end of the standard
+    /// QEMU or the program ended in another way. The text says how, and then quotes the end of the standard
     /// error.
     Died(String),
 }

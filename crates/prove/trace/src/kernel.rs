@@ -1,6 +1,6 @@
 //! The kernel that a guest runs: from a file, from a package, or the host's running kernel.
 //!
-//! A kernel image is a file in the format bzImage, which boot loaders expect (Documentation/arch/x86/boot.rst
+//! A kernel image is a file in the bzImage format, which boot loaders expect (Documentation/arch/x86/boot.rst
 //! of Linux). Debian ships kernel images in packages. dpkg-deb opens a package without installing it.
 
 use std::fs;
@@ -118,7 +118,7 @@ impl Kernel {
         place.ok_or(KernelError::NotHere(release))
     }
 
-    /// The image that a boot loader loads.
+    /// The content of the kernel image.
     pub fn image(&self) -> &[u8] {
         &self.image
     }

@@ -1,5 +1,5 @@
-//! knee's own kernel, the crate knee-kernel: an ELF file that QEMU boots by the protocol PVH. Its symbols name
-//! the code and the static data of the guest.
+//! knee's own kernel (the knee-kernel crate): an ELF file that QEMU boots through the PVH protocol. Its
+//! symbols name the code and the static data of the guest.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +15,7 @@ use crate::functions::Functions;
 use crate::kernel::KernelError;
 use crate::record::Conflict;
 
-/// The note that contains the entry point for PVH: XEN_ELFNOTE_PHYS32_ENTRY of xen/include/public/elfnote.h.
+/// The note that contains the PVH entry point: XEN_ELFNOTE_PHYS32_ENTRY of xen/include/public/elfnote.h.
 const PVH: (&[u8], NoteType) = (b"Xen", NoteType(18));
 /// Where the kernel maps physical memory, and its own image.
 const DIRECT: u64 = 0xffff_8000_0000_0000;
@@ -35,7 +35,7 @@ pub struct KneeKernel {
 impl KneeKernel {
     /// The names of the operations that the kernel can measure, as for [`cost`](fn@crate::cost).
     pub const OPERATIONS: &[&str] = &MEMORY_NAMES;
-    /// The maximum number of virtual CPUs: the constant of the same name in crate knee-kernel.
+    /// The maximum number of virtual CPUs: the constant of the same name in the knee-kernel crate.
     pub const MOST_CPUS: u32 = 16;
 
     /// The kernel in a file.
@@ -97,8 +97,7 @@ impl KneeKernel {
     }
 }
 
-/// Whether an ELF file has the note with the entry point for PVH; `None` if this is not an ELF file for
-/// x86-64.
+/// Whether an ELF file has the note with the PVH entry point; `None` if this is not an ELF file for x86-64.
 fn has_pvh_note(image: &[u8]) -> Option<bool> {
     let header = FileHeader64::<Endianness>::parse(image).ok()?;
     let endian = header.endian().ok()?;
@@ -155,7 +154,8 @@ impl DataNames for KneeData<'_> {
     fn fields(&mut self, conflict: &Conflict, bytes: u64) -> Vec<String> {
         let virtuals = conflict.sides.iter().flat_map(|side| &side.virtuals);
         let base = virtuals.copied().max().unwrap_or(DIRECT + conflict.line);
-        // Only the first of a variable's words has a name: the types of variables are unknown.
+        // The types of variables are unknown. So each variable is named once, by the first of its words that
+        // is in `bytes`.
         let mut named: Vec<(&str, u64)> = Vec::new();
         for word in (0..LINE_BYTES).step_by(8).filter(|word| bytes >> word & 0xff != 0) {
             let (name, offset) = self.name(base + word);

@@ -16,8 +16,8 @@
 //! | tests, kernel → the result of each test | [`check()`], [`Checked`] |
 //! | test results → a record on disk, and its evaluation | [`findings`] |
 //!
-//! The documentation of the crate knee-marks says what a guest's init has to do, and that of knee-plugin says
-//! what the plugin observes. Crate knee-probe is a small example of such an init.
+//! The documentation of the knee-marks crate says what a guest's init has to do; the knee-probe crate is a
+//! small example of an init. The documentation of the knee-plugin crate says what the plugin observes.
 //!
 //! ```no_run
 //! use std::path::Path;

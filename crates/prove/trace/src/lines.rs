@@ -24,9 +24,9 @@ impl Lines {
         Dwarf::load(section).and_then(Context::from_dwarf).ok().map(Lines)
     }
 
-    /// The functions at an address of the file, each with its source line: the innermost inlined
-    /// function first, then the functions that contain it. If the innermost functions are from the
-    /// crate `core`, they are left out, unless there are no other functions.
+    /// The functions at an address of the file, each with its source line: the innermost inlined function
+    /// first, then the functions that contain it. Innermost functions from the `core` crate are left out,
+    /// unless there are no other functions.
     pub(crate) fn frames(&self, address: u64) -> Vec<String> {
         let Ok(mut frames) = self.0.find_frames(address).skip_all_loads() else {
             return Vec::new();

@@ -15,7 +15,7 @@ pub(crate) fn zeroes(name: &str, bytes: u64) -> io::Result<File> {
     Ok(file.into())
 }
 
-/// Seals the file so that it cannot shrink. Then mappings of the whole file stay valid.
+/// Seals the file so that it cannot shrink, which keeps mappings of the whole file valid.
 pub(crate) fn keep_size(file: &File) -> io::Result<()> {
     Ok(fcntl_add_seals(file, SealFlags::SHRINK)?)
 }

@@ -31,7 +31,7 @@ const READ_BYTES: usize = 1 << 16;
 /// Maximum number of bytes that are kept of standard error; earlier bytes are dropped.
 pub(crate) const MAX_STDERR: usize = 4 << 10;
 
-/// Settings of the plugin; see crate knee-plugin.
+/// Settings of the plugin; see the knee-plugin crate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tracing {
     /// Whether user mode is traced too.
@@ -39,7 +39,7 @@ pub struct Tracing {
     /// Whether only a program in the guest is traced, and the kernel is not. A cache line is then
     /// identified by its virtual address.
     pub program: bool,
-    /// The number of the test whose accesses are all reported, if any.
+    /// If set, every access of the test with this number is reported.
     pub trace: Option<u64>,
     /// Whether the guest pauses after each test that has conflicts or was disturbed, until
     /// [`Guest::resume`](crate::Guest::resume) is called. During the pause, everything that the test has
@@ -386,7 +386,7 @@ fn ties(inherited: &[OwnedFd]) -> Ties {
 pub(crate) fn not_started(command: &Command, source: io::Error) -> GuestError {
     let program = Path::new(command.get_program());
     match source.kind() {
-        // A name without a directory was looked up in PATH.
+        // The program's name has no directory, so it was looked up in PATH.
         io::ErrorKind::NotFound if program.components().count() == 1 => {
             GuestError::NoQemu(program.display().to_string())
         }

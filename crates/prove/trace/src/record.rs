@@ -1,5 +1,5 @@
-//! The plugin's results, one line of JSON each. The module `output` of crate knee-plugin, which
-//! writes the results, documents the schema.
+//! The plugin's results, one line of JSON each. The `output` module of the knee-plugin crate writes the
+//! results and documents their schema.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -158,7 +158,7 @@ pub struct Side {
     pub opened: u32,
     /// The number of windows that the side closed.
     pub closed: u32,
-    /// The number of executed instructions; crate knee-plugin documents how exact this number is.
+    /// The number of executed instructions; the knee-plugin crate documents how exact this number is.
     pub instructions: u64,
     /// The number of memory accesses.
     pub accesses: u64,

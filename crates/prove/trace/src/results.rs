@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use crate::record::TestResult;
 
-/// Results by the number of the run. If each test runs once, each run has the number of its test.
+/// Results by the number of the run. If each test runs only once, this number is also the number of the test.
 #[derive(Debug, Default)]
 pub(crate) struct Results(BTreeMap<u64, TestResult>);
 

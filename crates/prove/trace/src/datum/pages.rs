@@ -3,9 +3,9 @@
 use super::btf::Btf;
 use super::memory::{Memory, PAGE_BYTES};
 
-/// Before Linux 6.11, the following values are macros, which BTF does not contain: the upper bits of
-/// a typed page's `page_type`, and for each type the bit that is clear
-/// (include/linux/page-flags.h).
+/// Linux before 6.11 defines the following values as macros (include/linux/page-flags.h), so BTF does not
+/// contain them. If the bits `OLD_TYPED` of `page_type` are set, the page has a type, and the bit of this
+/// type is clear.
 const OLD_TYPED: u32 = 0xf000_0000;
 const OLD_BUDDY: u32 = 0x80;
 const OLD_TABLE: u32 = 0x200;
@@ -19,8 +19,8 @@ const MAX_PAGE_STRUCT: u64 = 256;
 /// The use of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Page {
-    /// Objects of the slab cache whose `struct kmem_cache` is at `cache`. `first` is the slab's
-    /// physical address.
+    /// Objects of the slab cache whose `struct kmem_cache` is at `cache`. `first` is the physical address of
+    /// the slab's first byte.
     Slab { cache: u64, first: u64 },
     /// A page table.
     Table,
@@ -30,7 +30,7 @@ pub(crate) enum Page {
     Anonymous,
     /// Part of a file, or shared memory, with the address of its `struct address_space`.
     File(u64),
-    /// Its `struct page` does not show its use.
+    /// The `struct page` does not show what the page is used for.
     Other,
 }
 
@@ -101,8 +101,8 @@ impl Pages {
     pub(crate) fn all(&self, memory: &Memory) -> Vec<Page> {
         let mut all: Vec<Page> = Vec::with_capacity(memory.pages() as usize);
         let bytes = self.bytes as usize;
-        // Read as many `struct page` at a time as fit into one page, because more of them may not
-        // be physically contiguous.
+        // Read at most one page of the array of `struct page` at a time, because the pages of this array may
+        // not be physically contiguous.
         let mut chunk = vec![0; PAGE_BYTES as usize / bytes * bytes];
         while (all.len() as u64) < memory.pages() {
             let number = all.len() as u64;

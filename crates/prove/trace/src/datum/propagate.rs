@@ -62,8 +62,8 @@ pub(crate) enum Known {
 }
 
 impl Known {
-    /// How specific this knowledge is. One pointer to a more specific type outweighs any number of
-    /// pointers to less specific types.
+    /// The higher the rank, the more specific the type. One pointer to a type of higher rank outweighs any
+    /// number of pointers to types of lower rank.
     fn rank(&self) -> u32 {
         match self {
             Known::Struct(_) | Known::Structs(_) => 3,
@@ -83,11 +83,10 @@ struct Pointer {
     bytes: u64,
 }
 
-/// For each object, by address: the types that it may have, each with the number of pointers that show this
-/// type.
+/// For each object, by address: its possible types, each with the number of pointers that imply this type.
 type Votes = HashMap<u64, HashMap<Known, u32>>;
 
-/// A scan of memory that finds the types of its objects.
+/// Scans memory to find the types of the objects in it.
 pub(crate) struct Scan<'a> {
     memory: &'a Memory,
     btf: &'a Btf,
@@ -132,7 +131,7 @@ impl<'a> Scan<'a> {
             for (address, votes) in std::mem::take(&mut self.votes) {
                 let most = votes.into_iter().max_by(|(one, ones), (other, others)| {
                     let by_count = one.rank().cmp(&other.rank()).then(ones.cmp(others));
-                    // A tie must be decided the same way each time.
+                    // Break ties by type, so that the result does not depend on the hash map's order.
                     by_count.then_with(|| other.cmp(one))
                 });
                 let Some((is, _)) = most else { continue };
@@ -172,8 +171,8 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Follows the pointers of an object of `size` bytes, as far as they are in `bytes`. The object
-    /// begins at offset `begin` of `bytes`, or before `bytes` if `begin` is negative.
+    /// Follows those pointers of an object of `size` bytes that lie within `bytes`. The object begins at
+    /// offset `begin` of `bytes`, or before `bytes` if `begin` is negative.
     fn vote(&mut self, of: TypeId, begin: i64, size: u64, bytes: &[u8]) {
         let btf = self.btf;
         let pointers = self.pointers.entry(of).or_insert_with(|| {
@@ -249,7 +248,8 @@ impl<'a> Scan<'a> {
             // a struct fills at most half of an object, other data must follow it: alone, the struct would be
             // in a smaller cache.
             Known::Struct(of) if 2 * pointer.bytes <= cache.object => {
-                // Links and locks are part of most structs, so they do not identify a struct.
+                // Most structs contain links or locks, so a pointer to one does not show which struct
+                // contains it.
                 let identifies = cache.is_general() && !is_whole(self.btf.name(of));
                 Known::Begin(Some(of).filter(|_| identifies)?)
             }
@@ -271,7 +271,7 @@ impl<'a> Scan<'a> {
 
 fn pointers(btf: &Btf, of: TypeId, at: u64, path: &str, depth: usize, found: &mut Vec<Pointer>) {
     let Kind::Composite { is_union, members, .. } = btf.kind(btf.resolve(of)) else { return };
-    // In a union, the first alternative is the usual one.
+    // Of a union, follow only the first member, which is usually the one in use.
     let members = if *is_union { &members[..members.len().min(1)] } else { &members[..] };
     for member in members {
         if found.len() >= MAX_POINTERS || depth == 0 {

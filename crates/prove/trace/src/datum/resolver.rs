@@ -19,9 +19,9 @@ const MAX_FIELDS: usize = 4;
 /// A static variable of unknown type counts as a table if it has more bytes than this. The name of a
 /// table contains no offset, because an offset in a table does not identify a field.
 const MAX_STATIC_STRUCT: u64 = 1024;
-/// Functions that write only page-table entries, so a page that they touch is a page table. Its
-/// `struct page` may no longer show this, because a call that executes one of these functions often
-/// frees page tables.
+/// Functions that write only page-table entries, so a page that they touch is a page table. The call that
+/// executes one of these functions often frees the page table afterwards, and then its `struct page` no
+/// longer shows this use.
 const PAGE_TABLE_CODE: &[&str] =
     &["native_set_pte", "native_set_pmd", "native_set_pud", "native_set_p4d", "native_set_pgd"];
 
@@ -62,8 +62,8 @@ impl Resolver {
         Resolver { memory, symbols, per_cpu, types, missing }
     }
 
-    /// The descriptions that are missing from the kernel. Without these descriptions, some data
-    /// have no name or a less precise name.
+    /// The missing information about the kernel, such as its symbols or types. Without this information, some
+    /// data have no name or a less precise name.
     pub fn missing(&self) -> &[&'static str] {
         &self.missing
     }
@@ -81,9 +81,9 @@ impl Resolver {
         }
     }
 
-    /// Whether a line is shared only because of the addresses of objects. In such a line, calls touch
-    /// different bytes, and the distance between the slab cache's objects is not a multiple of the
-    /// line size. So the fields that share a line differ from object to object.
+    /// Whether calls share a line only because of an object's position in memory. This is so if the calls
+    /// touch different bytes of the line, and if the distance between the slab cache's objects is not a
+    /// multiple of the line size: then the fields that share a line differ from object to object.
     fn is_by_position(&mut self, conflict: &Conflict) -> bool {
         let Some(types) = &mut self.types else { return false };
         let page = types.pages.as_ref().and_then(|pages| pages.at(&self.memory, conflict.line));
@@ -168,8 +168,8 @@ impl Resolver {
         let Some(pages) = &types.pages else { return whole("struct page") };
         let (number, offset) = pages.described_at(&self.memory, address);
         let page = pages.at(&self.memory, number * PAGE_BYTES);
-        // Only slabs and page tables select an alternative of the union: any other use of the page may
-        // have changed since the access.
+        // `struct page` is a union. If the page is a slab or a page table now, name the fields that this use
+        // has. Any other use may have changed since the access, so name the general fields.
         let (of, alternative) = match page {
             Some(Page::Slab { .. }) => ("slab", "slab_cache"),
             Some(Page::Table) => ("ptdesc", "ptl"),
@@ -194,7 +194,7 @@ impl Resolver {
         if let Some(Page::Slab { cache, first }) = page {
             return types.object(&self.memory, (cache, first), physical, code);
         }
-        // Some structs are allocated before the slab allocator works.
+        // Some structs were allocated before the slab allocator worked, so they are not in a slab.
         if page == Some(Page::Other)
             && let Some((begin, of)) = types.statics.at(&types.btf, self.memory.direct(physical))
         {

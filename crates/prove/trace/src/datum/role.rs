@@ -1,4 +1,5 @@
-//! Distinguishes objects of one type that are shared differently because of their role.
+//! Tells apart objects that have the same type but different roles, such as the inodes of directories and of
+//! pipes. Calls share such objects differently.
 
 use super::btf::{Btf, TypeId};
 use super::memory::Memory;
@@ -11,7 +12,7 @@ const FIFO: u32 = 0o010_000;
 const DIRECTORY_ROLE: &str = "directory";
 const PIPE_ROLE: &str = "pipe";
 
-/// The union member that inodes with this role use.
+/// An inode contains a union. Returns the member that inodes with this role use.
 pub(crate) fn own_field(role: &str) -> Option<&'static str> {
     match role {
         DIRECTORY_ROLE => Some("i_dir_seq"),
@@ -20,7 +21,8 @@ pub(crate) fn own_field(role: &str) -> Option<&'static str> {
     }
 }
 
-/// The role of an inode, or of a dentry's inode: directory or pipe; `None` for other roles and types.
+/// The role of an inode, or of a dentry's inode: directory or pipe; `None` for other files, and for objects
+/// of other types.
 pub(crate) fn of(memory: &Memory, btf: &Btf, object: u64, of: TypeId) -> Option<&'static str> {
     let at = |address: u64, path| address.checked_add(btf.offset(path)?);
     let inode = match btf.name(of) {

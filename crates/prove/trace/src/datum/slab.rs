@@ -33,12 +33,12 @@ const TYPES: &[(&str, &str)] = &[
     ("xfs_ili", "xfs_inode_log_item"),
     ("xfs_inode", "xfs_inode"),
 ];
-/// Suffixes that cache names have and type names do not.
+/// Suffixes that a cache's name may have and the name of its type lacks.
 const SUFFIXES: &[&str] = &["_cachep", "_cache", "_jar", "_slab"];
-/// Suffix that some type names have and the names of their caches do not.
+/// Suffix that a type's name may have and the name of its cache lacks.
 const EMBEDDING: &str = "_info";
-/// Types that end with room for the FPU state of any CPU. The kernel allocates only as much of this
-/// room as its CPU needs.
+/// Types whose last field has room for the largest possible FPU state. The kernel allocates only as much of
+/// this field as its CPU needs, so an object may be smaller than its type.
 const OPEN_ENDED: &[&str] = &["task_struct"];
 /// Maximum size of an object in bytes; a greater size is invalid. Objects of general caches take at most two
 /// pages (KMALLOC_MAX_CACHE_SIZE); objects of other caches may be larger.

@@ -13,9 +13,10 @@ use super::slab::{Cache, Caches};
 use super::statics::Statics;
 use super::symbols::Symbols;
 
-/// Maximum number of times that memory is searched for pointers to unknown objects.
+/// Maximum number of searches of memory for pointers to unknown objects.
 const MAX_SCANS: usize = 50;
-/// Structs that are named as a whole, because their fields only show how a tree works.
+/// Nodes of trees. A field of such a node does not show what the tree is used for, so the whole node has one
+/// name.
 const WHOLE_STRUCTS: &[&str] = &["maple_node", "xa_node"];
 
 /// The kernel's types, and what searches and earlier accesses have shown about objects and pages.
@@ -92,7 +93,8 @@ impl Types {
         let known = match cache.of {
             Some(of) => Some(Known::Struct(of)),
             None => {
-                // All objects of a dedicated cache have the same type, even if it is unknown.
+                // All objects of a dedicated cache have the same type. So the offset is left out, and memory
+                // is searched only once for such a cache.
                 let offset = if cache.is_general() { Some(offset) } else { None };
                 self.known_object(memory, object, (cache_at, offset), code)
             }
@@ -136,8 +138,9 @@ impl Types {
         cache.is_none_or(Cache::keeps_lines)
     }
 
-    /// Finds out what an object is if its cache has no known type. Prefers what the same code has
-    /// touched before, because this object may have been freed since the access.
+    /// Finds out what an object is if its cache has no known type. If the same code has touched an object of
+    /// this cache whose type was found, assumes this type: `object` itself may have been freed since the
+    /// access.
     fn known_object(
         &mut self,
         memory: &Memory,

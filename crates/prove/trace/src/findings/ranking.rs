@@ -159,13 +159,13 @@ impl Seen {
     }
 }
 
-/// The data that must still be fixed before some tests become conflict-free, as numbers in ascending
-/// order.
+/// A set of data that must still be fixed before certain tests become conflict-free. Each datum is a number,
+/// and the numbers are in ascending order.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Left {
     data: Vec<usize>,
-    /// Bit `n % 64` is set for each number `n`. If a set is not a subset of another, these bits
-    /// usually suffice to show it, so most subset tests are fast.
+    /// Bit `n % 64` is set for each number `n`. These bits usually suffice to show that one set is not a
+    /// subset of another, so most subset tests are fast.
     bits: u64,
 }
 

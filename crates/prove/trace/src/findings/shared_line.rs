@@ -77,7 +77,7 @@ impl SharedLine {
     /// The names of the data in the line. If the data are unknown, returns one name, which lists
     /// the functions that write the line.
     ///
-    /// If the kernel does the same in several runs or tests, the names are the same.
+    /// If the same code accesses the same data in several runs or tests, the names are the same.
     pub fn names(&self) -> Vec<String> {
         if !self.data.is_empty() {
             return self.data.clone();

@@ -33,7 +33,8 @@ pub enum Verdict {
 /// conflict, however many runs share them, because they would not be shared if the same objects were placed
 /// differently. A run that shares nothing proves that there is such a placement. If one run shares nothing
 /// and all other runs share by position only, the test is conflict-free. Without this rule, the verdict would
-/// depend on the placement in the first run.
+/// depend on the placement in the first run, because a test whose first run shares nothing does not run
+/// again.
 pub(super) fn verdict(mut runs: Vec<Vec<SharedLine>>) -> (Verdict, Vec<SharedLine>) {
     let is_by_position = |run: &Vec<SharedLine>| run.iter().all(|line| line.by_position);
     if runs.iter().any(Vec::is_empty) && runs.iter().all(is_by_position) {
@@ -133,8 +134,8 @@ mod tests {
         assert_eq!(other, named(Verdict::Sometimes, &["a", "b"]), "b is shared in any placement");
         let with = [run(&["b"]), only].concat();
         assert_eq!(judged(&[with.clone(), with.clone()]), named(Verdict::Conflict, &["b"]));
-        // The first run shares `a` by position only, and the second run shares `a` in any
-        // placement.
+        // The first run shares `a` by position only. The second run would share `a` wherever the objects were
+        // placed.
         assert_eq!(judged(&[with, run(&["a"])]), named(Verdict::Sometimes, &["a", "b"]));
     }
 

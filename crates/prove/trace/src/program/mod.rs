@@ -1,10 +1,10 @@
 //! Runs tests of a library under QEMU, in a program that binds the library to a model.
 //!
-//! The program reads its tests from standard input, and reports its mappings and the results of the
-//! calls on standard output (crate knee-bind). It runs either in QEMU's user mode, where the host's
-//! kernel executes its system calls, or in a guest, whose kernel is not traced. The guest is for hosts
-//! whose user-mode QEMU does not support plugins. If a program dies, hangs or exits, this is the
-//! outcome of its current test, and the remaining tests run in a new process.
+//! The program reads its tests from standard input, and reports its mappings and the results of the calls on
+//! standard output (see the knee-bind crate). It runs either in QEMU's user mode, where the host's kernel
+//! executes its system calls, or in a guest, whose kernel is not traced. The guest is for hosts whose
+//! user-mode QEMU does not support plugins. If the program dies, hangs or exits during a test, this becomes
+//! the outcome of the test, and the remaining tests run in a new process.
 
 mod event;
 mod files;
@@ -37,11 +37,11 @@ use crate::symbols::ProgramNames;
 /// Part of the panic message of a guest's kernel that has run out of memory (mm/oom_kill.c).
 const OUT_OF_MEMORY: &str = "Out of memory";
 
-/// Checks whether this machine's user-mode QEMU can trace programs. A success is cached.
+/// Checks whether this machine's user-mode QEMU can trace programs. If it can, the answer is cached.
 ///
 /// # Errors
 /// User-mode QEMU is not installed ([`GuestError::NoQemu`]) or does not support plugins
-/// ([`GuestError::NoPlugins`]). Programs can still run in a guest.
+/// ([`GuestError::NoPlugins`]). In both cases, programs can still run in a guest.
 pub fn user_mode() -> Result<(), GuestError> {
     Launch::program(Command::new(QEMU_USER)).trace(Tracing::default())
 }

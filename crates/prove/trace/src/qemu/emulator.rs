@@ -13,10 +13,10 @@ const QEMU: &str = "qemu-system-x86_64";
 /// The start of the first line of `qemu-system-x86_64 --version`. User-mode QEMU prints a different line.
 const SYSTEM: &str = "QEMU emulator version ";
 
-/// Why no QEMU can be started.
+/// Why the chosen QEMU cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum EmulatorError {
-    /// No QEMU was found, or it is not the program that `KNEE_QEMU` names.
+    /// The program that should be QEMU is missing, does not start, or is a different program.
     #[error(transparent)]
     Guest(#[from] GuestError),
     /// QEMU cannot be fetched.

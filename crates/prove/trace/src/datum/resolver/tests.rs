@@ -138,8 +138,8 @@ fn the_name_of_a_struct_page_includes_the_use_of_the_page() {
     ram.write(PAGES + OTHER / 4096 * 64 + 24, &anonymous.to_le_bytes()).expect("write a mapping");
     let mut resolver = Resolver::new(ram, SYMBOLS);
     assert_eq!(described(&mut resolver, OTHER, 52), "page._refcount (anonymous memory)");
-    // The `struct page` of the page at 0x9_0000 does not show a use. Because the same code touches
-    // both structs, this page gets the use of the page at `OTHER`.
+    // The `struct page` of the page at 0x9_0000 does not show a use. But the same code touches both structs,
+    // so the resolver assumes that this page has the use of the page at `OTHER`.
     assert_eq!(described(&mut resolver, 0x9_0000, 52), "page._refcount (anonymous memory)");
 }
 
@@ -199,7 +199,8 @@ proptest! {
     #[test]
     fn random_words_in_memory_still_get_a_name(
         changes in prop::collection::vec((0..RAM_BYTES / 8, word()), 1..400),
-        // Random values have the greatest effect in page tables, `struct page`, caches and slabs.
+        // These addresses contain page tables, `struct page`, caches and slabs, where random values have the
+        // greatest effect.
         more in prop::collection::vec((0x2_0000 / 8..0x5_3000_u64 / 8, word()), 1..400),
         lines in prop::collection::vec((0..RAM_BYTES / 64, word(), any::<u64>(), any::<u64>()), 1..20),
     ) {
