@@ -2,7 +2,7 @@
 //!
 //! knee depends on details of how QEMU executes code and calls plugins. Some of these details are
 //! undocumented and change between versions. So each guest begins with trials (the module
-//! `calibration` of crate knee-agent): pairs of operations that share nothing, and pairs that share
+//! `calibration` of the crate knee-agent): pairs of operations that share nothing, and pairs that share
 //! one word, one line or one open file, in both orders and on every virtual CPU. knee refuses a QEMU
 //! that misses sharing or reports sharing that did not happen.
 

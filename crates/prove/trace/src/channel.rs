@@ -1,4 +1,4 @@
-//! Memory that knee shares with the agent in a guest. Its layout is documented in crate knee-agent.
+//! Memory that knee shares with the agent in a guest. Its layout is documented in the crate knee-agent.
 
 use std::io;
 use std::sync::Arc;

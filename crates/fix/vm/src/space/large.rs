@@ -74,10 +74,10 @@ impl<'m, M: Machine> Space<'m, M> {
     }
 
     /// Makes [large pages](Space::set_large_pages) of the anonymous memory in `pages`, like `MADV_COLLAPSE`.
-    /// In each aligned range of 512 pages that are mapped alike, copies the present pages to a new large
-    /// page, and fills the rest with zeros. Skips a range in which a page is pinned, swapped out or shared
-    /// copy-on-write, and stops making large pages when the machine has none left. Returns the number of
-    /// large pages that it made or found in `pages`; other CPUs may have split some of them since.
+    /// In each aligned range of 512 readable pages that are mapped alike, copies the present pages to a new
+    /// large page, and fills the rest with zeros. Skips a range in which a page is pinned, swapped out or
+    /// shared copy-on-write, and stops making large pages when the machine has none left. Returns the number
+    /// of large pages that it made or found in `pages`; other CPUs may have split some of them since.
     ///
     /// # Errors
     /// See [`MapError`]. Some ranges may have been promoted before the error.

@@ -1,9 +1,9 @@
 //! The part of knee's guests that is the same on every kernel, so that the kernels' figures can be compared.
 //!
 //! Two programs use this crate: crate knee-agent, which is the init of a guest with Linux, and the program
-//! `tasks` of crate knee-kernel. Both repeat the same [`Operation`]s on [`Memory`], with the same addresses,
-//! sizes and random numbers, and both begin with the same [`trials`](trials::trials). Only the system calls
-//! differ ([`Calls`]).
+//! `tasks` of the crate knee-kernel. Both repeat the same [`Operation`]s on [`Memory`], with the same
+//! addresses, sizes and random numbers, and both begin with the same [`trials`](trials::trials). Only the
+//! system calls differ ([`Calls`]).
 //!
 //! ```
 //! use knee_operations::{Calls, Memory, Operation, Owner};
@@ -48,5 +48,5 @@ pub use memory::{Calls, MEMORY_NAMES, Memory, Owner, PAGE, PAGES_APART, PAGES_AT
 pub use operation::{Failed, Operation, Part, Step};
 
 /// The prefix of a console line that reports an experiment. The rest of the line is JSON: the fields are
-/// those of `Made` in crate knee-agent.
+/// those of `Made` in the crate knee-agent.
 pub const EXPERIMENT: &str = "knee-cost: ";

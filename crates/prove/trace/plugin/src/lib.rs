@@ -57,8 +57,8 @@
 //! counts as two lines.
 //!
 //! # Undocumented behaviour of QEMU
-//! The plugin relies on undocumented behaviour of QEMU. Each guest first runs trials that fail if
-//! QEMU behaves differently (the module `calibration` of crate knee-agent). Below are each behaviour of QEMU,
+//! The plugin relies on undocumented behaviour of QEMU. Each guest first runs trials that fail if QEMU
+//! behaves differently (the module `calibration` of the crate knee-agent). Below are each behaviour of QEMU,
 //! the modules that rely on it, and the test that covers it:
 //!
 //! * QEMU executes each virtual CPU on one thread, and each block of instructions to its end: `executing`,
