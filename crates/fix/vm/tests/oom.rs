@@ -174,7 +174,7 @@ fn trace(seed: u64) -> Vec<Operation> {
         .collect()
 }
 
-/// The error of a change or of an access.
+/// Why an operation failed: `Ok` has the error of a change of mappings, and `Err` the fault of an access.
 type Wrong = Result<MapError, Fault>;
 
 /// The protections and first words of the checked pages.

@@ -1,5 +1,5 @@
 //! Reads a kernel module's `.modinfo` section: NUL-terminated strings `key=value`
-//! (include/linux/moduleinfo.h of Linux).
+//! (`MODULE_INFO` in include/linux/module.h of Linux).
 
 use object::read::elf::ElfFile64;
 use object::{Object, ObjectSection};

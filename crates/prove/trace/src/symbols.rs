@@ -149,7 +149,8 @@ impl ProgramNames {
     fn load(&mut self, path: &Path, start: u64) {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let unnamed = format!("{name}{}", allocated::NO_SYMBOLS);
-        // A restarted program has the same file at the same address.
+        // A program that was started again has mapped the same file at the same address: its symbols are
+        // known.
         if self.files.get(&start).is_some_and(|known| known.name == name) {
             return;
         }

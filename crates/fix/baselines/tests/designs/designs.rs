@@ -114,7 +114,7 @@ impl<A: Architecture> Design for Lazy<A> {
 /// An older design.
 pub(crate) struct Classic<S, A = X86_64>(PhantomData<(S, A)>);
 
-/// Returns the form of delayed invalidation of these strategies.
+/// Returns the form of delayed invalidation that the strategies `S` use.
 pub(crate) fn form<S: Strategies>() -> S::Invalidation {
     S::Invalidation::supported().expect("the CPU has a 128-bit compare-exchange")
 }

@@ -80,7 +80,7 @@ fn kernel_entries_are_preserved<A: Architecture>() {
     let machine = WithKernel(Hosted::<A>::with_architecture(512, 1));
     let all = machine.0.free_frames();
     {
-        // SAFETY: there is no other `Cpu` of this machine, and it stays on this thread.
+        // SAFETY: this is the only `Cpu` of this machine, and it stays on this thread.
         let cpu = unsafe { Cpu::new(&machine, 0) };
         let memory = Memory::<_, Design>::new(&machine, 512, 100, Slots).unwrap();
         let space = classic::Space::new(&Arc::new(memory), &cpu).unwrap();

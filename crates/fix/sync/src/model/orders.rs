@@ -203,7 +203,7 @@ pub fn check(preemptions: usize, threads: impl Fn() + Sync + Send + Clone + 'sta
 }
 
 /// Like [`check`], but only on the platforms where both sides execute a fence. With more than two threads,
-/// loom takes too long on the platform whose heavy fences interrupt.
+/// loom takes too long on the platform whose heavy fences interrupt the other threads.
 pub fn check_symmetric(preemptions: usize, threads: impl Fn() + Sync + Send + Clone + 'static) {
     check_on(Kind::Symmetric, preemptions, threads.clone());
     check_latest(preemptions, threads);
@@ -215,7 +215,7 @@ pub fn check_latest(preemptions: usize, threads: impl Fn() + Sync + Send + 'stat
     check_on(Kind::Language, preemptions, threads);
 }
 
-/// Like [`check`], but only on the platform whose heavy fences interrupt.
+/// Like [`check`], but only on the platform whose heavy fences interrupt the other threads.
 pub fn check_interrupted(preemptions: usize, threads: impl Fn() + Sync + Send + 'static) {
     check_on(Kind::Interrupts, preemptions, threads);
 }

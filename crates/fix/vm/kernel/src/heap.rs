@@ -8,7 +8,7 @@ use crate::lock::Lock;
 
 /// The smallest block has `1 << LEAST` bytes.
 const LEAST: u32 = 4;
-/// The number of block sizes. The largest block has 32 MiB.
+/// The number of block sizes. The largest block is 32 MiB.
 const SIZES: usize = 22;
 /// The minimum number of bytes that a CPU takes from undivided memory at a time.
 const BATCH: usize = 1 << 16;

@@ -45,9 +45,10 @@ impl<'m, M: Machine> Space<'m, M> {
     /// [have](Machine::allocate_large) a large page; otherwise the fault maps one page. The default is false.
     /// Forks of the space inherit the setting.
     ///
-    /// An operation splits a large page if it changes a part of it, changes its protection, or clears its
-    /// [usage](Space::usage) flags. A fork splits all large pages, because it shares their frames one by one.
-    /// Splitting needs no memory. `usage` reports all pages of a large page as accessed and dirty.
+    /// A large page is split by an operation that changes a part of the page, changes its protection, or
+    /// clears its [usage](Space::usage) flags. A fork splits all large pages, because it shares their frames
+    /// one by one. Splitting needs no memory. `usage` reports all pages of a large page as accessed and
+    /// dirty.
     ///
     /// Device memory needs no setting: it gets large pages wherever addresses and frames are aligned alike.
     ///

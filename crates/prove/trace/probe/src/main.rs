@@ -134,7 +134,8 @@ fn operation(kind: &str) -> Option<Operation> {
     })
 }
 
-/// Stores zeroes with a string instruction, which begins or ends a translation block of QEMU.
+/// Stores zeroes with a repeated string instruction. QEMU may end a translation block before or after such an
+/// instruction.
 fn store_string(page: &Page, bytes: usize) {
     // SAFETY: the page consists of atomics, is larger than `bytes`, and only this side uses it.
     unsafe {

@@ -169,7 +169,7 @@ impl Resolver {
         let (number, offset) = pages.described_at(&self.memory, address);
         let page = pages.at(&self.memory, number * PAGE_BYTES);
         // `struct page` is a union. If the page is a slab or a page table now, name the fields that this use
-        // has. Any other use may have changed since the access, so name the general fields.
+        // has. In any other case, the use at the time of the access is unknown, so name the general fields.
         let (of, alternative) = match page {
             Some(Page::Slab { .. }) => ("slab", "slab_cache"),
             Some(Page::Table) => ("ptdesc", "ptl"),

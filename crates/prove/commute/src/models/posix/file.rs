@@ -4,7 +4,7 @@ use crate::models::descriptors::Descriptors;
 use crate::models::posix::state::{Fd, FileName, Inode, Posix};
 use crate::{Call, Execution, Int, Outcome, State, Stop, Term, Value};
 
-/// Sets a time of a file. Assumes that the new time is not earlier than the old time.
+/// Sets one of a file's timestamps. Assumes that the new time is not earlier than the old one.
 pub(super) fn touch(field: &mut Int, time: Int, execution: &mut Execution) -> Result<(), Stop> {
     execution.assume_at_most(*field, time)?;
     *field = time;
