@@ -26,6 +26,15 @@ use crate::per_cpu::for_each;
 /// Whatever `page_out` returns, the frame may then be reused or written to. So a device that writes
 /// asynchronously must copy the page before `page_out` returns.
 ///
+/// A slot may be used again, by another space, without notice to the device. So a `page_out` cancels all
+/// unfinished transfers of its slot: after it has returned `Ok`, `page_in` must not return what an earlier
+/// read has found. After `page_out` has returned an error, the device must not write the slot later. After
+/// `page_in` has returned an error, the device must not write to the page.
+///
+/// On x86-64 CPUs with the L1 terminal fault (L1TF), a program can speculatively read what the first-level
+/// cache has of the frame whose number equals a slot of its own: knee-vm does not yet invert the numbers in
+/// entries that are not present, as Linux does. Do not use swap on such CPUs.
+///
 /// ```
 /// use std::sync::{Arc, Mutex};
 ///
