@@ -3,6 +3,7 @@
 
 mod churn;
 mod devices;
+mod disk;
 mod faults;
 mod forks;
 mod large;

@@ -1,11 +1,10 @@
 //! An object with a pager is written through several spaces, while its pages are evicted.
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
-use core::cell::UnsafeCell;
 
-use knee_vm::{Fault, Object, PAGE, Page, Pager, PagerError, Pages, Protection, Sharing};
+use knee_vm::{Fault, Object, Page, Pages, Protection, Sharing};
 
+use super::disk::Disk;
 use super::{Options, new_space};
 use crate::access::{load, store};
 use crate::cpu::{current, drop_space};
@@ -13,32 +12,9 @@ use crate::jobs::on_each_cpu;
 
 const PAGES: u64 = 24;
 
-/// A disk in memory.
-struct Disk(Vec<UnsafeCell<[u8; PAGE]>>);
-
-// SAFETY: no two calls of the pager use one page at the same time.
-unsafe impl Sync for Disk {}
-// SAFETY: as for `Sync`.
-unsafe impl Send for Disk {}
-
-impl Pager for Disk {
-    fn page_in(&self, index: u64, page: &mut [u8; PAGE]) -> Result<(), PagerError> {
-        // SAFETY: no other call uses this page of the disk.
-        page.copy_from_slice(unsafe { &*self.0[index as usize].get() });
-        Ok(())
-    }
-
-    fn page_out(&self, index: u64, page: &[u8; PAGE]) -> Result<(), PagerError> {
-        // SAFETY: as for `page_in`.
-        unsafe { (*self.0[index as usize].get()).copy_from_slice(page) };
-        Ok(())
-    }
-}
-
 pub(super) fn objects(options: &Options) {
-    let disk = (0..PAGES).map(|_| UnsafeCell::new([0; PAGE])).collect();
-    let pager = Box::new(Disk(disk));
-    let object = Object::with_pager(current(), PAGES, PAGES, pager).expect("there is memory");
+    let object = Object::with_pager(current(), PAGES, PAGES, Disk::new(PAGES));
+    let object = object.expect("there is memory");
     let spaces = [new_space(), new_space()];
     let [shared, private] = [Page(0x5_0000 - 8), Page(0x6_0000)];
     for space in &spaces {

@@ -2,12 +2,11 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
-use core::cell::UnsafeCell;
 
-use knee_vm::{Fault, PAGE, Page, Pager, PagerError, Pages, Protection, Space, Swap};
+use knee_vm::{Fault, Page, Pages, Protection, Space, Swap};
 
 use super::Options;
+use super::disk::Disk;
 use crate::access::{self, load, store};
 use crate::cpu::{count, current, drop_space};
 use crate::jobs::on_each_cpu;
@@ -18,31 +17,8 @@ const PAGES: u64 = 24;
 /// The number of slots: too few for all pages and their copies.
 const SLOTS: u64 = 40;
 
-/// A swap device in memory.
-struct Device(Vec<UnsafeCell<[u8; PAGE]>>);
-
-// SAFETY: no two calls of the pager use one slot at the same time.
-unsafe impl Sync for Device {}
-// SAFETY: as for `Sync`.
-unsafe impl Send for Device {}
-
-impl Pager for Device {
-    fn page_in(&self, slot: u64, page: &mut [u8; PAGE]) -> Result<(), PagerError> {
-        // SAFETY: no other call uses this slot.
-        page.copy_from_slice(unsafe { &*self.0[slot as usize].get() });
-        Ok(())
-    }
-
-    fn page_out(&self, slot: u64, page: &[u8; PAGE]) -> Result<(), PagerError> {
-        // SAFETY: as for `page_in`.
-        unsafe { (*self.0[slot as usize].get()).copy_from_slice(page) };
-        Ok(())
-    }
-}
-
 pub(super) fn swap(options: &Options) {
-    let device = Device((0..SLOTS).map(|_| UnsafeCell::new([0; PAGE])).collect());
-    let swap = Arc::new(Swap::new(SLOTS, Box::new(device)).expect("there is memory"));
+    let swap = Arc::new(Swap::new(SLOTS, Disk::new(SLOTS)).expect("there is memory"));
     let space = Space::with_swap(current(), None, Arc::clone(&swap)).expect("there is memory");
     let space = Box::new(space);
     access::map_code(&space);
