@@ -103,8 +103,8 @@ impl LockFree {
         AtomicU128::is_lock_free().then(|| LockFree { head: Link::new(0, 0) })
     }
 
-    /// Finds the link whose `next` has this value, and returns the link and its pair. Returns `None` if there
-    /// is no such link, or if the walk found an invalid link.
+    /// Finds the link whose `next` has this value, and returns the link and its pair. Returns `None` if the
+    /// list has no such link, or if the walk comes to an invalid link.
     fn find(&self, next: u64) -> Option<(&Link, Pair)> {
         let mut link = &self.head;
         loop {
