@@ -5,6 +5,7 @@
 //! | [`Suite`] | runs the planted mutants of a crate, and checks that a test notices each of them |
 //! | [`duel`] | a reader and a writer that race in a torture test |
 //! | [`random`] | pseudorandom numbers |
+//! | `cpus` | threads for all CPUs of a hosted machine (feature `space`) |
 //! | `disk` | a swap device in memory (feature `space`) |
 //! | `space` | the reference model of an address space (feature `space`), and random operations for proptest (feature `proptest`) |
 //!
@@ -25,12 +26,14 @@
 //! | the torture test, on real CPUs | a missing fence or a missing system call, which no tool models |
 //! | Miri | orderings that are too weak, in code that loom does not model |
 
-// The device is for knee-vm's hosted machine, which is incomplete in builds for loom.
+// These are for knee-vm's hosted machine, which is incomplete in builds for loom.
+#[cfg(all(feature = "space", not(loom)))]
+pub mod cpus;
 #[cfg(all(feature = "space", not(loom)))]
 pub mod disk;
 pub mod duel;
 pub mod random;
-// As for `disk`.
+// As for `cpus`.
 #[cfg(all(feature = "space", not(loom)))]
 pub mod space;
 

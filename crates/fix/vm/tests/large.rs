@@ -5,11 +5,10 @@ mod each;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::thread;
 
 use each::on_each_architecture;
+use knee_models::cpus::on_each_cpu;
 use knee_models::disk::Disk;
-use knee_models::random::Random;
 use knee_vm::hosted::{Architecture, Hosted, Processor};
 use knee_vm::{
     Fault, Frame, MapError, MemoryType, Object, Page, Pages, Protection, Sharing, Space, Usage,
@@ -209,49 +208,43 @@ fn cpus_that_split_and_promote_lose_no_store<A: Architecture>() {
             let cpu = machine.cpu(0);
             space(&cpu, Pages::new(START, 2 * LARGE))
         };
-        thread::scope(|scope| {
-            for number in 0..CPUS {
-                let (machine, space) = (&machine, &space);
-                scope.spawn(move || {
-                    let cpu = machine.cpu(number);
-                    let mut random = Random::new(number as u64 + 1);
-                    let own = [START + number as u64, START + LARGE + number as u64];
-                    let mut words = [0; 2];
-                    // All CPUs may change this page.
-                    let common = Pages::new(START + 400, 1);
-                    for round in 1..300 {
-                        let which = random.below(2) as usize;
-                        let page = own[which];
-                        assert_eq!(cpu.load(space, page.address()), Ok(words[which]));
-                        cpu.store(space, page.address(), round).unwrap();
-                        words[which] = round;
-                        match random.below(8) {
-                            0 => {
-                                let pages = Pages::new(START, 2 * LARGE);
-                                space.promote(&cpu, pages).unwrap();
-                            }
-                            1 => space.discard(&cpu, common).unwrap(),
-                            2 => {
-                                let _ = space.replace(&cpu, common, WRITE);
-                            }
-                            3 => {
-                                let copy = space.fork(&cpu).unwrap();
-                                assert_eq!(cpu.load(&copy, page.address()), Ok(round));
-                                cpu.store(&copy, page.address(), 0).unwrap();
-                                cpu.leave(&copy);
-                            }
-                            4 => {
-                                let pages = Pages::new(page, 1);
-                                space.usage(&cpu, pages, Usage::ACCESSED, |_, _| ()).unwrap();
-                            }
-                            5 => {
-                                space.discard(&cpu, Pages::new(page, 1)).unwrap();
-                                words[which] = 0;
-                            }
-                            _ => cpu.store(space, common.start.address(), round).unwrap(),
-                        }
+        on_each_cpu(&machine, CPUS, |cpu, mut random| {
+            let (space, number) = (&space, cpu.number());
+            let own = [START + number as u64, START + LARGE + number as u64];
+            let mut words = [0; 2];
+            // All CPUs may change this page.
+            let common = Pages::new(START + 400, 1);
+            for round in 1..300 {
+                let which = random.below(2) as usize;
+                let page = own[which];
+                assert_eq!(cpu.load(space, page.address()), Ok(words[which]));
+                cpu.store(space, page.address(), round).unwrap();
+                words[which] = round;
+                match random.below(8) {
+                    0 => {
+                        let pages = Pages::new(START, 2 * LARGE);
+                        space.promote(&cpu, pages).unwrap();
                     }
-                });
+                    1 => space.discard(&cpu, common).unwrap(),
+                    2 => {
+                        let _ = space.replace(&cpu, common, WRITE);
+                    }
+                    3 => {
+                        let copy = space.fork(&cpu).unwrap();
+                        assert_eq!(cpu.load(&copy, page.address()), Ok(round));
+                        cpu.store(&copy, page.address(), 0).unwrap();
+                        cpu.leave(&copy);
+                    }
+                    4 => {
+                        let pages = Pages::new(page, 1);
+                        space.usage(&cpu, pages, Usage::ACCESSED, |_, _| ()).unwrap();
+                    }
+                    5 => {
+                        space.discard(&cpu, Pages::new(page, 1)).unwrap();
+                        words[which] = 0;
+                    }
+                    _ => cpu.store(space, common.start.address(), round).unwrap(),
+                }
             }
         });
         space.audit(&machine.cpu(0));

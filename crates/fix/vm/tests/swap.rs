@@ -4,11 +4,10 @@
 mod each;
 
 use std::sync::Arc;
-use std::thread;
 
 use each::on_each_architecture;
+use knee_models::cpus::on_each_cpu;
 use knee_models::disk::Disk;
-use knee_models::random::Random;
 use knee_vm::hosted::{Architecture, Hosted, Processor};
 use knee_vm::{
     Fault, MapError, Object, Page, PagerError, Pages, Protection, Quota, Sharing, Space, Swap,
@@ -363,38 +362,30 @@ fn words_survive_concurrent_swapping<A: Architecture>() {
         let pages = Pages::new(START, 6);
         space.map(&cpu, pages, WRITE).unwrap();
         drop(cpu);
-        thread::scope(|scope| {
-            for number in 0..CPUS {
-                let (machine, space) = (&machine, &space);
-                scope.spawn(move || {
-                    let cpu = machine.cpu(number);
-                    let mut random = Random::new(number as u64 + 1);
-                    let mut words = [0; 6];
-                    for round in 1..=ROUNDS {
-                        let place = random.below(6);
-                        let address = (START + place).address() + 8 * number as u64;
-                        let word = &mut words[place as usize];
-                        match random.below(16) {
-                            0 | 1 => {
-                                _ = space.swap_out(&cpu, Pages::new(START + place, 2)).unwrap()
-                            }
-                            2 => _ = space.reclaim(&cpu, 2).unwrap(),
-                            3 => {
-                                let copy = space.fork(&cpu).unwrap();
-                                copy.swap_out(&cpu, pages).unwrap();
-                                assert_eq!(cpu.load(&copy, address), Ok(*word));
-                                cpu.leave(&copy);
-                            }
-                            4..9 => {
-                                *word = round;
-                                cpu.store(space, address, round).unwrap();
-                            }
-                            _ => assert_eq!(cpu.load(space, address), Ok(*word)),
-                        }
+        on_each_cpu(&machine, CPUS, |cpu, mut random| {
+            let (space, number) = (&space, cpu.number());
+            let mut words = [0; 6];
+            for round in 1..=ROUNDS {
+                let place = random.below(6);
+                let address = (START + place).address() + 8 * number as u64;
+                let word = &mut words[place as usize];
+                match random.below(16) {
+                    0 | 1 => _ = space.swap_out(&cpu, Pages::new(START + place, 2)).unwrap(),
+                    2 => _ = space.reclaim(&cpu, 2).unwrap(),
+                    3 => {
+                        let copy = space.fork(&cpu).unwrap();
+                        copy.swap_out(&cpu, pages).unwrap();
+                        assert_eq!(cpu.load(&copy, address), Ok(*word));
+                        cpu.leave(&copy);
                     }
-                    cpu.leave(space);
-                });
+                    4..9 => {
+                        *word = round;
+                        cpu.store(space, address, round).unwrap();
+                    }
+                    _ => assert_eq!(cpu.load(space, address), Ok(*word)),
+                }
             }
+            cpu.leave(space);
         });
         let cpu = machine.cpu(0);
         space.audit(&cpu);
