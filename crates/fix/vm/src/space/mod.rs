@@ -85,11 +85,6 @@ impl<'m, M: Machine> Space<'m, M> {
     /// # Panics
     /// If `quota` was made for fewer CPUs than the machine has.
     pub fn with_quota(cpu: &Cpu<'m, M>, quota: Arc<Quota>) -> Result<Space<'m, M>, OutOfMemory> {
-        let (shares, cpus) = (quota.cpus(), cpu.machine().cpus());
-        assert!(
-            shares >= cpus,
-            "the quota has shares for {shares} CPUs, and the machine has {cpus}"
-        );
         Space::new_within(cpu, Some(quota), None)
     }
 
@@ -100,6 +95,13 @@ impl<'m, M: Machine> Space<'m, M> {
     ) -> Result<Space<'m, M>, OutOfMemory> {
         const { assert!(M::Format::LEVELS as usize <= MOST_ABOVE + 1, "five levels at most") };
         let machine = cpu.machine();
+        if let Some(quota) = &quota {
+            let (shares, cpus) = (quota.cpus(), machine.cpus());
+            assert!(
+                shares >= cpus,
+                "the quota has shares for {shares} CPUs, and the machine has {cpus}"
+            );
+        }
         let active = CpuSet::new(machine.cpus())?;
         let account = Account::new(machine.cpus(), quota)?;
         let tree = try_box(Tree::new(M::Format::LEVELS - 1, active, account, swap))?;
