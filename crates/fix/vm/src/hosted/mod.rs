@@ -190,8 +190,8 @@ unsafe impl<A: Architecture> Machine for Hosted<A> {
 
     unsafe fn free_large(&self, first: Frame) {
         // `take_large` finds a run only if its frames are in this order.
-        let frames = array::from_fn(|index| Frame(first.0 + (ENTRIES - 1 - index) as u64));
-        let frames: [Frame; ENTRIES] = frames;
+        let frames: [Frame; ENTRIES] =
+            array::from_fn(|index| Frame(first.0 + (ENTRIES - 1 - index) as u64));
         // SAFETY: the caller meets the contract of `free` for all these frames.
         unsafe { self.free(&frames) };
     }
