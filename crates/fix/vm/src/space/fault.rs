@@ -113,13 +113,8 @@ impl<'m, M: Machine> Space<'m, M> {
         mut pages: Pages,
         alone: bool,
     ) -> Result<(), OutOfMemory> {
-        let next = |pages| {
-            let _guard = cpu.pin();
-            first_leaf(NodeRef::Branch(self.tree().root()), pages).map(|leaf| leaf.span())
-        };
-        while let Some(span) = next(pages) {
-            let own = pages.and(span);
-            pages.start = span.end;
+        while let Some(own) = self.first_leaf_span(cpu, pages) {
+            pages.start = own.end;
             let result = own.iter().try_for_each(|page| self.collapse(cpu, page, alone).map(drop));
             result.map_err(|_: Fault| OutOfMemory)?;
         }
@@ -133,16 +128,7 @@ impl<'m, M: Machine> Space<'m, M> {
         page: Page,
         alone: bool,
     ) -> Result<Before, Fault> {
-        self.drive_fault(cpu, page, |pool| {
-            let Some(leaf) = first_leaf(NodeRef::Branch(self.tree().root()), Pages::new(page, 1))
-            else {
-                return Ok(Step::Done(Ok(())));
-            };
-            leaf.lock(self.machine.epoch().platform());
-            let step = self.collapse_in(leaf, page, alone, pool);
-            leaf.unlock();
-            step
-        })
+        self.drive_in_leaf(cpu, page, |leaf, pool| self.collapse_in(leaf, page, alone, pool))
     }
 
     /// Repeats `step` until the fault is handled. Between attempts, refills the pool, waits, or has the
@@ -180,11 +166,8 @@ impl<'m, M: Machine> Space<'m, M> {
                     self.tree().account.add_resident(cpu.number(), count);
                     return Ok(Before::Absent);
                 }
-                Ok(Step::Split(leaf)) => {
-                    self.tree().shoot_down(cpu, Flush::Range(leaf.span()));
-                    // SAFETY: `fault_in` began the flush.
-                    unsafe { leaf.end_flush() };
-                }
+                // SAFETY: `fault_in` began the flush.
+                Ok(Step::Split(leaf)) => unsafe { self.complete_split(cpu, leaf) },
                 Ok(Step::PageIn(object, index)) => object.page_in(cpu, index)?,
                 Ok(Step::SwapIn(transfer)) => {
                     // The page has become present with the permissions that this fault has checked.
@@ -203,6 +186,36 @@ impl<'m, M: Machine> Space<'m, M> {
         }
     }
 
+    /// Like [`drive_fault`](Space::drive_fault), but `step` gets the leaf of `page`, locked. If there is no
+    /// leaf, there is nothing to do.
+    pub(super) fn drive_in_leaf<'a>(
+        &'a self,
+        cpu: &Cpu<'m, M>,
+        page: Page,
+        mut step: impl FnMut(&'a Leaf, &mut PerCpuPool) -> Result<Step<'a, 'm, M>, Needed>,
+    ) -> Result<Before, Fault> {
+        self.drive_fault(cpu, page, |pool| {
+            let root = NodeRef::Branch(self.tree().root());
+            let Some(leaf) = first_leaf(root, Pages::new(page, 1)) else {
+                return Ok(Step::Done(Ok(())));
+            };
+            leaf.lock(cpu.platform());
+            let next = match leaf.is_detached() {
+                true => Err(Needed::Retry),
+                false => step(leaf, pool),
+            };
+            leaf.unlock();
+            next
+        })
+    }
+
+    /// The part of `pages` in the first leaf that overlaps them.
+    pub(super) fn first_leaf_span(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Option<Pages> {
+        let _guard = cpu.pin();
+        let leaf = first_leaf(NodeRef::Branch(self.tree().root()), pages)?;
+        Some(leaf.span().and(pages))
+    }
+
     /// One attempt at [`collapse`](Space::collapse), in a locked leaf.
     fn collapse_in<'a>(
         &self,
@@ -211,9 +224,6 @@ impl<'m, M: Machine> Space<'m, M> {
         alone: bool,
         pool: &mut PerCpuPool,
     ) -> Result<Step<'a, 'm, M>, Needed> {
-        if leaf.is_detached() {
-            return Err(Needed::Retry);
-        }
         let done = Ok(Step::Done(Ok(())));
         let Some(entries) = leaf.table() else { return done };
         if self.tree().fork_lock.is_locked() {
@@ -393,13 +403,7 @@ impl<'m, M: Machine> Space<'m, M> {
         }
         let entries = match leaf.table() {
             Some(entries) if leaf.link() != Link::Absent => entries,
-            _ if leaf.is_flushing() && !is_mutant!("links_while_flushing") => {
-                return Ok(Step::Wait(leaf));
-            }
-            _ if leaf.has_no_content() && self.make_large(leaf, pool)? => {
-                return Ok(Step::MadePresent(ENTRIES as u64));
-            }
-            _ => add_table(self.machine, leaf, &mut pool.tree)?,
+            _ => return self.link(leaf, pool),
         };
         let entry = &entries[leaf.slot(page)];
         let is_write = access.contains(Protection::WRITE);
@@ -430,12 +434,7 @@ impl<'m, M: Machine> Space<'m, M> {
                 (frame, true)
             }
             Entry::ProtNone(frame) => (frame, true),
-            Entry::Swapped(slot) => {
-                pool.frames.has_page()?;
-                let swap = self.tree().swap().expect("a page was swapped out");
-                let begun = swap.begin(slot);
-                return Ok(begun.map_or(Step::Done(Err(Fault::Retry)), Step::SwapIn));
-            }
+            Entry::Swapped(slot) => return self.begin_swap_in(slot, pool),
             _ => match backing {
                 None => {
                     let frame = pool.frames.page()?;
@@ -518,6 +517,20 @@ impl<'m, M: Machine> Space<'m, M> {
         }
         leaf.present().set(leaf.present().get() + 1);
         Ok(Step::MadePresent(1))
+    }
+
+    /// Handles a fault in a leaf whose table the hardware does not find: makes a large page, or puts the table
+    /// into the parent's entry and asks for a retry.
+    #[cold]
+    fn link<'a>(&self, leaf: &'a Leaf, pool: &mut PerCpuPool) -> Result<Step<'a, 'm, M>, Needed> {
+        if leaf.is_flushing() && !is_mutant!("links_while_flushing") {
+            return Ok(Step::Wait(leaf));
+        }
+        if leaf.has_no_content() && self.make_large(leaf, pool)? {
+            return Ok(Step::MadePresent(ENTRIES as u64));
+        }
+        add_table(self.machine, leaf, &mut pool.tree)?;
+        Err(Needed::Retry)
     }
 
     /// Makes a frame, whose content is complete, a private frame of this space at `page`.

@@ -208,7 +208,19 @@ impl<'m, M: Machine> Space<'m, M> {
         leaf.set_link(Link::Large, M::Format::large(M::Format::page(first, protection)));
     }
 
+    /// Completes the split of a large page: makes all CPUs flush it.
+    ///
+    /// # Safety
+    /// The caller must have begun the flush of the leaf.
+    #[cold]
+    pub(super) unsafe fn complete_split(&self, cpu: &Cpu<'m, M>, leaf: &Leaf) {
+        self.tree().shoot_down(cpu, Flush::Range(leaf.span()));
+        // SAFETY: the caller began the flush, and all CPUs have flushed.
+        unsafe { leaf.end_flush() };
+    }
+
     /// Makes a large page of a locked leaf in which no page is present, for a fault. Returns whether it did.
+    #[cold]
     pub(super) fn make_large(&self, leaf: &Leaf, pool: &mut PerCpuPool) -> Result<bool, Needed> {
         let Some(attributes) = leaf.uniform() else { return Ok(false) };
         // SAFETY: the leaf is locked, so the pages stay mapped by their backing.

@@ -8,7 +8,7 @@ use knee_sync::shim::{AtomicU64, is_mutant};
 use super::Space;
 use super::fault::{Before, Step, publish};
 use crate::backing::pager::PagerError;
-use crate::cpu::Cpu;
+use crate::cpu::{Cpu, PerCpuPool};
 use crate::error::{Fault, OutOfMemory};
 use crate::machine::Machine;
 use crate::machine::format::{ABSENT, Format};
@@ -17,7 +17,7 @@ use crate::page::{Frame, Page, Pages};
 use crate::quota::Quota;
 use crate::swap::{State, Swap, Transfer};
 use crate::transaction::gather::TlbGather;
-use crate::tree::node::{Leaf, NodeRef, first_leaf};
+use crate::tree::node::Leaf;
 
 /// The maximum number of pages that are flushed with one shootdown and then written to the device: Linux's
 /// `SWAP_CLUSTER_MAX`.
@@ -198,13 +198,6 @@ impl<'m, M: Machine> Space<'m, M> {
         result.map(|()| freed)
     }
 
-    /// The part of `pages` in the first leaf that overlaps them.
-    fn first_leaf_span(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Option<Pages> {
-        let _guard = cpu.pin();
-        let leaf = first_leaf(NodeRef::Branch(self.tree().root()), pages)?;
-        Some(leaf.span().and(pages))
-    }
-
     /// Writes the pages of a batch, which all CPUs have flushed, to the device. Adds the number of freed
     /// frames to `freed`.
     fn write_out(
@@ -245,8 +238,21 @@ impl<'m, M: Machine> Space<'m, M> {
         swap.release(self.machine, slot, if is_back { 2 } else { 1 });
     }
 
+    /// Begins to read a slot for a fault. The step is `Retry` if another CPU is transferring the slot's page.
+    #[cold]
+    pub(super) fn begin_swap_in<'a>(
+        &self,
+        slot: u64,
+        pool: &PerCpuPool,
+    ) -> Result<Step<'a, 'm, M>, Needed> {
+        pool.frames.has_page()?;
+        let swap = self.tree().swap().expect("a page was swapped out");
+        Ok(swap.begin(slot).map_or(Step::Done(Err(Fault::Retry)), Step::SwapIn))
+    }
+
     /// Reads a swapped page into a new frame, and makes the page present. Returns false if the page has been
     /// unmapped or moved meanwhile, or if another CPU has made it present. The CPU's pool must have a page.
+    #[cold]
     pub(super) fn swap_in(
         &self,
         cpu: &Cpu<'m, M>,
@@ -284,16 +290,8 @@ impl<'m, M: Machine> Space<'m, M> {
         frame: Frame,
         is_alone: bool,
     ) -> bool {
-        let result = self.drive_fault(cpu, page, |_| {
-            let root = NodeRef::Branch(self.tree().root());
-            let Some(leaf) = first_leaf(root, Pages::new(page, 1)) else {
-                return Ok(Step::Done(Ok(())));
-            };
-            leaf.lock(cpu.platform());
-            let step = self.install_in(leaf, page, slot, frame, is_alone);
-            leaf.unlock();
-            step
-        });
+        let result = self
+            .drive_in_leaf(cpu, page, |leaf, _| self.install_in(leaf, page, slot, frame, is_alone));
         result == Ok(Before::Absent)
     }
 
@@ -306,9 +304,6 @@ impl<'m, M: Machine> Space<'m, M> {
         frame: Frame,
         is_alone: bool,
     ) -> Result<Step<'a, 'm, M>, Needed> {
-        if leaf.is_detached() {
-            return Err(Needed::Retry);
-        }
         if self.tree().fork_lock.is_locked() {
             return Ok(Step::Wait(leaf));
         }

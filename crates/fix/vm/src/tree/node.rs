@@ -297,8 +297,7 @@ impl Leaf {
 
     /// Whether no page is mapped, present, swapped or flush-pending. The caller must have the lock.
     pub(crate) fn is_empty(&self) -> bool {
-        self.present.get() == 0
-            && self.swapped.get() == 0
+        self.has_no_content()
             && self.flush_pending.get() == 0
             // SAFETY: the caller has the lock.
             && unsafe { self.with_states(|states| states.is_free(0..ENTRIES)) }
@@ -329,11 +328,16 @@ impl Leaf {
     }
 
     /// The attributes of a page. The caller must have the lock and be pinned.
-    #[inline]
+    // Inlined, and without `or_else`, whose closure the compiler does not inline: a call would take 30 of the
+    // 290 instructions of a fault on a present page.
+    #[inline(always)]
     pub(crate) fn attributes(&self, page: Page) -> Option<Attributes> {
         // SAFETY: the caller has the lock.
         let own = unsafe { self.with_states(|states| states.get(self.slot(page))) };
-        own.or_else(|| self.find_above(page))
+        match own {
+            Some(_) => own,
+            None => self.find_above(page),
+        }
     }
 
     /// Those of `pages` that are in the span, with their entries. The caller looks for entries of one kind,
