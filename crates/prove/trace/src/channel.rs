@@ -1,9 +1,9 @@
-//! Memory that knee shares with the agent in a guest. Its layout is documented in the crate knee-agent.
+//! Memory that knee shares with the agent in a guest. Its layout is documented in the crate knee-plan.
 
 use std::io;
 use std::sync::Arc;
 
-use knee_agent::{Plan, Report, Word, channel, reports};
+use knee_plan::{Plan, Report, Word, channel, reports};
 
 use crate::error::GuestError;
 use crate::ram::Ram;

@@ -1,9 +1,8 @@
 //! Converts the JSON of a test to plain data.
 
 use knee_harness::name_number;
+use knee_plan::{Call, List, MOST, Nr, Whence, ZEROES};
 use serde_json::Value;
-
-use crate::script::{Call, List, MOST, Nr, Whence, ZEROES};
 
 /// The name of a page of zeroes in tests.
 const ZEROES_NAME: &str = "zeroes";

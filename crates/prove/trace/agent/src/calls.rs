@@ -1,13 +1,12 @@
 //! Makes the calls of a test.
 
+use knee_plan::{Call, Nr, Returned, Whence, content, page_at};
 use std::cell::RefCell;
 
 use crate::apart;
 use crate::cleanup::left;
 use crate::fault;
-use crate::layout::{ANY_FDS, NAMES, PAGE, content, page_at};
-use crate::returned::Returned;
-use crate::script::{Call, Nr, Whence};
+use crate::layout::{ANY_FDS, NAMES, PAGE};
 use crate::steps::{errno, protection, renumber};
 
 thread_local! {

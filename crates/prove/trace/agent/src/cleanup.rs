@@ -1,12 +1,12 @@
 //! Removes the descriptors, mappings and files that tests leave behind.
 
+use knee_plan::{Call, Home, MOST, Nr, Step};
 use std::ffi::CStr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::layout::{
     FREE, HIDDEN_ENDS, MOST_HIDDEN, NAMES, OWN, PAGE, PAGES_APART, PAGES_AT, hidden_name, path_of,
 };
-use crate::script::{Call, Home, MOST, Nr, Step};
 
 /// The descriptors and pages that a test may have left in this process. They are recorded when they
 /// are made, since a search would take longer than the test.

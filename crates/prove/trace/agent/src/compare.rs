@@ -2,11 +2,10 @@
 //! names stand for inodes, contents and addresses.
 
 use knee_harness::Names;
+use knee_plan::{Returned, content, page_at};
 use serde_json::Value;
 
 use crate::arguments::{datum_nr, name_nr};
-use crate::layout::{content, page_at};
-use crate::returned::Returned;
 
 /// Returns whether a call that `process` made returned the expected result.
 pub(crate) fn agrees<'t>(

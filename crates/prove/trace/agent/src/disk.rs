@@ -40,7 +40,7 @@ pub struct Disk<'a> {
 impl<'a> Disk<'a> {
     /// Returns the content of the host's file.
     pub fn to_bytes(&self) -> Vec<u8> {
-        postcard::to_stdvec(self).expect("plain data is serialized into memory")
+        postcard::to_allocvec(self).expect("plain data is serialized into memory")
     }
 
     fn of(bytes: &'a [u8]) -> io::Result<Disk<'a>> {

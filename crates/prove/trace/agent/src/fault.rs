@@ -4,9 +4,8 @@
 //! the store below. If the instruction is one of these two, the program continues after it, with
 //! the number of the signal in a register. Otherwise the signal kills the program.
 
+use knee_plan::Returned;
 use std::arch::global_asm;
-
-use crate::returned::Returned;
 
 #[cfg(target_arch = "x86_64")]
 global_asm!(

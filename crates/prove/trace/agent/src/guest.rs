@@ -2,6 +2,7 @@
 //! host, runs them while the plugin traces them, reports what the calls returned, and powers off.
 //! If the host has sent a program, the agent runs the program instead.
 
+use knee_plan::{CALLS, Report, Shared, Word};
 use std::ffi::{CStr, OsStr};
 use std::fs::{self, File};
 use std::io;
@@ -13,14 +14,12 @@ use knee_marks::{Mark, emit_entries};
 
 use crate::apart;
 use crate::calibration;
-use crate::channel::{Report, Shared, Word};
 use crate::cost;
 use crate::disk;
 use crate::fault;
 use crate::program;
 use crate::relay::Relay;
 use crate::run::run;
-use crate::script::CALLS;
 use crate::workers::Workers;
 
 /// The directory in which tests create their files.
@@ -64,9 +63,9 @@ fn work() -> io::Result<()> {
     apart::load_driver();
     let (at, bytes) = memory()?;
     // SAFETY: the memory is never unmapped, and nothing else uses it.
-    let mut shared = unsafe { Shared::new(at, bytes) }?;
+    let mut shared = unsafe { Shared::new(at, bytes) }.map_err(io::Error::other)?;
     let kallsyms = fs::read_to_string("/proc/kallsyms")?;
-    shared.symbols(&kallsyms)?;
+    shared.symbols(&kallsyms).map_err(io::Error::other)?;
     emit_entries(&kallsyms)?;
     drop(kallsyms);
     if let Some(request) = cost::request()? {
@@ -106,7 +105,7 @@ fn run_all(shared: &mut Shared) -> io::Result<()> {
             shared.set(Word::Again, 0);
             wanted
         });
-        shared.report(&Report { plan: nr, done, seen })?;
+        shared.report(&Report { plan: nr, done, seen }).map_err(io::Error::other)?;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::ffi::{CStr, CString};
 // A page is the unit of offsets, lengths and contents.
 pub(crate) use knee_operations::{PAGE, PAGES_APART, PAGES_AT};
 
-use crate::script::{Home, MOST, Nr, ZEROES};
+use knee_plan::{Home, MOST, Nr};
 
 /// The address of a page that always stays mapped, after the pages of tests; see
 /// [`keep_tables`](crate::steps::keep_tables).
@@ -43,17 +43,6 @@ pub(crate) fn path_of(home: Home) -> &'static CStr {
         Home::Own(inode) => INODES[usize::from(inode)],
         Home::Nowhere => c".",
     }
-}
-
-/// Returns the address of a test's page `nr`.
-pub(crate) fn page_at(nr: Nr) -> usize {
-    PAGES_AT + usize::from(nr) * PAGES_APART
-}
-
-/// Returns the byte that fills a page with this datum. The byte is 0 only for [`ZEROES`]; all other
-/// pages differ from new memory.
-pub(crate) fn content(datum: Nr) -> u8 {
-    if datum == ZEROES { 0 } else { datum + 1 }
 }
 
 /// Returns the path by which either process opens descriptor `fd` of process `main`.

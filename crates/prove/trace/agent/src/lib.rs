@@ -18,7 +18,6 @@ mod apart;
 mod arguments;
 mod calibration;
 mod calls;
-mod channel;
 mod cleanup;
 mod compare;
 mod cost;
@@ -31,24 +30,21 @@ mod plan;
 mod process;
 mod program;
 mod relay;
-mod returned;
 mod run;
-mod script;
 mod set_up;
 mod steps;
 mod workers;
 
 pub use apart::{MSR, parameter as msr_parameter};
-pub use channel::{Report, Word, channel, reports};
 pub use cost::{COST, CostRequest, EXPERIMENT, Experiment, Made, Mode, OPERATIONS, Operation};
 pub use disk::{DISK, Disk};
 pub use guest::{CONSOLE, init};
 pub use knee_commute::{Finding, TestOutcome as Outcome};
-pub use plan::Plan;
+pub use plan::plan;
 pub use process::{EVERY_ORDER, Line, Summary, main};
 pub use program::{PROGRAM, PROGRAM_DIRECTORY, PROGRAM_INPUT, ProgramRequest};
 pub use relay::{READ_AT, RELAY_BYTES, RING_BYTES, Relayed, WRITTEN_AT, places, relayed};
-pub use run::{Done, Run};
+pub use run::outcome;
 
 /// The hidden subcommand of knee that starts the agent.
 pub const SUBCOMMAND: &str = "agent";

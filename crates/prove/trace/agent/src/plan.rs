@@ -1,83 +1,46 @@
-//! A test that can be run: its set-up, its calls and their orders, as plain data.
+//! Turns a test into a plan that a guest can run.
 
 use knee_commute::Test;
 use knee_harness::orders;
-use serde::{Deserialize, Serialize};
+use knee_plan::{CALLS, Call, Order, PROCESSES, Plan};
 use serde_json::Value;
 
 use crate::arguments::{Unknown, call};
-use crate::script::{CALLS, Call, PROCESSES, Step};
 use crate::set_up;
 
 /// The interface that the agent tests.
 const INTERFACE: &str = "posix";
 
-/// An order in which the calls are made.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Order {
-    /// The index of the test's expectation for this order.
-    pub(crate) expect: usize,
-    pub(crate) calls: Vec<usize>,
-}
-
-/// A test that can be run.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Plan {
-    /// The steps of the set-up, each with the process that executes it.
-    pub(crate) steps: Vec<(u8, Step)>,
-    /// The calls, each with the process that makes it.
-    pub(crate) calls: Vec<(u8, Call)>,
-    /// The orders of the calls. The set-up is repeated for each order.
-    pub(crate) orders: Vec<Order>,
-}
-
-impl Plan {
-    /// Returns the plan of a test of the interface `posix`, with every order of its calls or only
-    /// the first order of each expectation. Fails with the reason why the test cannot be run.
-    pub fn of(test: &Test, every_order: bool) -> Result<Self, Unknown> {
-        let of_expectations = orders(test)?;
-        if test.interface != INTERFACE {
-            return Err(format!("a test of {}; only {INTERFACE} is supported", test.interface));
-        }
-        let calls = test.calls.iter().map(|made| {
-            let call = call(&made.operation, &Value::Object(made.arguments.clone()))?;
-            Ok((made.process, call))
-        });
-        let calls: Vec<(u8, Call)> = calls.collect::<Result<_, Unknown>>()?;
-        if calls.len() > CALLS {
-            return Err(format!("more than {CALLS} calls"));
-        }
-        let stats = |(_, call): &(u8, Call)| matches!(call, Call::Stat { .. } | Call::Fstat { .. });
-        let steps = set_up::steps(&test.setup, calls.iter().any(stats))?;
-        let mut orders = Vec::new();
-        for (nr, (expect, own)) in test.expect.iter().zip(of_expectations).enumerate() {
-            let of_expect = match every_order && expect.is_of_any_order() {
-                true => permutations(calls.len()),
-                false => vec![own],
-            };
-            orders.extend(of_expect.into_iter().map(|calls| Order { expect: nr, calls }));
-        }
-        let plan = Self { steps, calls, orders };
-        if plan.processes() > PROCESSES {
-            return Err(format!("more than {PROCESSES} processes"));
-        }
-        Ok(plan)
+/// Returns the plan of a test of the interface `posix`, with every order of its calls or only
+/// the first order of each expectation. Fails with the reason why the test cannot be run.
+pub fn plan(test: &Test, every_order: bool) -> Result<Plan, Unknown> {
+    let of_expectations = orders(test)?;
+    if test.interface != INTERFACE {
+        return Err(format!("a test of {}; only {INTERFACE} is supported", test.interface));
     }
-
-    /// Returns the numbers of the calls that always enter the kernel. Memory accesses are not among them,
-    /// since they enter the kernel only if they fault.
-    pub fn system_calls(&self) -> impl Iterator<Item = usize> {
-        let in_memory = |call: &Call| matches!(call, Call::Memread { .. } | Call::Memwrite { .. });
-        let calls = self.calls.iter().enumerate();
-        calls.filter(move |(_, (_, call))| !in_memory(call)).map(|(nr, _)| nr)
+    let calls = test.calls.iter().map(|made| {
+        let call = call(&made.operation, &Value::Object(made.arguments.clone()))?;
+        Ok((made.process, call))
+    });
+    let calls: Vec<(u8, Call)> = calls.collect::<Result<_, Unknown>>()?;
+    if calls.len() > CALLS {
+        return Err(format!("more than {CALLS} calls"));
     }
-
-    /// Returns the number of processes that the plan needs, at least 1.
-    pub(crate) fn processes(&self) -> usize {
-        let of_steps = self.steps.iter().map(|(process, _)| *process);
-        let of_calls = self.calls.iter().map(|(process, _)| *process);
-        of_steps.chain(of_calls).max().map_or(1, |last| usize::from(last) + 1)
+    let stats = |(_, call): &(u8, Call)| matches!(call, Call::Stat { .. } | Call::Fstat { .. });
+    let steps = set_up::steps(&test.setup, calls.iter().any(stats))?;
+    let mut orders = Vec::new();
+    for (nr, (expect, own)) in test.expect.iter().zip(of_expectations).enumerate() {
+        let of_expect = match every_order && expect.is_of_any_order() {
+            true => permutations(calls.len()),
+            false => vec![own],
+        };
+        orders.extend(of_expect.into_iter().map(|calls| Order { expect: nr, calls }));
     }
+    let plan = Plan { steps, calls, orders };
+    if plan.processes() > PROCESSES {
+        return Err(format!("more than {PROCESSES} processes"));
+    }
+    Ok(plan)
 }
 
 /// Returns every order of this number of calls.
@@ -113,7 +76,7 @@ mod tests {
 
     #[test]
     fn an_error_names_the_unknown_or_missing_word() {
-        let error = |setup, calls| Plan::of(&test(setup, calls), false).unwrap_err();
+        let error = |setup, calls| plan(&test(setup, calls), false).unwrap_err();
         let none = || json!([]);
         assert_eq!(error(none(), call("fork", json!({}))), "unknown operation fork");
         assert_eq!(error(json!([{ "do": "dance" }]), none()), "unknown step dance");
@@ -144,7 +107,7 @@ mod tests {
             let mut step = step;
             step[&field] = value.clone();
             let call = call(&operation, json!({ field: value }));
-            let _ = Plan::of(&test(json!([step]), call), true);
+            let _ = plan(&test(json!([step]), call), true);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The agent as a process of the host: it reads tests from standard input and writes their outcomes
 //! to standard output, both as lines of JSON.
 
+use knee_plan::CALLS;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, LineWriter, Write};
@@ -13,9 +14,8 @@ use crate::Outcome;
 use crate::cleanup;
 use crate::fault;
 use crate::layout::OWN;
-use crate::plan::Plan;
-use crate::run::run;
-use crate::script::CALLS;
+use crate::plan::plan;
+use crate::run::{outcome, run};
 use crate::workers::Workers;
 
 /// The argument that selects every order of the calls.
@@ -86,8 +86,8 @@ fn work(every_order: bool) -> io::Result<()> {
 }
 
 fn one(workers: &Workers, test: &Test, every_order: bool) -> Outcome {
-    match Plan::of(test, every_order) {
-        Ok(plan) => run(workers, &plan, 1, |_| false).0.outcome(test, &plan),
+    match plan(test, every_order) {
+        Ok(plan) => outcome(&run(workers, &plan, 1, |_| false).0, test, &plan),
         Err(why) => Outcome::NotRun(why),
     }
 }

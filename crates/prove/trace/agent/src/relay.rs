@@ -7,14 +7,13 @@
 //! read. The ring follows. It contains values of [`Relayed`] in the format of the `postcard` crate; each
 //! is preceded by a word that contains its length. The guest waits while the ring has no room.
 
+use knee_plan::{append, first};
 use std::ops::Range;
 use std::sync::atomic::{Ordering::Acquire, Ordering::Release, fence};
 use std::time::Duration;
 use std::{io, thread};
 
 use serde::{Deserialize, Serialize};
-
-use crate::channel::{append, first};
 
 /// Offset of the number of bytes that the guest has written.
 pub const WRITTEN_AT: usize = 0;

@@ -2,39 +2,16 @@
 //! returned.
 
 use knee_commute::{Test, TestOutcome as Outcome};
-use knee_harness::{Names, Session, findings};
-use serde::{Deserialize, Serialize};
+use knee_harness::{Names, findings};
+use knee_plan::{Call, Done, Nr, Plan, Returned, Run, Session, Step};
 
 use crate::cleanup;
 use crate::compare::agrees;
-use crate::plan::Plan;
-use crate::returned::Returned;
-use crate::script::{Call, Nr, Step};
 use crate::steps;
 use crate::workers::{Command, Reply, STEPS_BY, Workers};
 
-/// The result of a plan, as plain data. The host compares it with the results that the test expects.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub enum Done {
-    /// All runs of each order.
-    Ran(Vec<Run>),
-    /// A step of the set-up failed.
-    SetupFailed(String),
-}
-
-/// One run of a plan.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Run {
-    /// The index of the order in the plan.
-    pub(crate) order: usize,
-    /// The test's inodes with their inode numbers, if a call returns inode numbers.
-    pub(crate) inodes: Vec<(Nr, u64)>,
-    /// The results of the calls, in the order in which the calls were made.
-    pub(crate) returned: Vec<Returned>,
-}
-
 /// Runs each order of a plan `untraced` times without tracing, and then with tracing for as long as `again`
-/// returns true; see [`knee_harness::run`]. Returns the result, and the number of traced runs of all orders.
+/// returns true; see [`knee_plan::run`]. Returns the result, and the number of traced runs of all orders.
 pub(crate) fn run(
     workers: &Workers,
     plan: &Plan,
@@ -43,7 +20,7 @@ pub(crate) fn run(
 ) -> (Done, u64) {
     let mut processes = Processes { workers, plan, runs: Vec::new() };
     let orders = plan.orders.iter().map(|order| order.calls.as_slice());
-    let (ran, traced) = knee_harness::run(&mut processes, orders, untraced, again);
+    let (ran, traced) = knee_plan::run(&mut processes, orders, untraced, again);
     let done = match ran {
         Ok(()) => Done::Ran(processes.runs),
         Err(why) => Done::SetupFailed(why),
@@ -130,29 +107,27 @@ fn set_up(workers: &Workers, plan: &Plan, inodes: &mut Vec<(Nr, u64)>) -> Result
     Ok(())
 }
 
-impl Done {
-    /// Returns the outcome of the test: whether the calls returned the results that the test
-    /// expects.
-    pub fn outcome(&self, test: &Test, plan: &Plan) -> Outcome {
-        let runs = match self {
-            Done::Ran(runs) => runs,
-            Done::SetupFailed(why) => return Outcome::SetupFailed(why.clone()),
-        };
-        let mut all = Vec::new();
-        for run in runs {
-            // Indices from a guest may be out of range.
-            let Some(order) = plan.orders.get(run.order) else { continue };
-            let Some(expect) = test.expect.get(order.expect) else { continue };
-            let mut names = Names::default();
-            for (inode, number) in &run.inodes {
-                names.set(format!("inode{inode}"), *number);
-            }
-            let found =
-                findings(test, expect, &order.calls, &run.returned, |call, expected, returned| {
-                    agrees(&mut names, expected, *returned, call.process)
-                });
-            all.extend(found);
+/// Returns the outcome of the test: whether the calls returned the results that the test
+/// expects.
+pub fn outcome(done: &Done, test: &Test, plan: &Plan) -> Outcome {
+    let runs = match done {
+        Done::Ran(runs) => runs,
+        Done::SetupFailed(why) => return Outcome::SetupFailed(why.clone()),
+    };
+    let mut all = Vec::new();
+    for run in runs {
+        // Indices from a guest may be out of range.
+        let Some(order) = plan.orders.get(run.order) else { continue };
+        let Some(expect) = test.expect.get(order.expect) else { continue };
+        let mut names = Names::default();
+        for (inode, number) in &run.inodes {
+            names.set(format!("inode{inode}"), *number);
         }
-        if all.is_empty() { Outcome::AsExpected } else { Outcome::Different(all) }
+        let found =
+            findings(test, expect, &order.calls, &run.returned, |call, expected, returned| {
+                agrees(&mut names, expected, *returned, call.process)
+            });
+        all.extend(found);
     }
+    if all.is_empty() { Outcome::AsExpected } else { Outcome::Different(all) }
 }

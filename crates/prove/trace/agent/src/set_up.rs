@@ -6,11 +6,11 @@
 //! only one process uses an empty file, that process makes it. So only a few files need temporary
 //! names, by which other steps find them. Later steps remove these names.
 
+use knee_plan::{Home, MOST_OCCUPIED, Mapped, Nr, Opened, Step};
 use serde_json::Value;
 
 use crate::arguments::{Unknown, datum, fd, name, names, number, text};
 use crate::layout::{BASE_ENDS, MOST_HIDDEN, hidden_end};
-use crate::script::{Home, MOST_OCCUPIED, Mapped, Nr, Opened, Step};
 
 /// A file or a pipe.
 struct Made {

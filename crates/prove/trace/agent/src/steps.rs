@@ -3,10 +3,8 @@
 
 use crate::cleanup::left;
 use crate::fault;
-use crate::layout::{
-    FREE, INODES, KEPT_AT, NAMES, PAGE, content, hidden_name, page_at, path_of, path_of_end,
-};
-use crate::script::{Home, Mapped, Opened, Step};
+use crate::layout::{FREE, INODES, KEPT_AT, NAMES, PAGE, hidden_name, path_of, path_of_end};
+use knee_plan::{Home, Mapped, Opened, Step, content, page_at};
 
 /// Keeps the upper-level page tables of the tests' addresses allocated. Otherwise the kernel would
 /// free them when a test unmaps its last page.

@@ -7,6 +7,7 @@
 //! `pause`, so a spinning thread lets the other virtual CPUs run. Two threads of one CPU must not spin at the
 //! same time, so on each CPU, only the thread that received the last command spins.
 
+use knee_plan::{CALLS, Call, PROCESSES, Returned, Step};
 use std::cell::{Cell, UnsafeCell};
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -14,8 +15,6 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use crate::calls;
 use crate::cleanup;
-use crate::returned::Returned;
-use crate::script::{CALLS, Call, PROCESSES, Step};
 use crate::steps::{self, Failed};
 
 /// The number of times that a waiting thread polls before it sleeps.

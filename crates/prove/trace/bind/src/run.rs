@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::thread;
 
 use knee_commute::{Finding, Model, Test, TestOutcome as Outcome, serve};
-use knee_harness::{Names, Session, findings, orders};
+use knee_harness::{Names, findings, orders};
 use knee_marks::{Mark, SIDES};
+use knee_plan::Session;
 use serde::{Deserialize, Serialize};
 
 use crate::calibration::{Trial, trials};
@@ -147,7 +148,7 @@ fn outcome<B: Binding>(workers: &Workers<B>, test: &Arc<Test>, seen: &mut u64) -
     }
     let mut library = Library { workers, test, orders: &orders, findings: Vec::new() };
     let calls = orders.iter().map(Vec::as_slice);
-    let (ran, traced) = knee_harness::run(&mut library, calls, UNTRACED, |traced| traced < TRACED);
+    let (ran, traced) = knee_plan::run(&mut library, calls, UNTRACED, |traced| traced < TRACED);
     *seen = traced;
     if let Err(outcome) = ran {
         return outcome;

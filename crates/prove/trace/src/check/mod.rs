@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread;
 
-use knee_agent::{Outcome, Plan};
+use knee_agent::{Outcome, plan};
 use knee_commute::Test;
 
 use crate::functions::Functions;
@@ -52,7 +52,7 @@ pub fn check(
     for (nr, (number, line)) in lines.filter(|(_, line)| !line.is_empty()).enumerate() {
         let no_test = |source| CheckError::NoTest { line: number, source };
         let test: Test = serde_json::from_slice(line).map_err(no_test)?;
-        match Plan::of(&test, false) {
+        match plan(&test, false) {
             Ok(plan) => jobs.push(Job { nr, test, plan }),
             Err(why) => {
                 let checked = Checked::unobserved(test.id, Ok(Outcome::NotRun(why)));

@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use knee_agent::{CONSOLE, DISK, MSR, Plan, Report, msr_parameter};
+use knee_agent::{CONSOLE, DISK, MSR, msr_parameter, outcome};
 use knee_commute::Test;
+use knee_plan::{Plan, Report};
 
 use super::checked::Checked;
 use super::error::CheckError;
@@ -206,7 +207,7 @@ impl<'a> GuestSession<'a> {
             run.expect_system_calls(plan.system_calls());
         }
         self.completed += 1;
-        let outcome = Ok(report.done.outcome(test, plan));
+        let outcome = Ok(outcome(&report.done, test, plan));
         let trace = std::mem::take(&mut self.trace);
         Some((*nr, Checked { id: test.id.clone(), outcome, runs, trace }))
     }

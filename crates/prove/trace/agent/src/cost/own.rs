@@ -1,5 +1,6 @@
 //! The objects of an experiment's task, and the operations on them.
 
+use knee_plan::Returned;
 use std::ffi::CString;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,7 +15,6 @@ use rustix::mm::{madvise, mmap_anonymous, mprotect, munmap};
 use rustix::thread::disable_transparent_huge_pages;
 
 use crate::fault;
-use crate::returned::Returned;
 
 const WRITABLE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 

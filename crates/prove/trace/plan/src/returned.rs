@@ -1,19 +1,27 @@
 //! The result of a call.
 
-use std::fmt::{self, Display, Formatter};
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+use core::fmt::{self, Display, Formatter};
 
 use serde::{Deserialize, Serialize};
 
+/// The number of the signal for an access beyond the end of a file, on x86-64 Linux.
+pub const SIGBUS: i32 = 7;
+/// The number of the signal for an access that no mapping allows, on x86-64 Linux.
+pub const SIGSEGV: i32 = 11;
+
 /// The result of a call, as plain data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Returned {
+pub enum Returned {
     /// The call has not been made.
     Nothing,
     /// The call succeeded and has no other result.
     Done,
-    /// An errno.
+    /// An errno of Linux.
     Error(i32),
-    /// A signal that the call raised.
+    /// The number of the signal that the call raised.
     Signal(i32),
     /// A descriptor, or an offset in pages.
     Number(i64),
@@ -23,8 +31,15 @@ pub(crate) enum Returned {
     Page(u8),
     /// The end of a file or of a pipe.
     End,
-    /// The status of a file: its inode number, its length in pages, and the number of its names.
-    Status { inode: u64, pages: i64, links: u64 },
+    /// The status of a file.
+    Status {
+        /// The inode number.
+        inode: u64,
+        /// The length in pages.
+        pages: i64,
+        /// The number of its names.
+        links: u64,
+    },
     /// The status of a pipe.
     APipe,
     /// The two ends of a new pipe.
@@ -40,8 +55,8 @@ impl Display for Returned {
             Self::Nothing => f.write_str("nothing"),
             Self::Done => f.write_str("0"),
             Self::Error(errno) => f.write_str(&error_name(*errno)),
-            Self::Signal(libc::SIGSEGV) => f.write_str("SIGSEGV"),
-            Self::Signal(libc::SIGBUS) => f.write_str("SIGBUS"),
+            Self::Signal(SIGSEGV) => f.write_str("SIGSEGV"),
+            Self::Signal(SIGBUS) => f.write_str("SIGBUS"),
             Self::Signal(signal) => write!(f, "signal {signal}"),
             Self::Number(n) => write!(f, "{n}"),
             Self::Odd(n) => write!(f, "{n} bytes"),
@@ -57,21 +72,22 @@ impl Display for Returned {
     }
 }
 
+/// The name of an error, by the errno of Linux.
 fn error_name(errno: i32) -> String {
     let known = [
-        (libc::ENOENT, "ENOENT"),
-        (libc::EEXIST, "EEXIST"),
-        (libc::EBADF, "EBADF"),
-        (libc::EINVAL, "EINVAL"),
-        (libc::ESPIPE, "ESPIPE"),
-        (libc::EPIPE, "EPIPE"),
-        (libc::EAGAIN, "EAGAIN"),
-        (libc::ENODEV, "ENODEV"),
-        (libc::ENOMEM, "ENOMEM"),
-        (libc::EACCES, "EACCES"),
-        (libc::EPERM, "EPERM"),
-        (libc::EMFILE, "EMFILE"),
-        (libc::ENOSPC, "ENOSPC"),
+        (2, "ENOENT"),
+        (17, "EEXIST"),
+        (9, "EBADF"),
+        (22, "EINVAL"),
+        (29, "ESPIPE"),
+        (32, "EPIPE"),
+        (11, "EAGAIN"),
+        (19, "ENODEV"),
+        (12, "ENOMEM"),
+        (13, "EACCES"),
+        (1, "EPERM"),
+        (24, "EMFILE"),
+        (28, "ENOSPC"),
     ];
     let name = known.iter().find(|(nr, _)| *nr == errno).map(|(_, name)| (*name).to_owned());
     name.unwrap_or_else(|| format!("errno {errno}"))

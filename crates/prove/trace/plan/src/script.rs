@@ -1,30 +1,40 @@
-//! The steps of a set-up and the calls that the agent's two processes execute, as plain data.
+//! The steps of a set-up and the calls that the two processes of a guest execute, as plain data.
 
+#![expect(
+    missing_docs,
+    reason = "fields and variants have the names of the arguments of the calls"
+)]
+
+use alloc::format;
+use alloc::string::String;
+
+use knee_operations::{PAGES_APART, PAGES_AT};
 use serde::{Deserialize, Serialize};
 
 /// The maximum number of processes in a test.
-pub(crate) const PROCESSES: usize = 2;
+pub const PROCESSES: usize = 2;
 /// The maximum number of calls in a test.
-pub(crate) const CALLS: usize = 4;
+pub const CALLS: usize = 4;
 /// The maximum number of files, of names, of pipes and of mapped pages in a test, and of pages in a
 /// file or a pipe.
-pub(crate) const MOST: usize = 8;
+pub const MOST: usize = 8;
 /// The maximum number of descriptors that a test occupies so that the lowest unused descriptor is the
 /// intended one.
-pub(crate) const MOST_OCCUPIED: usize = 16;
+pub const MOST_OCCUPIED: usize = 16;
 
 /// The number at the end of an object's name in a test: 1 for `filename1`.
-pub(crate) type Nr = u8;
+pub type Nr = u8;
 
 /// A list of numbers.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-pub(crate) struct List {
+pub struct List {
     items: [Nr; MOST],
     length: usize,
 }
 
 impl List {
-    pub(crate) fn as_slice(&self) -> &[Nr] {
+    /// The numbers.
+    pub fn as_slice(&self) -> &[Nr] {
         &self.items[..self.length]
     }
 
@@ -32,7 +42,7 @@ impl List {
     ///
     /// # Errors
     /// Fails if the list is full.
-    pub(crate) fn push(&mut self, nr: Nr) -> Result<(), String> {
+    pub fn push(&mut self, nr: Nr) -> Result<(), String> {
         let place = self.items.get_mut(self.length);
         *place.ok_or_else(|| format!("more than {MOST} objects of one kind"))? = nr;
         self.length += 1;
@@ -41,10 +51,10 @@ impl List {
 }
 
 /// The datum of a page of zeroes, and of a page whose content the test leaves open.
-pub(crate) const ZEROES: Nr = Nr::MAX;
+pub const ZEROES: Nr = Nr::MAX;
 /// The name by which the steps of a set-up find a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Home {
+pub enum Home {
     /// A name that the test uses.
     Name(Nr),
     /// The first hidden name of the inode. No call of the test uses hidden names.
@@ -57,7 +67,7 @@ pub(crate) enum Home {
 
 /// A step of a set-up. It creates a part of a test's initial state.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(crate) enum Step {
+pub enum Step {
     /// Makes a file, and may leave it open or mapped.
     File {
         inode: Nr,
@@ -93,22 +103,22 @@ pub(crate) enum Step {
 
 /// A descriptor of a file; the offset is in pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Opened {
-    pub(crate) fd: i32,
-    pub(crate) off: i64,
+pub struct Opened {
+    pub fd: i32,
+    pub off: i64,
 }
 
 /// The mapping of a page of a file; the offset is in pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Mapped {
-    pub(crate) va: Nr,
-    pub(crate) writable: bool,
-    pub(crate) off: i64,
+pub struct Mapped {
+    pub va: Nr,
+    pub writable: bool,
+    pub off: i64,
 }
 
 /// The argument `whence` of lseek.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(crate) enum Whence {
+pub enum Whence {
     Set,
     Cur,
     End,
@@ -117,7 +127,7 @@ pub(crate) enum Whence {
 
 /// A call with its arguments; offsets are in pages.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(crate) enum Call {
+pub enum Call {
     Open { name: Nr, creat: bool, excl: bool, trunc: bool, anyfd: bool },
     Link { old: Nr, new: Nr },
     Unlink { name: Nr },
@@ -136,4 +146,15 @@ pub(crate) enum Call {
     Mprotect { va: Nr, writable: bool },
     Memread { va: Nr },
     Memwrite { va: Nr, datum: Nr },
+}
+
+/// Returns the address of a test's page `nr`.
+pub fn page_at(nr: Nr) -> usize {
+    PAGES_AT + usize::from(nr) * PAGES_APART
+}
+
+/// Returns the byte that fills a page with this datum. The byte is 0 only for [`ZEROES`]; all other
+/// pages differ from new memory.
+pub fn content(datum: Nr) -> u8 {
+    if datum == ZEROES { 0 } else { datum + 1 }
 }

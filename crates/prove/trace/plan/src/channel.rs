@@ -1,8 +1,9 @@
 //! Memory that a guest shares with the host. Through this memory, the guest receives plans, and
-//! returns reports and the kernel's symbols.
+//! returns reports and the kernel's symbols. Sending the report of a test over a serial console would take
+//! longer than the test.
 //!
-//! The memory belongs to QEMU's device ivshmem-plain, which needs no driver: the guest maps the memory
-//! through sysfs. Sending the report of a test over a serial console would take longer than the test.
+//! In a guest with Linux, the memory belongs to QEMU's device ivshmem-plain, which needs no driver: the agent
+//! maps the memory through sysfs.
 //!
 //! ```text
 //! header │ plans │ reports │ symbols
@@ -11,13 +12,14 @@
 //! The header consists of little-endian 64-bit words, in the order of [`Word`]. Plans and reports
 //! are in the format of the `postcard` crate; each is preceded by a word that contains its length.
 
-use std::io;
-use std::sync::atomic::{Ordering::Release, fence};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
+use core::sync::atomic::{Ordering::Release, fence};
 
 use serde::{Deserialize, Serialize};
 
-use crate::plan::Plan;
-use crate::run::Done;
+use crate::plan::{Done, Plan};
 
 const WORD_BYTES: usize = 8;
 const HEADER_BYTES: usize = 4096;
@@ -53,6 +55,26 @@ impl Word {
     }
 }
 
+/// Why a guest could not use the channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChannelError {
+    /// The memory is smaller than the header.
+    NoHeader,
+    /// There is no room for another report, or for the symbols.
+    Full,
+}
+
+impl fmt::Display for ChannelError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ChannelError::NoHeader => "the channel to the host has no room for its header",
+            ChannelError::Full => "the channel to the host is full",
+        })
+    }
+}
+
+impl core::error::Error for ChannelError {}
+
 /// The result of a plan.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Report {
@@ -81,17 +103,18 @@ pub fn channel(plans: &[&Plan]) -> (Vec<u8>, u64) {
     (content, ((symbols_at + SYMBOLS_BYTES) as u64).next_power_of_two())
 }
 
-pub(crate) fn append(value: &impl Serialize, to: &mut Vec<u8>) {
+/// Appends a value, preceded by its length.
+pub fn append(value: &impl Serialize, to: &mut Vec<u8>) {
     let at = to.len();
     to.extend([0; WORD_BYTES]);
     let begin = to.len();
-    postcard::to_io(value, &mut *to).expect("plain data is serialized into memory");
+    *to = postcard::to_extend(value, core::mem::take(to)).expect("plain data can be serialized");
     let length = (to.len() - begin) as u64;
     to[at..begin].copy_from_slice(&length.to_le_bytes());
 }
 
 /// Returns the first value of a list and the bytes after it, or `None` if the value is incomplete.
-pub(crate) fn first<'d, T: Deserialize<'d>>(from: &'d [u8]) -> Option<(T, &'d [u8])> {
+pub fn first<'d, T: Deserialize<'d>>(from: &'d [u8]) -> Option<(T, &'d [u8])> {
     let (length, rest) = from.split_first_chunk::<WORD_BYTES>()?;
     let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
     let (value, rest) = rest.split_at_checked(length)?;
@@ -110,7 +133,8 @@ pub fn reports(from: &[u8]) -> Vec<Report> {
 }
 
 /// The guest's end of the channel.
-pub(crate) struct Shared {
+#[derive(Debug)]
+pub struct Shared {
     at: *mut u8,
     bytes: usize,
     reported: usize,
@@ -122,15 +146,15 @@ impl Shared {
     /// # Safety
     /// The memory is mapped for reading and writing, is never unmapped, and nothing else in this
     /// program uses it.
-    pub(crate) unsafe fn new(at: *mut u8, bytes: usize) -> io::Result<Shared> {
+    pub unsafe fn new(at: *mut u8, bytes: usize) -> Result<Shared, ChannelError> {
         match bytes >= HEADER_BYTES {
             true => Ok(Shared { at, bytes, reported: 0 }),
-            false => Err(io::Error::other("the channel to the host has no room for its header")),
+            false => Err(ChannelError::NoHeader),
         }
     }
 
     /// Returns the value of a word.
-    pub(crate) fn get(&self, word: Word) -> usize {
+    pub fn get(&self, word: Word) -> usize {
         // SAFETY: the word is in the header, and aligned. The host changes it only while the guest
         // is paused.
         let word = unsafe { self.at.add(word.at()).cast::<u64>().read_volatile() };
@@ -138,7 +162,7 @@ impl Shared {
     }
 
     /// Sets a word; the host sees all earlier writes once it sees the new value.
-    pub(crate) fn set(&mut self, word: Word, value: usize) {
+    pub fn set(&mut self, word: Word, value: usize) {
         fence(Release);
         // SAFETY: the word is in the header, and aligned. No other thread of the guest writes it,
         // and the host does not write it while the guest runs.
@@ -146,12 +170,12 @@ impl Shared {
     }
 
     /// Returns the plans in their order.
-    pub(crate) fn plans(&self) -> impl Iterator<Item = Plan> + use<> {
+    pub fn plans(&self) -> impl Iterator<Item = Plan> + use<> {
         let length = self.get(Word::ReportsAt).clamp(HEADER_BYTES, self.bytes) - HEADER_BYTES;
         // SAFETY: the bytes are inside the mapping, which is never unmapped, and neither the host
         // nor the guest writes them once the guest runs.
         let mut rest =
-            unsafe { std::slice::from_raw_parts(self.at.add(HEADER_BYTES).cast_const(), length) };
+            unsafe { core::slice::from_raw_parts(self.at.add(HEADER_BYTES).cast_const(), length) };
         (0..self.get(Word::Plans)).map_while(move |_| {
             let (plan, behind) = first(rest)?;
             rest = behind;
@@ -160,7 +184,7 @@ impl Shared {
     }
 
     /// Appends a report.
-    pub(crate) fn report(&mut self, report: &Report) -> io::Result<()> {
+    pub fn report(&mut self, report: &Report) -> Result<(), ChannelError> {
         let mut bytes = Vec::with_capacity(REPORT_BYTES);
         append(report, &mut bytes);
         let (begin, end) = (self.get(Word::ReportsAt), self.get(Word::SymbolsAt));
@@ -171,15 +195,15 @@ impl Shared {
     }
 
     /// Sends the text of /proc/kallsyms to the host.
-    pub(crate) fn symbols(&mut self, text: &str) -> io::Result<()> {
+    pub fn symbols(&mut self, text: &str) -> Result<(), ChannelError> {
         self.write(self.get(Word::SymbolsAt), self.bytes, text.as_bytes())?;
         self.set(Word::Symbols, text.len());
         Ok(())
     }
 
-    fn write(&mut self, at: usize, end: usize, bytes: &[u8]) -> io::Result<()> {
+    fn write(&mut self, at: usize, end: usize, bytes: &[u8]) -> Result<(), ChannelError> {
         if at < HEADER_BYTES || at + bytes.len() > end.min(self.bytes) {
-            return Err(io::Error::other("the channel to the host is full"));
+            return Err(ChannelError::Full);
         }
         // SAFETY: the bytes are inside the mapping, after the header and the plans, where only this
         // function writes.
@@ -193,9 +217,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::plan::Order;
+    use std::prelude::rust_2024::*;
+
+    use crate::plan::{Order, Run};
     use crate::returned::Returned;
-    use crate::run::Run;
     use crate::script::Call;
 
     /// The guest's end of a channel in ordinary memory.
@@ -229,8 +254,9 @@ mod tests {
         }
         let begin = shared.get(Word::ReportsAt);
         // SAFETY: the bytes are inside the memory that `connected` allocated.
-        let bytes =
-            unsafe { std::slice::from_raw_parts(shared.at.add(begin), shared.get(Word::Reported)) };
+        let bytes = unsafe {
+            core::slice::from_raw_parts(shared.at.add(begin), shared.get(Word::Reported))
+        };
         let seen = reports(bytes);
         assert_eq!(seen.iter().map(|report| report.plan).collect::<Vec<_>>(), [0, 1]);
         assert_eq!(reports(&bytes[..bytes.len() - 1]).len(), 1, "an incomplete report is ignored");
