@@ -52,7 +52,7 @@ pub enum MapError {
     /// A private page of the range is [pinned](crate::Space::pin).
     Pinned,
     /// [Device memory](crate::Object::of_device) cannot be mapped [privately](crate::Sharing::Private),
-    /// because a store would copy it.
+    /// because a store would go to a copy and not to the device.
     Device,
 }
 
@@ -159,7 +159,7 @@ impl core::error::Error for Fault {}
 pub struct PartialCopy {
     /// The number of bytes that were copied, from the beginning of the range.
     pub copied: usize,
-    /// The fault at the next byte.
+    /// The fault at the first byte that was not copied.
     pub fault: Fault,
 }
 

@@ -47,14 +47,15 @@
 //!
 //! Nothing is allocated or zeroed under a lock. An operation that needs memory releases its locks, allocates
 //! and restarts. It has all the memory that it needs before it changes anything, so an out-of-memory error
-//! leaves the space unchanged. The documentation of operations with several steps names the exceptions.
+//! leaves the space unchanged. If an operation has several steps, and may run out of memory after the first,
+//! its documentation says so.
 //!
 //! When an operation clears page-table entries, it flushes all TLBs that may hold them. It does so after
 //! it has released its locks, and before it frees the frames and returns. Other operations that would
 //! change the same leaf wait for this shootdown.
 //!
-//! On a machine with [ticks](Ticks), a space may be [lazy](Space::set_lazy). Then unmapping a few pages
-//! sends no IPI, and the frames and addresses become reusable once all CPUs have ticked.
+//! On a machine with [ticks](Ticks), a space may be [lazy](Space::set_lazy). Unmapping a few pages of a lazy
+//! space sends no IPI, and the frames and addresses become reusable once all CPUs have ticked.
 //!
 //! [`Space::map_anywhere`] takes addresses from the calling CPU's own arena, and charges the pages to the
 //! CPU's own share of a [quota](Quota).
@@ -68,10 +69,10 @@
 //! the visit of that leaf, the visit removes the entry that the fault has stored. A later fault no longer
 //! finds the page resident.
 //!
-//! A forked copy shares its pages copy-on-write. Each page records its origin, which is the space that first
-//! touched the page. Each origin records the spaces that may share its pages. [`Space::sharers`] searches
-//! these spaces. Chains of copies are bounded: a space with pages from five origins becomes the origin of
-//! all its pages before it is forked again.
+//! A forked copy shares its pages copy-on-write. Each page records its origin, which initially is the space
+//! that first touched the page. Each origin records the spaces that may share its pages. [`Space::sharers`]
+//! searches these spaces. Chains of copies are bounded: a space with pages from five origins becomes the
+//! origin of all its pages before it is forked again.
 //!
 //! # Swap
 //! [`Space::reclaim`] writes private pages that were not accessed for a while to a [`Swap`] area, and frees
@@ -97,8 +98,8 @@ mod cpu;
 mod error;
 #[cfg(all(feature = "std", not(loom)))]
 pub mod hosted;
-/// Under loom, only the hosted machine's mailboxes are compiled: other parts access frames, which would have
-/// to consist of loom's atomics.
+/// Under loom, only the mailboxes and the TLBs of the hosted machine are compiled. Its other parts access
+/// frames, which do not consist of loom's atomics.
 #[cfg(all(test, loom))]
 #[allow(dead_code, reason = "only the complete hosted machine uses the other items")]
 mod hosted {

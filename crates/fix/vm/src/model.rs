@@ -23,7 +23,7 @@ use crate::machine::{Flush, Machine};
 use crate::page::{BITS, ENTRIES, Frame, Page, Protection};
 use crate::space::Space;
 
-/// The number of CPUs. The main thread runs CPUs 0 and 1.
+/// The number of CPUs. The main thread acts as CPUs 0 and 1, and the other thread as CPU 2.
 const CPUS: usize = 3;
 
 /// The number of frames, which is enough for all models.
@@ -307,7 +307,7 @@ fn run<const LEVELS: u8>(
     // SAFETY: the machine is freed at the end of this function.
     let of: &'static Tiny<LEVELS> = unsafe { machine.as_ref() };
     {
-        // SAFETY: there is no other CPU 0.
+        // SAFETY: no other `Cpu` has the number 0.
         let first = Processor { cpu: unsafe { Cpu::new(of, 0) }, machine: of };
         let space = ManuallyDrop::new(Space::new(&first.cpu).unwrap());
         let world = Arc::new(World { space, machine });

@@ -6,7 +6,7 @@ use knee_operations::trials::Kind;
 /// What a task does in its turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Command {
-    /// Empty the modelled caches.
+    /// Empty the caches that the plugin models.
     Flush,
     /// Set up the operation with this index, as one of `tasks` tasks in the address space.
     SetUp { operation: u8, nr: u8, tasks: u8 },
@@ -14,7 +14,7 @@ pub(crate) enum Command {
     Perform,
     /// Run a test whose two sides conflict, so that QEMU pauses.
     Pause,
-    /// Do the operation of a trial outside of a test.
+    /// Do the operation of a trial without marks, so that it is not part of a test.
     WarmUp(Kind),
     /// Run one side of a trial.
     Trial(Kind, u8),

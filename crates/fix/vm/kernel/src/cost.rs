@@ -1,10 +1,10 @@
 //! The mode for `knee commute cost`: tasks repeat an operation while knee's QEMU plugin traces them.
 //!
-//! On Linux, the `knee-agent` crate does the same. An experiment runs one operation on a given number of
-//! CPUs. Each CPU has a task, a thread of the program `tasks`, and the tasks take turns in the order of their
-//! CPUs. During a task's turn, the other CPUs are idle: they have loaded the kernel's own table, so that no
-//! shootdown has to interrupt them. The program marks each operation for the plugin, and the kernel reports
-//! each experiment on the console.
+//! On Linux, the `knee-agent` crate runs these experiments. An experiment runs one operation on a given
+//! number of CPUs. Each CPU has a task, which is a thread of the program `tasks`. The tasks take turns in the
+//! order of their CPUs. During a task's turn, the other CPUs are idle: they have loaded the kernel's own
+//! table, so that no shootdown has to interrupt them. The program marks each operation for the plugin, and
+//! the kernel reports each experiment on the console.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -107,7 +107,7 @@ impl Tasks {
         tasks
     }
 
-    /// Lets the task of a CPU execute a command. Returns its status.
+    /// Lets the task of a CPU execute a command. Returns the status of this turn.
     fn turn(&self, cpu: usize, command: Option<Command>) -> u64 {
         let status = AtomicU64::new(0);
         jobs::on(cpu..cpu + 1, &|cpu| {
@@ -146,7 +146,7 @@ fn run_turn(thread: &mut Thread) -> u64 {
     status
 }
 
-/// Runs the trials with known results, which are the plugin's first tests. Returns their number.
+/// Runs trials, whose results are known, as the plugin's first tests. Returns the number of trials.
 fn calibrate(cpus: usize) -> u64 {
     let kinds = &Kind::WITHOUT_FILES;
     let tasks = Tasks::start(cpus, true);
@@ -165,7 +165,7 @@ fn calibrate(cpus: usize) -> u64 {
     count
 }
 
-/// Runs an experiment. Returns why it failed, if it did.
+/// Runs an experiment. Returns why the experiment failed, or `None`.
 fn experiment(name: &str, cpus: usize, processes: bool, rounds: u64) -> Option<Failure> {
     let Some(operation) = MEMORY_NAMES.iter().position(|known| *known == name) else {
         return Some(Failure::Unknown);

@@ -14,7 +14,8 @@ use crate::lock::Lock;
 /// The pattern in free frames. The low bits contain the frame number.
 const FREE: u64 = 0xf4ee_f4ee << 32;
 
-/// The indexes of the words that contain the pattern. Storing and checking it in all words would be slow.
+/// The indexes of the words that contain the pattern. Storing and checking the pattern in all words would be
+/// slow.
 const CHECKED: [usize; 5] = [1, 2, 3, 256, 511];
 
 /// Whether free frames contain the pattern.
@@ -34,7 +35,8 @@ fn checked() -> &'static [usize] {
 /// twice this many.
 const BATCH: usize = 64;
 
-/// A list of free frames. The first word of each frame is the number of the next frame plus one, or 0.
+/// A list of free frames. The first word of each frame links to the next one: it is the next frame's number
+/// plus one, or 0 at the end.
 struct List {
     first: Option<Frame>,
     count: usize,

@@ -21,7 +21,8 @@ pub(crate) type Cpu = knee_vm::Cpu<'static, Board>;
 #[derive(Debug)]
 pub(crate) struct Kernel;
 
-// SAFETY: the platform is symmetric, so a full fence on both sides is enough.
+// SAFETY: the platform is symmetric: the other side executes a full fence as well, so `heavy` needs no more
+// than a full fence.
 unsafe impl Platform for Kernel {
     fn is_symmetric(&self) -> bool {
         true

@@ -8,7 +8,7 @@ use knee_vm::{Frame, PAGE};
 
 use crate::arch;
 
-/// The number of frames between the start of memory and the text.
+/// The number of frames between the start of memory and the parameters.
 const AT: u64 = 15 << 8;
 
 #[derive(Debug, Clone, Copy)]

@@ -146,7 +146,8 @@ fn run_thread(mut thread: Thread) {
 }
 
 impl Thread {
-    /// Runs the thread until it must not continue, or a timer interrupts it (`None`).
+    /// Runs the thread until it stops, and returns why. Returns `None` if a timer interrupt stopped the
+    /// thread.
     pub(crate) fn run(&mut self) -> Option<Stop> {
         loop {
             match cpu::run(&self.process.space, &mut self.registers) {

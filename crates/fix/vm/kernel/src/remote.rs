@@ -94,8 +94,9 @@ fn send(caller: usize, other: usize, kind: u64, space: u64, pages: Pages) {
     request.start.store(pages.start.0, Relaxed);
     request.end.store(pages.end.0, Relaxed);
     request.kind.store(kind, Release);
-    // Release: a receiver that finds the flag set also finds the request. A swap, so that the receiver also
-    // finds the requests of all CPUs that have set the flag before.
+    // Release: a receiver that finds the flag set also finds the request. A swap and not a store: it
+    // continues the release sequences of CPUs that have set the flag earlier, so that the receiver also finds
+    // their requests.
     PENDING[other].0.swap(true, Release);
     arch::interrupt(other);
 }
@@ -115,8 +116,8 @@ fn wait(caller: usize, sent: u64) {
 
 /// Handles the requests that other CPUs have sent to the calling CPU.
 pub(crate) fn handle() {
-    // A sender sets the flag and then interrupts this CPU. If this load misses the flag, the CPU sees the
-    // flag after that interrupt.
+    // A sender sets the flag and then interrupts this CPU. If this load is too early to see the flag, the CPU
+    // calls this function again after the interrupt.
     if PENDING[cpu_number()].0.load(Relaxed) {
         handle_pending();
     }

@@ -138,7 +138,7 @@ fn mmap_registers(thread: &Thread, at: u64, bits: u64) -> i64 {
     result.map_or_else(error, |()| address(pages))
 }
 
-/// Changes the size of a mapping, which may move.
+/// Changes the size of a mapping, and may move the mapping.
 fn mremap(thread: &Thread, at: u64, bytes: u64, new_bytes: u64) -> i64 {
     let space = &thread.process.space;
     let (Some(old), Some(new)) = (pages(at, bytes), pages(at, new_bytes)) else { return EINVAL };
@@ -183,8 +183,8 @@ struct Lines([AtomicU64; 8], [AtomicU8; 64]);
 
 static LINES: Lines = Lines([const { AtomicU64::new(0) }; 8], [const { AtomicU8::new(0) }; 64]);
 
-/// Stores what a trial needs: the shared word if `side` is 2, and otherwise the byte of that side. Returns the
-/// previous value, because the compiler would omit stores to memory that nothing loads.
+/// Stores what a trial needs: the shared word if `side` is 2, and otherwise the byte of that side. Swaps, and
+/// returns the previous value: the compiler could omit plain stores to memory that nothing loads.
 fn trial_store(side: u64) -> i64 {
     match side {
         0 | 1 => LINES.1[NEIGHBOURS_AT + side as usize].swap(1, Relaxed).into(),

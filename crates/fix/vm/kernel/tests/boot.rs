@@ -184,7 +184,7 @@ fn shootdowns_by_interrupts_work_on_every_architecture() {
     }
 }
 
-/// Runs fewer rounds, because each shootdown calls the firmware, which interrupts the other CPUs.
+/// Runs fewer rounds, because shootdowns are slow here: the firmware interrupts the other CPUs.
 #[test]
 fn programs_and_storms_pass_on_riscv64() {
     everything_passes(&RISCV64, [300, 400, 30]);
@@ -194,9 +194,8 @@ fn programs_and_storms_pass_on_riscv64() {
 /// it, and the number of rounds to run.
 const MUTANTS: &[(&str, &[&Target], &str, u64)] = &[
     ("kernel_skips_a_cpu", &[&X86_64, &AARCH64, &RISCV64], "protect", 1000),
-    // This mutant makes all spaces share one address-space identifier. RISC-V does not expose it, because
-    // QEMU flushes its TLB on each load of satp. x86-64 does not either, because the kernel uses no
-    // identifiers there.
+    // This mutant makes all spaces share one address-space identifier. On RISC-V, the mutant is hidden,
+    // because QEMU flushes its TLB on each load of satp. On x86-64, the kernel uses no identifiers.
     ("kernel_one_identifier", &[&AARCH64], "spaces", 500),
     ("remove_no_flush", &[&X86_64, &AARCH64, &RISCV64], "churn", 200),
     ("flush_first", &[&X86_64, &AARCH64, &RISCV64], "faults", 2000),
@@ -264,7 +263,8 @@ fn each_experiment_is_reported_and_the_first_unknown_operation_ends_them() {
     let run = kernel.boot(2, "cost=mmap:2,mmap_churn2:1,nosuch:1,mmap:1 rounds=3 mode=processes");
     let reports: Vec<&str> =
         run.printed.lines().filter_map(|line| Some(line.split_once("knee-cost: ")?.1)).collect();
-    // 2 CPUs have 20 trials; an experiment has a test for each CPU and round, and one more.
+    // The first 20 tests are the trials of 2 CPUs. Each experiment then has a test for each CPU and round,
+    // and the test that makes QEMU pause.
     let report = |operation: &str, cpus: u32, first: u32, failed: &str| {
         let experiment = format!(r#"{{"operation":"{operation}","cpus":{cpus}}}"#);
         format!(r#"{{"experiment":{experiment},"first":{first},"failed":{failed}"#)

@@ -142,7 +142,7 @@ pub fn store(address: u64, value: u64) -> bool {
     unsafe { try_store(address, value) == 0 }
 }
 
-/// Whether an attempt to execute the word at this address faults. The word must be data, not an instruction.
+/// Calls this address, and returns whether the call faulted. There must be data at the address, not code.
 pub fn cannot_execute(address: u64) -> bool {
     // SAFETY: the call faults, and the kernel continues at `caught`, which returns to this function.
     let function: extern "C" fn() -> u64 = unsafe { core::mem::transmute(address) };
@@ -177,7 +177,7 @@ pub fn mprotect(address: u64, bytes: u64, protection: u64) -> i64 {
     call(MPROTECT, [address, bytes, protection, 0, 0])
 }
 
-/// Changes the size of a mapping, which may move.
+/// Changes the size of a mapping, and may move the mapping.
 pub fn mremap(address: u64, bytes: u64, new_bytes: u64) -> i64 {
     call(MREMAP, [address, bytes, new_bytes, 0, 0])
 }
@@ -207,7 +207,8 @@ pub fn turn(status: u64) -> u64 {
     call(TURN, [status, 0, 0, 0, 0]) as u64
 }
 
-/// Makes the kernel store a byte that side 0 or 1 of a trial owns, or, if `side` is 2, a shared word.
+/// Makes the kernel store to memory for a trial: to the byte of side 0 or 1, or, if `side` is 2, to a word
+/// that both sides share.
 pub fn trial_store(side: u64) -> i64 {
     call(TRIAL_STORE, [side, 0, 0, 0, 0])
 }

@@ -82,7 +82,8 @@ impl Owner for Own {
 
 static OPERATIONS: [Operation<Own, i64>; 8] = Operation::MEMORY;
 
-/// The status of a turn: 0, or the part that failed and its error.
+/// The status of a turn: 0, or a word whose upper half is the part that failed and whose lower half is the
+/// error number.
 fn status(result: Result<(), Failed<i64>>) -> u64 {
     match result {
         Ok(()) => 0,
@@ -135,7 +136,7 @@ fn main() {
     }
 }
 
-/// Does the operation of a trial between the marks that open and close a side's window.
+/// Does the operation of a trial for one side. The plugin observes the side between the two marks.
 #[inline(never)]
 fn window(kind: Kind, side: u8) {
     Mark::Open(side).emit();

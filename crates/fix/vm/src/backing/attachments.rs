@@ -68,7 +68,7 @@ pub(crate) struct Attachments {
     /// The reference count of the object: one for each shard whose `holds` is set, and one for each reference
     /// held elsewhere.
     holders: AtomicU64,
-    /// Forks have attached too many copies during a visit, and must wait until the visit ends.
+    /// Forks must wait until a visit ends, because they have attached too many copies during that visit.
     forks_throttled: AtomicBool,
 }
 
@@ -350,9 +350,10 @@ impl Attachments {
         let lets_go = self.shards[shard].0.with(platform, |content| {
             // SAFETY: the shard is locked, and `old` is in it.
             content.root = unsafe { remove(content.root, old) };
-            // Relaxed: `close` sets the flag before it locks this shard. If `close` locked the shard first,
-            // this load sees the flag. If `close` locks the shard later, `close` drops the reference of the
-            // empty shard, unless this load sees the flag anyway and this call drops that reference.
+            // Relaxed: `close` sets the flag before it locks this shard. If `close` has already locked the
+            // shard, this load sees the flag. Otherwise, this load may or may not see the flag. If it does,
+            // this call drops the reference of the empty shard. If it does not, `close` drops that reference
+            // later.
             let lets_go = content.root.is_none() && self.is_closed.load(Relaxed);
             content.holds &= !lets_go;
             lets_go
@@ -389,8 +390,8 @@ impl Attachments {
         self.holders.fetch_sub(count, order!(AcqRel, "holders_put")) == count
     }
 
-    /// Calls `visit`, with no locks held, for each attachment that overlaps `indexes`. An attachment may be
-    /// visited more than once, because a pass is repeated if copies were attached during it.
+    /// Calls `visit`, with no locks held, for each attachment that overlaps `indexes`. If copies were
+    /// attached during a pass, there is another pass, so an attachment may be visited more than once.
     ///
     /// Use this to remove all PTEs of a page. The caller must prevent new PTEs except copies of existing
     /// PTEs, and `visit` must remove the PTEs that it finds. A copy is attached before its PTEs are made. So

@@ -110,7 +110,7 @@ impl Slot {
         }
     }
 
-    /// Sets the state to `new` if it is `old`. Returns whether it did.
+    /// Changes the state from `old` to `new`. Returns false if the state is not `old`.
     pub(crate) fn replace(&self, old: State, new: State) -> bool {
         self.0
             .compare_exchange(old.word(), new.word(), order!(AcqRel, "slot_replace"), Relaxed)

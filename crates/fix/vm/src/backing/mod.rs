@@ -46,8 +46,8 @@ pub(crate) struct Backing {
     /// Number of pages that the backing still maps. Changed only while the nodes of the changed pages are
     /// locked.
     mapped: AtomicU64,
-    /// `None` unless the backing is [marked](Marked). Marking sets it to the backing itself, and
-    /// [`Marked::copy`] then replaces that with the backing's copy.
+    /// `None` unless the backing is [marked](Marked). [`Marked::add`] sets the pointer to this backing
+    /// itself, and [`Marked::copy`] then sets it to the copy of this backing.
     copy: Cell<Option<NonNull<Backing>>>,
     /// Whether a single operation unmapped all pages. Set by the operation that unmaps the last page.
     is_whole: Cell<bool>,
@@ -288,8 +288,8 @@ impl Backings {
     }
 }
 
-/// A set of backings of a space. At most one set may exist per space at a time: its owner must have
-/// exclusive access to the whole space, or must hold the lock that excludes other
+/// A set of backings of a space. A space has at most one such set at a time: the operation that creates the
+/// set must have exclusive access to the whole space, or must hold the lock that excludes other
 /// [moves](crate::Space::remap).
 #[derive(Debug, Default)]
 pub(crate) struct Marked {
@@ -373,7 +373,7 @@ impl Drop for Marked {
     }
 }
 
-/// The attributes of the same page in the fork.
+/// Turns the attributes of a page into those of the same page in the fork.
 ///
 /// # Safety
 /// The backing, if any, must be [marked](Marked::add) and [copied](Marked::copy).

@@ -48,7 +48,7 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    /// The frame of a page of the object.
+    /// The frame of page `index` of the object.
     pub(crate) fn frame(&self, index: u64) -> Frame {
         Frame(self.first.0 + index)
     }
@@ -256,8 +256,8 @@ mod tests {
         let core = ObjectCore::new(Index::new(1).unwrap(), 1, None, None, attachments);
         let shared = Shared { core, content: UnsafeCell::new(0) };
         let slot = shared.core.index.find(0).expect("the root table exists");
-        // Run both functions once before the threads start: a planted mutant reads the environment at its
-        // first use, and this read would synchronize the threads.
+        // Call both functions once before the threads start: in a build with mutants, the first call of a
+        // function reads the environment, and this read would synchronize the threads.
         assert_eq!(shared.core.set_len(1), 1);
         assert!(shared.core.is_within(0));
         thread::scope(|scope| {

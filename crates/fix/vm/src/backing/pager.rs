@@ -40,7 +40,7 @@ pub trait Pager: Send + Sync {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PagerError {
-    /// The transfer is in progress; the caller must retry the access.
+    /// The transfer is in progress. The access that needs the page must be retried.
     Retry,
     /// The transfer failed with a device error.
     Failed,

@@ -84,7 +84,8 @@ impl Frames {
 
     /// Allocates 512 consecutive frames, the first of which is a multiple of 512, from the calling CPU's list
     /// or from another one. Finds a run only if its frames are adjacent and in descending order in a list.
-    /// Lists start in that order, but freeing single frames destroys it. Returns the first frame.
+    /// Each list starts in descending order, but single frames are freed in any order. Returns the first
+    /// frame.
     pub(super) fn take_large(&self) -> Option<Frame> {
         const LARGE: usize = crate::page::ENTRIES;
         (0..self.lists.len()).find_map(|next| {

@@ -236,8 +236,8 @@ impl<'m, A: Architecture> Processor<'m, A> {
                 Entry::Page { frame, protection, .. } | Entry::Device { frame, protection } => {
                     // A TLB may cache the pieces of a large page one by one.
                     let frame = Frame(frame.0 + page.0 % entry_span(level));
-                    // Another CPU may have cleared the entry since. That CPU then waits for an
-                    // acknowledgement from this CPU.
+                    // Another CPU may have cleared the entry since the load. The frame is not free yet: that
+                    // CPU frees it only after this CPU has acknowledged the flush, or has ticked.
                     let translation = Translation {
                         space: space.number(),
                         page,
@@ -267,8 +267,8 @@ impl<'m, A: Architecture> Processor<'m, A> {
         Err(Source::Tables)
     }
 
-    /// Leaves `space`: flushes its translations and deactivates it. Shootdowns of the space do not wait for
-    /// this CPU until it accesses the space again.
+    /// Leaves `space`: flushes its translations and deactivates it. Until this CPU accesses the space again,
+    /// shootdowns of the space do not wait for the CPU.
     pub fn leave(&self, space: &(impl MmuContext<'m, Hosted<A>> + ?Sized)) {
         // SAFETY: this is the CPU's thread, and its TLB has no entries of the space when `deactivate` runs.
         unsafe { self.mailbox().leave(space.number(), || space.deactivate(&self.cpu)) };

@@ -65,7 +65,7 @@ pub const ABSENT: u64 = 0;
 pub enum FaultFlush {
     /// None: the fault itself drops the entry, and absent entries are never cached.
     Never,
-    /// Entries of present pages, if they denied the access.
+    /// Entries of present pages that denied the access.
     IfPresent,
     /// The entries of `IfPresent`, and entries of absent pages.
     Always,
@@ -73,11 +73,12 @@ pub enum FaultFlush {
 
 /// A page-table format with 512 entries of 64 bits per table.
 ///
-/// CPUs may cache entries in their TLBs. This crate calls [`Machine::shoot_down`](crate::Machine::shoot_down)
-/// before it reuses anything that was unmapped. [`Space::fault`](crate::Space::fault) flushes entries that
-/// would raise the same fault again, as [`FAULT_FLUSH`](Format::FAULT_FLUSH) requires. An entry that grants
-/// more access, or makes an absent page present, is stored without a shootdown: a CPU that cached the old
-/// entry faults once.
+/// CPUs may cache entries in their TLBs. This crate does not reuse an unmapped frame or page until
+/// [`Machine::shoot_down`](crate::Machine::shoot_down) has returned or, in a [lazy](crate::Space::set_lazy)
+/// space, until all CPUs have ticked. [`Space::fault`](crate::Space::fault) flushes entries that would raise
+/// the same fault again, as [`FAULT_FLUSH`](Format::FAULT_FLUSH) requires. An entry that grants more access,
+/// or makes an absent page present, is stored without a shootdown: a CPU that cached the old entry faults
+/// once.
 ///
 /// # Safety
 /// This crate frees, reads and writes the frames that [`read`](Format::read) returns. For each frame of the
@@ -85,7 +86,7 @@ pub enum FaultFlush {
 /// * For an entry made by [`table`](Format::table), [`page`](Format::page), [`prot_none`](Format::prot_none)
 ///   or [`flush_pending`](Format::flush_pending), `read` returns the same variant and frame, and a protection
 ///   that allows no access beyond the encoded one.
-/// * For an entry made by [`swapped`](Format::swapped), `read` returns the same slot if it is below 2⁵².
+/// * For an entry made by [`swapped`](Format::swapped) from a slot below 2⁵², `read` returns the same slot.
 /// * `read` still returns the same variant, frame and protection after the hardware sets the accessed or
 ///   dirty bit.
 /// * For an entry made by [`device`](Format::device), `read` returns [`Entry::Device`] with the same frame
@@ -184,7 +185,7 @@ const PROT_NONE: u64 = 1 << 1;
 /// Also set in entries made by `flush_pending`.
 const FLUSH_PENDING: u64 = 1 << 2;
 
-/// Set only in entries made by `swapped`, among those that the hardware treats as not present.
+/// Of the entries that the hardware treats as not present, only those made by `swapped` have this bit.
 const SWAPPED: u64 = 1 << 3;
 
 /// Decodes an entry that the hardware treats as not present.

@@ -36,7 +36,7 @@ pub struct FrameMeta {
     page: Cell<Page>,
 }
 
-/// Opaque handle of the [origin](crate::space::lineage) of a page; only stored and compared here.
+/// Opaque handle of the [origin](crate::space::lineage) of a page. This module only stores and compares it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
 pub(crate) struct OriginId(NonNull<()>);
@@ -150,9 +150,9 @@ impl FrameMeta {
         self.owner.load(Relaxed) == DIRTY
     }
 
-    /// Returns whether more than one entry maps the frame. If the caller holds the lock of the only entry,
-    /// the result is false and stays false. Acquire: accesses through entries that were released happen
-    /// before this load.
+    /// Returns whether more than one entry maps the frame. A new entry is counted under the lock of an
+    /// existing one. So if the caller holds the lock of an entry, a result of false stays false. Acquire:
+    /// accesses through entries that were released happen before this load.
     #[inline]
     pub(crate) fn is_shared(&self) -> bool {
         self.shares.load(order!(Acquire, "shares_load")) > 0

@@ -61,8 +61,8 @@ pub unsafe trait Machine: Sync + Sized {
     /// [`FaultFlush::IfPresent`].
     const FAULT_FLUSH: FaultFlush = <Self::Format as Format>::FAULT_FLUSH;
 
-    /// Whether a space may be dropped while CPUs are active in it. The default is right for hardware: an
-    /// active CPU could walk freed tables, so dropping the [`Space`](crate::Space) panics.
+    /// Whether a space may be dropped while CPUs are active in it. Hardware needs the default: an active CPU
+    /// could walk freed tables, so dropping a [`Space`](crate::Space) in which a CPU is active panics.
     const MAY_DROP_ACTIVE: bool = false;
 
     /// The epoch domain that protects tree nodes from being freed while CPUs read them.
@@ -84,10 +84,10 @@ pub unsafe trait Machine: Sync + Sized {
     /// The frames must be allocated, and no CPU may be able to access them any more.
     unsafe fn free(&self, frames: &[Frame]);
 
-    /// Allocates the frames of a [large page](crate::Space::set_large_pages): 512 consecutive frames, the
-    /// first of which has a number that is a multiple of 512. Returns the first frame, or `None` if no such
-    /// run is free. Their [addresses](Machine::address) must be consecutive as well. The content of the
-    /// frames is as for [`allocate`](Machine::allocate). This crate frees them all at once by
+    /// Allocates the frames of a [large page](crate::Space::set_large_pages): 512 frames with consecutive
+    /// numbers and consecutive [addresses](Machine::address). The first number must be a multiple of 512.
+    /// Returns the first frame, or `None` if no such run is free. The content of the frames is as for
+    /// [`allocate`](Machine::allocate). This crate frees them all at once by
     /// [`free_large`](Machine::free_large), or, after a split, one by one.
     ///
     /// The default returns `None`, so that only device memory has large pages.
@@ -114,8 +114,8 @@ pub unsafe trait Machine: Sync + Sized {
 
     /// Initializes the root table of a new space before it is published; all its entries are absent. If the
     /// format [has a kernel's half](Format::HAS_KERNEL), the machine must write that half here: without it, a
-    /// CPU that loads the table cannot execute its next instruction. Otherwise there is nothing to do. Called
-    /// once per space.
+    /// CPU that loads the table cannot execute its next instruction. For other formats, the method has
+    /// nothing to do. Called once per space.
     fn begin_root(&self, table: Frame);
 
     /// Makes the content of a frame visible to instruction fetches of all CPUs. This crate calls the method

@@ -45,8 +45,8 @@ mod tests {
     #[test]
     fn a_frame_is_reused_after_the_last_access_through_a_pin() {
         let frame = Frame::default();
-        // Run all functions once before the threads start: a planted mutant reads the environment at its first
-        // use, and this read would synchronize the threads.
+        // Call all functions once before the threads start: in a build with mutants, the first call of a
+        // function reads the environment, and this read would synchronize the threads.
         frame.pins.add();
         frame.pins.remove();
         assert_eq!(frame.pins.count(), 0);

@@ -45,8 +45,8 @@ impl Ticks {
         self.tick(cpu, || ());
     }
 
-    /// Takes `cpu` offline. Call it before the CPU idles or stops. Lazy spaces do not wait for its ticks
-    /// until it is [online](Ticks::cpu_online) again.
+    /// Takes `cpu` offline. Call it before the CPU idles or stops. Until the CPU is
+    /// [online](Ticks::cpu_online) again, lazy spaces do not wait for its ticks.
     ///
     /// Before the call, the CPU must load a root table that only the kernel uses, and then flush its whole
     /// TLB. It must cache no translation until it is online again. An offline CPU still receives
@@ -102,8 +102,8 @@ impl Ticks {
 
     /// Returns whether all CPUs in `on` have flushed the entries that were cleared before `ticket`.
     pub(crate) fn is_over(&self, ticket: u64, on: &CpuSet) -> bool {
-        // A CPU may come online at the same time. The fence of `ticket` happens before this call, and the CPU
-        // executes the fence of `now` after the store that brings it online. So either that CPU observes the
+        // A CPU may come online at the same time. The fence of `ticket` happens before this call, and that
+        // CPU executes the fence of `now` after its store in `cpu_online`. So either that CPU observes the
         // table change, or this load sees that the CPU is online.
         let has_ticked = |cpu: usize| self.last[cpu].0.load(order!(Acquire, "ticks_over")) > ticket;
         match is_mutant!("one_tick_is_enough") {

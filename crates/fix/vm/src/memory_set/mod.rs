@@ -14,8 +14,8 @@
 //!    range.
 //! 2. **[`SpaceTable`] as the page table**, with [`Anonymous`] as the backend of anonymous memory. knee-vm
 //!    then manages tables, frames, copy-on-write and shootdowns. The kernel's page-fault handler must call
-//!    [`Space::fault`](crate::Space::fault), which does not need the lock around the set. Neither do `fork`
-//!    and `populate`.
+//!    [`Space::fault`](crate::Space::fault), which, like `fork` and `populate`, does not need the lock around
+//!    the set.
 //! 3. **Without the set.** A [`Space`](crate::Space) itself records what is mapped. The set takes `&mut self`
 //!    for every change and so needs a lock, which does not scale. Without the set, this lock is gone:
 //!    [`map_anywhere`](crate::Space::map_anywhere) replaces `find_free_area` and `map`, and

@@ -195,7 +195,7 @@ impl<B: MappingBackend> MemorySet<B> {
     }
 }
 
-/// What a part of an area becomes.
+/// Whether a part of an area stays the same, gets other flags, or is removed.
 enum Becomes<F> {
     Same,
     With(F),

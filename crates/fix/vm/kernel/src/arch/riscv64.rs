@@ -113,9 +113,9 @@ fn start_timer() {
     firmware(SET_TIMER, [time() + super::tick() * MILLISECOND, 0, 0, 0, 0]);
 }
 
-/// Returns the hart of a CPU. The two numbers are equal, except that the boot hart is CPU 0, and hart 0 gets
-/// the CPU number that equals the boot hart's number. (The boot hart does not stop itself to let hart 0 be
-/// CPU 0: OpenSBI 1.1 may lose a request to start a hart that has just stopped.)
+/// Returns the hart of a CPU. The boot hart, which may be any hart, is CPU 0. If it is hart `n`, hart 0 is
+/// CPU `n`. All other harts have their own number as CPU number. (The boot hart must not stop itself to make
+/// hart 0 the first CPU: OpenSBI 1.1 may lose a request to start a hart that has just stopped.)
 fn hart(cpu: usize) -> u64 {
     // SAFETY: the boot code writes the variable before it calls Rust code.
     let boot = unsafe { boot_hart };

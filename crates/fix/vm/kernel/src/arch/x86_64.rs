@@ -78,7 +78,7 @@ pub(crate) struct Registers {
 /// Per-CPU data of the entry code. The base of GS points to it.
 #[repr(C)]
 struct EntryData {
-    /// Where a trap pushes the program's registers: the end of its [`Registers`].
+    /// The end of the running program's [`Registers`], into which a trap pushes the registers.
     registers: u64,
     /// The stack pointer of the caller of `enter_user`.
     kernel_stack: u64,

@@ -20,8 +20,8 @@ pub(super) fn devices(options: &Options) {
     let mut memory = [Frame(0)];
     assert_eq!(board().allocate(&mut memory), 1);
     let access = Protection::READ_WRITE;
-    // SAFETY: the frame belongs to this function, which frees it at the end. The kernel's mapping of it is
-    // also write-back.
+    // SAFETY: the frame belongs to this function, which frees it at the end. The kernel's direct mapping of
+    // the frame is write-back, like the object.
     let object =
         unsafe { Object::of_device(current(), memory[0], 1, MemoryType::WriteBack, access) };
     let object = object.expect("there is memory");
@@ -32,7 +32,7 @@ pub(super) fn devices(options: &Options) {
     }
     // SAFETY: the frame is memory, which the kernel and programs access as atomic words.
     let word = unsafe { &*arch::direct(memory[0]).cast::<AtomicU64>().add(1) };
-    // Overwrites the pattern of free frames, which no program may load.
+    // No program may load the pattern of free frames, so overwrite the pattern.
     word.store(0, SeqCst);
     let is_revoking = AtomicBool::new(false);
     on_each_cpu(&|number| {

@@ -1,5 +1,5 @@
-//! A lazy space: a CPU may access an unmapped page until the CPU's next tick, but never the content of
-//! another page.
+//! A lazy space: until its next tick, a CPU may find the old content of an unmapped page, but never the
+//! content of another page.
 
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 

@@ -1,4 +1,4 @@
-//! Memory runs out. Operations fail without any change, and succeed again once memory is free.
+//! Memory runs out. An operation that fails changes nothing, and succeeds once enough frames are free.
 
 use alloc::vec::Vec;
 
@@ -89,7 +89,7 @@ pub(super) fn memory(options: &Options) {
     unsafe { board().free(&taken) };
 }
 
-/// Unmaps pages, which may need memory. If memory runs out, tries again until other CPUs have freed some.
+/// Unmaps pages. This may need memory: if memory runs out, tries again until other CPUs have freed some.
 fn unmap(space: &crate::machine::Space, pages: Pages, fails: &dyn Fn() -> u64) {
     while let Err(error) = space.unmap(current(), pages) {
         assert_eq!(error, MapError::OutOfMemory);

@@ -17,7 +17,7 @@ pub(super) fn spaces(options: &Options) {
     let start = Page(0x9_0000);
     let address = |index: u64| (start + index).address().0 + 8;
     for (index, space) in common.iter().enumerate() {
-        // Each space maps the pages from `index` on.
+        // Space `index` leaves the first `index` pages unmapped.
         let pages =
             Pages { start: start + index as u64, end: start + MOST_CPUS as u64 + COMMON as u64 };
         space.map(current(), pages, Protection::READ_WRITE).expect("the pages are free");
@@ -26,7 +26,7 @@ pub(super) fn spaces(options: &Options) {
         let (space, own) = (&common[index], (COMMON + number) as u64);
         let found = load(space, address(own));
         assert_eq!(found, Ok(value), "CPU {number}, space {index}");
-        // The page below the first page of this space. Other spaces map it.
+        // This space does not map the page below its first page, but another space does.
         if index > 0 {
             assert_eq!(
                 load(space, address(index as u64 - 1)),

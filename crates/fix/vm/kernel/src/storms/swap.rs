@@ -22,7 +22,7 @@ pub(super) fn swap(options: &Options) {
     let space = Space::with_swap(current(), None, Arc::clone(&swap)).expect("there is memory");
     let space = Box::new(space);
     access::map_code(&space);
-    // Around the end of a leaf table.
+    // The pages are in two leaf tables.
     let all = Pages::new(Page(0xe_0000 - PAGES / 2), PAGES);
     // One page of each CPU, which moves between two places.
     let own = |number: usize, is_there: bool| {
