@@ -4,7 +4,7 @@ use crate::execution::{Argument, Execution, Stop};
 use crate::facts::{Int, Name, Question, WORD};
 use crate::state::{Sort, Term};
 
-/// One call of an operation. The operation asks the call for the arguments.
+/// One call of an operation. Its methods return the arguments.
 pub struct Call<'w> {
     /// The execution, which answers the questions of the model.
     pub execution: &'w mut Execution,
@@ -87,8 +87,8 @@ impl<'w> Call<'w> {
         self.execution.open_int(&label, None, None)
     }
 
-    /// An integer that the interface leaves open and that no other call uses: `at` plus the number
-    /// of the call.
+    /// An integer that the interface leaves open, but that no other call may get. So its value is fixed: `at`
+    /// plus the number of the call.
     pub fn unused_int(&mut self, name: &str, at: i64) -> Int {
         let (label, at) = (self.label(name), at + self.nr as i64);
         self.execution.open_int(&label, Some(at), Some(at))

@@ -18,7 +18,8 @@ use crate::terms::Terms;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Condition {
     literals: Vec<(Literal, bool)>,
-    /// Pairs of integers that must differ. Each bound stands for `x` ≠ `y` + `most`.
+    /// Integers that must differ. These are not bounds: the fields `x`, `y` and `most` stand for `x` ≠ `y` +
+    /// `most`.
     apart: Vec<Bound>,
 }
 

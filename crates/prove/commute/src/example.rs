@@ -25,7 +25,7 @@ impl<'f> Example<'f> {
         Self { facts, ints, names: HashMap::new(), of_sort: HashMap::new() }
     }
 
-    /// The text of a name: `key0`.
+    /// The text of a name, such as `key0`.
     pub fn term<S>(&mut self, term: Term<S>) -> String {
         self.name(term.0)
     }

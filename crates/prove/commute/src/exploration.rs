@@ -76,7 +76,7 @@ pub struct Situation {
     pub certificate: Certificate,
 }
 
-/// A path that contradicts an assumption of the model. Such a path is not a situation.
+/// A path that contradicts an assumption of the model. Such a path does not define a situation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InfeasiblePath {
     /// The path condition.

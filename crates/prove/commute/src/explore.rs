@@ -3,8 +3,8 @@
 //!
 //! The explorer walks the tree of answers to the model's questions, depth first. Each execution first follows
 //! a script of answers. Then it answers yes to every further question; for each of these questions, a later
-//! execution answers no. A leaf of the tree is a situation, unless its path contradicts an assumption of the
-//! model. Situations are disjoint and exhaustive.
+//! execution answers no. Each leaf of the tree defines a situation, unless its path contradicts an assumption
+//! of the model. Situations are disjoint and exhaustive.
 //!
 //! Operations SIM-commute in a situation if the following holds for each subset of the calls: in
 //! all orders of these calls, each call has the same result, and the final states are
@@ -209,8 +209,8 @@ fn execute<S: State>(
     Ok((initial, Verdict::Commute, runs))
 }
 
-/// Returns the first difference between two orders. If a comparison chooses a value, and the two sides agree
-/// only for this reason, adds the difference that the choice avoided to `chosen`.
+/// Returns the first difference between two orders. If the two sides of a comparison agree only because a
+/// value was chosen, adds to `chosen` the difference that they would have without this choice.
 fn difference<S: State>(
     one: &Reached<S>,
     other: &Reached<S>,

@@ -245,8 +245,8 @@ fn patterns(facts: &Facts, pairs: &[Pair], most: usize) -> (Vec<Pattern>, bool) 
                 decided.extend(case.iter().map(|(question, answer)| facts.show(question, *answer)));
                 let mut equal = equal.clone();
                 equal.push((nr, case_nr == 0));
-                // The case that is pushed last is explored first, so patterns with many differences come
-                // first. These are the patterns that are kept if the limit is reached.
+                // The first case makes the two values equal. It is pushed first and thus popped last, so
+                // patterns with many differences come first, and are kept if the limit is reached.
                 open.push((nr + 1, Pattern { facts, decided }, equal));
             }
         }

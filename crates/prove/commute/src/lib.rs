@@ -1,10 +1,10 @@
 //! When do the operations of an interface commute?
 //!
-//! A model of an interface is ordinary Rust: a [`State`], and [`Operation`]s that change it and
-//! return what their caller sees. [`explore`] runs operations in every order from an unknown
-//! initial state. When the model asks a question that the known facts do not answer, the execution
-//! takes one answer, and a later execution takes the other. Each execution defines a [`Situation`]:
-//! the answers are its condition, and it has one [`Verdict`].
+//! A model of an interface is ordinary Rust: a [`State`], and [`Operation`]s that change it and return what
+//! their caller sees. [`explore`] runs operations in every order from an unknown initial state. When the
+//! model asks a question that the known facts do not answer, the execution takes one answer, and a later
+//! execution takes the other. Each complete execution defines a [`Situation`]: the answers are its condition,
+//! and it has one [`Verdict`].
 //!
 //! ```
 //! use knee_commute::{Limits, Verdict, explore, models::counter::counter};

@@ -18,7 +18,7 @@ pub enum TestOutcome {
     SetupFailed(String),
 }
 
-/// The outcome as text: `not run: …`.
+/// The outcome as text, such as `not run: …`.
 impl Display for TestOutcome {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
@@ -36,9 +36,9 @@ impl Display for TestOutcome {
 /// A call with an unexpected result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// The order of the calls: `ab`.
+    /// The order of the calls, such as `ab`.
     pub order: String,
-    /// The label of the call: `a`.
+    /// The label of the call, such as `a`.
     pub call: String,
     /// The expected result, as in the test.
     pub expected: String,
@@ -46,7 +46,7 @@ pub struct Finding {
     pub returned: String,
 }
 
-/// The finding as text: `a returned 1, expected {"result":0} (order ab)`.
+/// The finding as text, such as `a returned 1, expected {"result":0} (order ab)`.
 impl Display for Finding {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Finding { order, call, expected, returned } = self;

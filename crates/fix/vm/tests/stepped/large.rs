@@ -20,8 +20,8 @@ on_each_architecture!(
     a_fault_that_adds_a_permission_splits_a_large_page,
 );
 
-/// Passes to `with` a space with a large page, whose pages contain their distances from the first. The first
-/// two CPUs have all pages in their TLBs.
+/// Passes to `with` a space with a large page, in which each small page contains its own index. The first two
+/// CPUs have all pages in their TLBs.
 fn with_large_page<A: Architecture>(
     with: impl for<'m> FnOnce(&'m Stepped<A>, &Space<'m, Stepped<A>>, [&Cpu<'m, Stepped<A>>; 3]),
 ) {

@@ -42,7 +42,8 @@ type CachedTable = Option<(Frame, u64)>;
 struct Tlb {
     /// Translations by space and page.
     pages: BTreeMap<(u64, Page), Option<Translation>>,
-    /// Tables by space, by level, and by the index of the entry among all entries of the level.
+    /// Tables, by space and by the entry that points to the table: its level, and its index among all entries
+    /// of that level.
     tables: BTreeMap<(u64, u8, u64), CachedTable>,
 }
 

@@ -291,8 +291,9 @@ fn no_cpu_has_the_new_page_while_another_has_the_old_one<A: Architecture>() {
     });
 }
 
-/// If the copy-on-write break did not wait for the unmap of another page of the leaf, the break's own flush
-/// would count as complete as soon as the flush of the unmap ended.
+/// A leaf has one flag, which says whether a flush of its pages is in progress. If a copy-on-write break did
+/// not wait while another page of the leaf is being unmapped, the unmap could clear the flag before the
+/// break's own flush has ended.
 fn breaking_sharing_waits_for_the_flush_of_other_pages<A: Architecture>() {
     with_space::<A>(|machine, space, [first, second, changer]| {
         machine.store(first, space, HERE, 1).unwrap();

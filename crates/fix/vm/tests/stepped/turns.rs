@@ -16,7 +16,8 @@ use crate::machine::{Stepped, Waits};
 enum Turn {
     /// There is only one operation.
     Alone,
-    /// The first operation, which will pass this many points before the second begins.
+    /// The first operation. It passes this many more points, and the second operation begins at the next
+    /// point.
     Before(u64),
     /// The first operation, after the second has begun.
     First,

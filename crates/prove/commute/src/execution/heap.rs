@@ -1,4 +1,5 @@
-//! The known part of the initial state's maps and lists. All orders of the operations share it.
+//! What is known about the maps and lists of the initial state. All orders of the operations share this
+//! knowledge.
 
 use std::any::Any;
 use std::collections::HashMap;

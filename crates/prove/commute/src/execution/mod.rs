@@ -136,9 +136,9 @@ impl Execution {
         Err(Stop::Infeasible)
     }
 
-    /// Assumes `a` ≤ `b`. If the assumption is false, the execution is not a situation, with one exception:
-    /// the assumption may be false only because the value of `a` or `b` was chosen to make the orders agree.
-    /// Then the execution is a situation in which the orders do not agree.
+    /// Assumes `a` ≤ `b`. If the assumption is false, the path is infeasible, with one exception: the
+    /// assumption may be false only because the value of `a` or `b` was chosen to make the orders agree. Then
+    /// the execution defines a situation in which the orders do not agree.
     pub fn assume_at_most(&mut self, a: impl Into<Int>, b: impl Into<Int>) -> Result<(), Stop> {
         let (a, b) = (a.into(), b.into());
         let question = Question::AtMost(a, b);
@@ -156,12 +156,12 @@ impl Execution {
         }
     }
 
-    /// Assumes that two names differ. If they are equal, the execution is not a situation.
+    /// Assumes that two names differ. If they are equal, the path is infeasible.
     pub fn assume_different(&mut self, a: Name, b: Name) -> Result<(), Stop> {
         self.assume(&Question::Same(a, b), false)
     }
 
-    /// Assumes an answer. If the facts contradict the answer, the execution is not a situation.
+    /// Assumes an answer. If the facts contradict the answer, the path is infeasible.
     pub(crate) fn assume(&mut self, question: &Question, answer: bool) -> Result<(), Stop> {
         let facts = &mut self.terms.facts;
         self.certificate.assumed.push((facts.literal(question), answer));
@@ -237,8 +237,8 @@ impl Execution {
 
     /// Runs a search, which compares a key with the keys of entries, one after another. During the search,
     /// comparisons ask questions and choose no values, even while states are compared. Otherwise the explorer
-    /// would choose an open value so that the key equals the first entry's key, although it could also equal
-    /// a later one.
+    /// would choose the value of an open key so that this key equals the first entry's key, and would miss
+    /// that it could equal the key of a later entry.
     pub fn search<T>(&mut self, search: impl FnOnce(&mut Self) -> T) -> T {
         let is_comparing = std::mem::replace(&mut self.is_comparing, false);
         let result = search(self);

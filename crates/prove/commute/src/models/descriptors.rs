@@ -48,7 +48,7 @@ impl<V: State> Descriptors<V> {
         if let Some(value) = self.fds.last_write(&fd, execution)? {
             return Ok(value.clone().map(|value| (value, false)));
         }
-        // `unused` lists every unused descriptor up to its last element. So a descriptor below that element
+        // Below its last element, `unused` lists every unused descriptor. So a descriptor below that element
         // is in use unless it is in the list.
         let unused = execution.heap.list(&self.unused()).to_vec();
         if let Some(&last) = unused.last()

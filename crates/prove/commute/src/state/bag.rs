@@ -9,9 +9,9 @@
 //! - If the bag has initial elements, but fewer than there are calls that take one, no choice makes the
 //!   orders agree. In some order, a call finds the bag empty or takes an element that another call has
 //!   added. But in an order in which that call comes first, it gets an initial element.
-//! - If the bag has no initial elements, a call that comes first finds the bag empty. So the orders
-//!   agree only if the bag is empty whenever a call tries to take an element. In that case, there
-//!   is nothing to choose.
+//! - If the bag has no initial elements, each call that takes an element finds the bag empty in an order in
+//!   which that call comes first. So the orders agree only if that call finds the bag empty in every order.
+//!   In that case, there is nothing to choose.
 
 use super::{Part, State};
 use crate::call::Call;
@@ -43,8 +43,8 @@ impl<V: State> Bag<V> {
         if self.has_initial(own, call.execution)? {
             return Ok(Some(self.take_initial(own, call.execution)));
         }
-        // The bag has fewer initial elements than there are calls that take one, so no choice is
-        // better than another.
+        // The bag has fewer initial elements than there are calls that take one. If it has any, the orders
+        // differ, whichever element this call takes.
         for nr in 0..own {
             if self.has_initial(nr, call.execution)? {
                 return Ok(Some(self.take_initial(nr, call.execution)));

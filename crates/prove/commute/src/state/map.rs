@@ -102,9 +102,9 @@ impl<K: State, V: State> Map<K, V> {
             if value.is_some() == is_present {
                 return Ok(());
             }
-            // The assumption contradicts a known entry, so the path is infeasible. `assume` normally fails
-            // and records the contradiction in the certificate. It may succeed if the label of `same` has
-            // changed since the entry was added, because then the question is about another flag.
+            // The assumption contradicts a known entry, so the path is infeasible. `assume` records the
+            // contradiction in the certificate, and normally fails. If the label of `same` has changed since
+            // the entry was added, the question is about another flag, and `assume` may succeed.
             let question = self.is_present(same, execution);
             let _ = execution.assume(&question, is_present);
             return Err(Stop::Infeasible);

@@ -107,8 +107,9 @@ fn holds<C: Concrete>(literal: &Literal, state: &C, calls: &[(&str, &Args)]) -> 
 /// A condition: the numbers of its literals, and whether each literal holds.
 type Numbered = Vec<(usize, bool)>;
 
-/// The distinct literals of an exploration, and its conditions, in which numbers stand for literals. Most
-/// literals occur in many situations, and the numbers make it possible to evaluate each literal only once.
+/// Returns the distinct literals of an exploration, and its conditions with each literal replaced by its
+/// index. Most literals occur in many situations, and the indices make it possible to evaluate each literal
+/// only once.
 fn numbered(exploration: &Exploration) -> (Vec<&Literal>, Vec<Numbered>) {
     let mut literals = Vec::new();
     let mut number = |literal| {

@@ -119,8 +119,9 @@ impl Concrete for Signals {
     }
 }
 
-/// Whether the unused flag is false: `signal is SIGRTMIN` for a standard signal, or `signal is SIGINT` for a
-/// real-time signal. This flag has no effect, so tests leave out the arguments in which it is true.
+/// A call on a standard signal ignores the flag `signal is SIGRTMIN`, and a call on a real-time signal
+/// ignores the flag `signal is SIGINT`. Returns whether the ignored flag is false, so that each signal occurs
+/// only once among the arguments.
 fn one_signal(args: &Args) -> bool {
     let is = |name: &str| args.contains(&(name, 1));
     !is(if is("signal is standard") { "signal is SIGRTMIN" } else { "signal is SIGINT" })

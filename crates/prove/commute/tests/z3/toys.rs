@@ -163,7 +163,8 @@ pub(crate) const TOYS: [Toy; 5] = [
     },
 ];
 
-/// All combinations of `calls` numbers below `operations`, with repetition.
+/// All sets of `calls` calls, each call given by the number of its operation. Several calls may have the same
+/// operation.
 pub(crate) fn sets(operations: usize, calls: usize) -> Vec<Vec<usize>> {
     let mut sets = vec![Vec::new()];
     for _ in 0..calls {

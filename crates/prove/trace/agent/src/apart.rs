@@ -8,8 +8,8 @@
 //! effect in user mode either, since QEMU does not check alignment. So the agent can use AC to mark windows.
 //! A system call clears all flags whose bits are set in the register SFMASK, and Linux sets the bit of AC
 //! there. All other entries to the kernel keep AC. The agent removes AC from SFMASK once, through the
-//! kernel's msr driver. Without this driver, all code has callbacks: the results are the same, but the guest
-//! is slower.
+//! kernel's msr driver. Without this driver, the plugin's callbacks run in all kernel code: the results are
+//! the same, but the guest is slower.
 //!
 //! AC belongs to the CPU and not to the task. When a task that was switched out in a window
 //! resumes, AC may be clear until the task returns to user mode. Such a run is disturbed, so knee

@@ -1,5 +1,5 @@
-//! Trials with known verdicts. A guest runs these trials before anything else. Their results show
-//! whether this QEMU reports exactly the memory that two CPUs share.
+//! Trials with known verdicts. A guest runs these trials before anything else. They show whether, with this
+//! QEMU, the plugin finds exactly the memory that two CPUs share.
 //!
 //! Each virtual CPU has its own process, which waits for a request to do a trial's operation. The
 //! operations are system calls, so that trials are traced in the same way as tests.
@@ -116,9 +116,8 @@ impl Memory {
     fn new(cpus: usize) -> io::Result<Memory> {
         let bytes = PAGE + cpus * size_of::<Place>();
         let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-        // SAFETY: the memory is new and is never unmapped. It consists of zeroes, which are valid
-        // atomics. It is large enough: the shared lines are in its first page, and the places
-        // follow.
+        // SAFETY: the memory is new and is never unmapped. It contains only zeroes, which are valid values of
+        // atomics. It is large enough: the shared lines are in its first page, and the places follow.
         unsafe {
             let flags = flags | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
             let at = libc::mmap(ptr::null_mut(), bytes, protection, flags, -1, 0);
@@ -235,8 +234,8 @@ impl<'s> Own<'s> {
         let (fd, zero) = (self.timer.as_raw_fd(), libc::timespec { tv_sec: 0, tv_nsec: 0 });
         let it_value = libc::timespec { tv_nsec: TIMER_NANOS, ..zero };
         let once = libc::itimerspec { it_interval: zero, it_value };
-        // SAFETY: the descriptor belongs to a timer. The pointers refer to variables of this
-        // function and of the caller. A read of a timer writes eight bytes.
+        // SAFETY: the descriptor belongs to a timer. The pointers refer to variables of this function and of
+        // the caller. `read` on a timerfd writes at most eight bytes, and `own` has `LINE` bytes.
         unsafe {
             libc::timerfd_settime(fd, 0, &raw const once, ptr::null_mut());
             for _ in 0..MOST_READS {

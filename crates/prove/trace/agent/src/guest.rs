@@ -24,8 +24,8 @@ use crate::workers::Workers;
 
 /// The directory in which tests create their files.
 const WORK: &CStr = c"/tmp";
-/// The number of tests that run while the guest's caches are still cold, and the number of untraced
-/// runs of each order of such a test.
+/// The first [`COLD_TESTS`] tests run while the guest's caches are still cold. So each order of these tests
+/// first runs [`COLD_RUNS`] times without tracing.
 const COLD_TESTS: usize = 16;
 const COLD_RUNS: u32 = 16;
 const DEVICES: &str = "/sys/bus/pci/devices";

@@ -52,7 +52,8 @@ struct Open {
 }
 
 /// Returns the steps that create the initial state of a test, each with the process that executes it. The
-/// lines of `setup` describe the state. With `stats`, some steps read inode numbers.
+/// lines of `setup` describe the state. If `stats` is true, some of the steps read inode numbers, which are
+/// compared with results of calls.
 pub(crate) fn steps(setup: &[Value], stats: bool) -> Result<Vec<(u8, Step)>, Unknown> {
     let (mut made, mut opens, mut maps) = (Vec::new(), Vec::new(), Vec::new());
     for line in setup {
@@ -277,7 +278,7 @@ fn ends(made: &Made, nr: Nr, more: &mut Vec<(u8, Step)>, closed: &mut Vec<(u8, S
     })
 }
 
-/// Returns the descriptor that an end of a pipe has in the first process after the pipe was made.
+/// Returns the descriptor of an end of a pipe in the first process, which has made the pipe.
 fn own_end(made: &Made, nr: Nr, end: usize) -> i32 {
     match made.keeps[end] {
         Some(open) => open.fd,

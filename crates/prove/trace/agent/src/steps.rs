@@ -6,8 +6,8 @@ use crate::fault;
 use crate::layout::{FREE, INODES, KEPT_AT, NAMES, PAGE, hidden_name, path_of, path_of_end};
 use knee_plan::{Home, Mapped, Opened, Step, content, page_at};
 
-/// Keeps the upper-level page tables of the tests' addresses allocated. Otherwise the kernel would
-/// free them when a test unmaps its last page.
+/// Keeps the upper-level page tables of the tests' addresses allocated. Otherwise the kernel would free these
+/// tables whenever the last page of a test is unmapped.
 ///
 /// Tests should not free such a table, because most programs do not: the table covers a gigabyte or more, and
 /// other mappings in that range keep it allocated. When Linux frees such a table, it flushes the whole TLB

@@ -111,18 +111,18 @@ impl Word {
 /// A worker's place in the memory that both processes share.
 struct Slot {
     state: Word,
-    /// Initialized from the first GO on.
+    /// Uninitialized until the first GO.
     command: UnsafeCell<MaybeUninit<Command>>,
-    /// Initialized from the first DONE on.
+    /// Uninitialized until the first DONE.
     reply: UnsafeCell<MaybeUninit<Reply>>,
 }
 
-// SAFETY: a slot has two users, and `state` says which user may access the two cells. From GO to
-// DONE, the worker of the slot may access the cells. The worker is the only thread that calls
-// `serve`. At all other times, the thread that has the `Workers` may access the cells; there is only
-// one `Workers`, and it is not `Sync`. A user passes the cells on by a store to `state`, and the
-// other user loads `state` before it accesses a cell. Both operations are SeqCst, so the accesses of
-// one user happen before the accesses of the other user.
+// SAFETY: two threads use a slot, and `state` says which of them may access the two cells. From GO to DONE,
+// the worker of the slot may access the cells. The worker is the only thread that calls `serve`. At all other
+// times, the thread that has the `Workers` may access the cells; there is only one `Workers`, and it is not
+// `Sync`. A thread that has finished its accesses stores to `state`, and the other thread loads this value
+// before it accesses a cell. Both operations are SeqCst, so the accesses of the first thread happen before
+// the accesses of the other thread.
 unsafe impl Sync for Slot {}
 
 impl Slot {
@@ -156,8 +156,8 @@ impl Slot {
     }
 }
 
-/// Memory that both processes share. A value that consists of zeroes is valid, since the struct has
-/// only atomics and `MaybeUninit`.
+/// Memory that both processes share. All-zero memory is a valid `Shared`, since the struct has only atomics
+/// and `MaybeUninit`.
 struct Shared {
     slots: [[Slot; CALLS]; PROCESSES],
     /// For each CPU, the process whose worker received the last command.
@@ -178,9 +178,8 @@ impl Workers {
     pub(crate) fn start(calls: usize) -> std::io::Result<Self> {
         assert!(calls <= CALLS, "at most {CALLS} calls at once");
         let size = std::mem::size_of::<Shared>();
-        // SAFETY: the memory is new, has this size, is page-aligned and is never unmapped. It
-        // consists of zeroes, which are a valid `Shared`, as the documentation of `Shared`
-        // explains.
+        // SAFETY: the memory is new, has this size, is page-aligned and is never unmapped. It is all zeroes,
+        // and all-zero memory is a valid `Shared`, as the documentation of `Shared` explains.
         let shared = unsafe {
             let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
             let protection = libc::PROT_READ | libc::PROT_WRITE;
@@ -190,7 +189,7 @@ impl Workers {
             }
             &*at.cast::<Shared>()
         };
-        // The second process inherits a copy of the kept page.
+        // This comes before the fork, so that it keeps the tables of both processes.
         steps::keep_tables()?;
         // SAFETY: this process has only one thread.
         let (main, child) = unsafe { (libc::getpid(), libc::fork()) };

@@ -1,5 +1,4 @@
-//! `knee_sync::epoch` and the fences that it uses: a domain whose threads retire objects of their
-//! own.
+//! `knee_sync::epoch`, and the fences that it uses. Threads enter sections, and retire objects of their own.
 //!
 //! No section is open when a call begins, so that no call waits for another thread.
 

@@ -1,4 +1,4 @@
-//! `knee_sync::hazard`: a box that is replaced as a whole, and threads that retire objects of their own.
+//! `knee_sync::hazard`. Threads load and replace the value of a shared box, and retire objects of their own.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};

@@ -56,7 +56,7 @@ thread_local! {
     static VISITS: AtomicU64 = const { AtomicU64::new(0) };
 }
 
-/// Returns `VISITS` of the first thread that called this function.
+/// Returns the same variable to every thread: the `VISITS` of the thread that called this function first.
 fn visits() -> &'static AtomicU64 {
     static FIRST: OnceLock<&AtomicU64> = OnceLock::new();
     FIRST.get_or_init(|| {

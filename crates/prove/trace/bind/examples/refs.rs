@@ -157,7 +157,7 @@ fn counts() -> Interface<Counts> {
 #[repr(align(128))]
 struct Line(u64);
 
-/// SNZI arrivals for operations to drop. The arrival at index `n` is at leaf `n`.
+/// SNZI arrivals for operations to drop. Arrival `n` was made at leaf `n` of the tree.
 type Arrivals = Vec<Mutex<Option<knee_sync::refs::Arrival<'static>>>>;
 
 struct Bound {

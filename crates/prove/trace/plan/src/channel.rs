@@ -277,8 +277,8 @@ mod tests {
         fn any_bytes_of_a_guest_are_decoded_without_a_panic(
             mut bytes in proptest::collection::vec(any::<u8>(), 0..200), length in 0..80_u64
         ) {
-            // `length` is small, so that the first value often fits: decoding ends at a value that does not
-            // fit.
+            // The first word is the length of the first report. A random length would almost always exceed
+            // the bytes that follow, and decoding would end at once. So the length is small.
             if let Some(first) = bytes.first_chunk_mut::<WORD_BYTES>() {
                 *first = length.to_le_bytes();
             }

@@ -4,7 +4,7 @@ use crate::models::posix::fd;
 use crate::models::posix::state::{Area, Posix, Va};
 use crate::{Call, Execution, Int, Natural, Outcome, State, Stop, Term, Truth};
 
-/// The highest page of a file that can be mapped.
+/// The maximum of the argument `off` of `mmap`, in pages.
 const PAGES: i64 = 1_000_000;
 
 pub(super) fn mmap(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Stop> {

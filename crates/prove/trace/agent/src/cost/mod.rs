@@ -68,9 +68,9 @@ pub struct Experiment {
 pub struct Made {
     /// The experiment.
     pub experiment: Experiment,
-    /// The number of the plugin's tests that precede the experiment. The plugin counts one test for
-    /// each operation of a task; the tests of a round precede the tests of the next round. The last
-    /// test of the experiment has two sides, and the guest pauses after it.
+    /// The number of tests that the plugin has counted before the experiment. The plugin counts one test each
+    /// time that a task does the operation. The tests of a round precede the tests of the next round. The
+    /// last test of the experiment has two sides, and the guest pauses after it.
     pub first: u64,
     /// The reason why the experiment failed, if it did. No experiment follows a failed one.
     pub failed: Option<String>,
@@ -88,8 +88,9 @@ pub(crate) fn request() -> io::Result<Option<CostRequest>> {
 /// Runs the experiments of a request in the working directory, which must be empty.
 pub(crate) fn run(request: &CostRequest) -> io::Result<()> {
     fault::install();
-    // A new process starts on its parent's CPU. This CPU then stays in the mask of CPUs whose TLBs
-    // may have entries of the new address space. So all experiments must start on the same CPU.
+    // A new process starts on its parent's CPU. This CPU then stays in the mask of CPUs that the kernel may
+    // interrupt when it unmaps pages of the new address space. So the figures depend on this CPU, and all
+    // experiments must start on the same CPU.
     pin(0);
     Mark::Arm.emit();
     std::thread::yield_now();

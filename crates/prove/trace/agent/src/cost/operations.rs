@@ -25,7 +25,8 @@ const fn on_file(name: &'static str, about: &'static str, call: Step) -> Operati
     }
 }
 
-/// All operations: first the 18 calls of `posix`, then operations that are each one iteration of a testcase.
+/// All operations: first the 18 calls of `posix`, then operations named after testcases. Each of these is one
+/// iteration of the testcase's loop.
 pub const OPERATIONS: &[Operation] = &[
     Operation {
         restore: Own::close,

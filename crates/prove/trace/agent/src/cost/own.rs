@@ -88,7 +88,7 @@ impl Owner for Own {
     }
 }
 
-/// The calls of Linux.
+/// Linux system calls, and accesses that fail instead of raising a signal.
 pub struct Linux;
 
 /// Fails if an access raised a signal.

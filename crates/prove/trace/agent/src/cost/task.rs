@@ -78,7 +78,7 @@ fn turn(operation: &Operation, own: &mut Own, before: &Sleeper) -> Result<(), Fa
     operation.perform(own).map_err(failure)
 }
 
-/// The part that failed, and the number of its error.
+/// The part of an operation that failed, as text, and its errno.
 fn failure((part, errno): knee_operations::Failed<Errno>) -> Failed {
     (part.as_str(), errno.raw_os_error())
 }

@@ -42,9 +42,9 @@ impl Turns {
     pub(super) fn new(tasks: usize) -> io::Result<Self> {
         let places = shared_zeroes(tasks * size_of::<Place>())?.cast::<Place>();
         let shared = shared_zeroes(size_of::<Shared>())?.cast::<Shared>();
-        // SAFETY: both mappings have the right size and alignment and are never unmapped. Zeroes
-        // are valid atomics. The failure is initialized through a pointer before there is a
-        // reference to it.
+        // SAFETY: both mappings have the right size and alignment and are never unmapped. They contain only
+        // zeroes, which are valid values of atomics. The failure is initialized through a pointer before
+        // there is a reference to it.
         unsafe {
             (&raw mut (*shared).failure).write(UnsafeCell::new(None));
             Ok(Turns { places: std::slice::from_raw_parts(places, tasks), shared: &*shared })
