@@ -33,8 +33,8 @@ const PARAMETERS: &str = "console=ttyS0 quiet panic=-1 oops=panic sysctl.vm.pani
 /// All features that TCG supports, except:
 ///
 /// * five levels of page tables, which would make walks longer and addresses wider without a benefit;
-/// * fast string instructions (erms, fsrm; Linux also avoids `rep` because the CPU is model 4 of family 15):
-///   TCG executes them a byte or a word at a time, at fifty times the cost of the kernel's loops;
+/// * fast string instructions (erms, fsrm): TCG executes them a byte or a word at a time, at fifty times the
+///   cost of the kernel's loops. The CPU is model 4 of family 15, on which Linux avoids `rep` as well;
 /// * cmpxchg16b: QEMU 7.2 sometimes leaves garbage in the flags, and Linux 6.12, whose slab
 ///   allocator uses the instruction, dies of a double fault;
 /// * smap: without it, the AC flag has no effect in the kernel, so the agent can use this flag to mark
@@ -47,7 +47,7 @@ const BOOT: u32 = 4;
 /// panic message. `quiet` suppresses neither.
 const OF_LINUX: Messages =
     Messages { power_down: "reboot: Power down", panic: "Kernel panic - not syncing" };
-/// The same for knee's own kernel.
+/// The same two texts of knee's own kernel.
 const OF_KNEE: Messages = Messages { power_down: "passed", panic: "panicked at " };
 /// Where knee's own kernel expects its parameters: `AT` of its module `parameters`.
 const PARAMETERS_AT: u64 = 0xf0_0000;
@@ -251,8 +251,8 @@ impl Guest {
         &self.ram
     }
 
-    /// Restarts the timeout of [`GuestOptions::patience`]. Call this when the guest has written to
-    /// shared memory, which shows that it does not hang.
+    /// Restarts the timeout of [`GuestOptions::patience`]. Call this when the guest has written to shared
+    /// memory, because then the guest has not hung.
     pub(crate) fn reset_patience(&mut self) {
         self.qemu.reset_patience();
     }

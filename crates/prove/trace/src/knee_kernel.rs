@@ -17,7 +17,7 @@ use crate::record::Conflict;
 
 /// The note that contains the PVH entry point: XEN_ELFNOTE_PHYS32_ENTRY of xen/include/public/elfnote.h.
 const PVH: (&[u8], NoteType) = (b"Xen", NoteType(18));
-/// Where the kernel maps physical memory, and its own image.
+/// The virtual addresses of physical memory and of the kernel's image.
 const DIRECT: u64 = 0xffff_8000_0000_0000;
 const IMAGE: u64 = 0xffff_ffff_8000_0000;
 /// The prefix of a console line that names a range of physical memory.
@@ -154,8 +154,8 @@ impl DataNames for KneeData<'_> {
     fn fields(&mut self, conflict: &Conflict, bytes: u64) -> Vec<String> {
         let virtuals = conflict.sides.iter().flat_map(|side| &side.virtuals);
         let base = virtuals.copied().max().unwrap_or(DIRECT + conflict.line);
-        // The types of variables are unknown. So each variable is named once, by the first of its words that
-        // is in `bytes`.
+        // The types of variables are unknown, so fields have no names. If `bytes` contains several words of
+        // one variable, the variable is named only once, with the offset of the first of these words.
         let mut named: Vec<(&str, u64)> = Vec::new();
         for word in (0..LINE_BYTES).step_by(8).filter(|word| bytes >> word & 0xff != 0) {
             let (name, offset) = self.name(base + word);

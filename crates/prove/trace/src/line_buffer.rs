@@ -9,8 +9,8 @@ const MAX_LINE: usize = 16 << 20;
 pub(crate) struct LineBuffer(Vec<u8>);
 
 impl LineBuffer {
-    /// Adds a piece of input, and calls `line` for each line that it completes, without the
-    /// newline.
+    /// Adds a piece of input. Calls `line` for each line that is now complete, and passes the line without
+    /// its newline.
     pub(crate) fn add<E>(
         &mut self,
         piece: &[u8],

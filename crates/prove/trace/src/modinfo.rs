@@ -4,7 +4,7 @@
 use object::read::elf::ElfFile64;
 use object::{Object, ObjectSection};
 
-/// The modules that a module needs. They are loaded before it.
+/// The modules that must be loaded before a given module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Needs {
     /// Modules whose symbols this module uses.

@@ -32,7 +32,7 @@ pub enum PackageError {
         /// The system's error.
         source: io::Error,
     },
-    /// apt or dpkg-deb is not installed, or it failed.
+    /// apt or dpkg-deb is not installed, or has failed.
     #[error(transparent)]
     Tool(#[from] ToolError),
     /// The file is not a valid Debian package.

@@ -36,7 +36,7 @@ pub(crate) const MAX_STDERR: usize = 4 << 10;
 pub struct Tracing {
     /// Whether user mode is traced too.
     pub user: bool,
-    /// Whether only a program in the guest is traced, and the kernel is not. A cache line is then
+    /// Whether only a program in the guest is traced, not the guest's kernel. A cache line is then
     /// identified by its virtual address.
     pub program: bool,
     /// If set, every access of the test with this number is reported.
@@ -49,7 +49,8 @@ pub struct Tracing {
     /// may have at most 64 CPUs.
     pub moves: bool,
     /// Whether the kernel's stack accesses are left out: pushes, pops and accesses relative to the stack
-    /// pointer. These are a third of all accesses. They share nothing, because each task has its own stack.
+    /// pointer. Stack accesses are a third of all accesses. They cause no conflicts, because each task has
+    /// its own stack.
     pub without_stack: bool,
 }
 
@@ -157,8 +158,9 @@ impl Launch {
     }
 }
 
-/// The version of the plugin API that the plugin must claim; `None` if its default works. To find out, starts
-/// each QEMU once, with the command `words` and the arguments `idle`, and caches the answer.
+/// The version of the plugin API that the plugin must claim; `None` if its default works. The first call for
+/// a QEMU runs the command `words` with the arguments `idle` to find out. Later calls return the cached
+/// answer.
 fn plugin_api(
     words: &[OsString],
     environment: &[(OsString, OsString)],
@@ -248,7 +250,7 @@ impl Qemu {
     }
 
     /// Restarts the timeout after which QEMU counts as hung. Call this when something other than output shows
-    /// that QEMU does not hang.
+    /// that QEMU has not hung.
     pub(crate) fn reset_patience(&mut self) {
         self.last_output = Instant::now();
     }

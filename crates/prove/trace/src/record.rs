@@ -108,7 +108,7 @@ pub struct TestResult {
 }
 
 impl TestResult {
-    /// Whether the sides share no line that one of them writes.
+    /// Whether no side wrote a line that another side touched.
     pub fn is_conflict_free(&self) -> bool {
         self.conflicts.is_empty()
     }
@@ -118,8 +118,8 @@ impl TestResult {
         self.sides.iter().any(|side| side.interrupts > 0)
     }
 
-    /// Whether a side was switched out inside its window, so that accesses by the scheduler count
-    /// too.
+    /// Whether a side was switched out inside its window. The accesses of such a side include accesses by the
+    /// scheduler.
     pub fn is_disturbed(&self) -> bool {
         self.sides.iter().any(|side| side.switches > 0)
     }
@@ -136,8 +136,8 @@ impl TestResult {
         self.impossible || self.stray > 0 || self.sides.iter().any(is_incomplete)
     }
 
-    /// `sides` are the sides that make system calls. Sets `impossible` unless each of them executed enough
-    /// instructions for a system call.
+    /// Sets `impossible` if a side of `sides` opened no window, or executed fewer instructions than a system
+    /// call takes. `sides` are the sides that make system calls.
     pub(crate) fn expect_system_calls(&mut self, sides: impl IntoIterator<Item = usize>) {
         let is_possible = |number| {
             let side = self.sides.iter().find(|side| side.side == number);

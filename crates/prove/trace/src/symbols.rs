@@ -14,7 +14,7 @@ use crate::record::{Conflict, TestResult, Touch};
 
 /// How knee names the main thread's stack, the mapping `[stack]` in `/proc/self/maps`.
 const STACK: &str = "the stack of the main thread";
-/// The name of a mapping with the stack of a thread that makes calls. The C library keeps the
+/// The name of a mapping that contains the stack of a thread that makes calls. The C library keeps the
 /// thread's thread-local variables in the same mapping.
 const THREAD: &str = "the stack or the thread-local variables of a thread";
 
@@ -77,7 +77,7 @@ impl ProgramNames {
     }
 
     /// Names the shared lines, and looks up the inlined functions of the code that accesses these
-    /// lines. Looking up functions takes longer than a test, so knee does not look up other code.
+    /// lines. Looking up functions takes longer than a test, so knee looks up only this code.
     pub(crate) fn look_up(&mut self, runs: &mut [TestResult]) {
         let sides = runs.iter().flat_map(|run| &run.conflicts).flat_map(|one| &one.sides);
         for code in sides.flat_map(Touch::all_code) {

@@ -1,11 +1,11 @@
-//! Programs of this machine that do part of the work: apt, dpkg-deb, decompressors.
+//! Runs programs that are installed on this machine: apt, dpkg-deb, decompressors.
 
 use std::io;
 use std::process::Command;
 
 use knee_host::process;
 
-/// Why a program of this machine did not do its work.
+/// Why a program on this machine could not be run, or failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolError {
     /// The program is not installed.

@@ -18,7 +18,8 @@ use knee_trace::{
 };
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
-/// The guest's kernel has other work, too, so a side may be switched out in one of this many tests.
+/// The tests accept one disturbed result for each group of this many results, because the guest's kernel may
+/// switch a side out to do other work.
 const TESTS_PER_SWITCH: usize = 100;
 /// The number of system calls in each window of the probe's long tests.
 const LONG_CALLS: u64 = 20_000;
@@ -211,7 +212,8 @@ fn interrupts_leave_no_trace_in_the_figures() {
     assert!(run.results("long-getppid").iter().all(TestResult::is_interrupted));
     // The figures of a window of n calls are n times the figures of a window of one call, no matter what
     // interrupts the window. There is one exception: after an interrupt, the kernel may call the scheduler
-    // before it returns to the task. This can happen in windows of one call, too.
+    // before it returns to the task. This can happen in windows of one call, too, so compare with the
+    // shortest of these windows.
     let calls = sides("getppid");
     let one = calls.iter().min_by_key(|side| side.instructions).expect("some calls");
     let many = sides("long-getppid");

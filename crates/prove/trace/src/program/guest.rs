@@ -167,7 +167,7 @@ impl ProgramGuest {
         if new.is_empty() {
             return Ok(());
         }
-        // The guest's data may be invalid.
+        // The count comes from the guest, so it may be larger than the ring.
         if new.end - new.start > RING_BYTES as u64 {
             return Err(read_error(io::ErrorKind::InvalidData.into()));
         }

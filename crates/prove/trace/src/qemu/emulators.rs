@@ -22,7 +22,8 @@ const SUITES: [(&str, &[&str]); 4] = [
     ("sid", &["sid"]),
 ];
 const PACKAGE: &str = "qemu-system-x86";
-/// Directory for downloading and unpacking, before the result is renamed to its final path.
+/// The directory in which a QEMU is downloaded and unpacked. The unpacked QEMU is then renamed to its final
+/// path.
 const PARTIAL: &str = "partial";
 
 /// The QEMUs that can be fetched, and those that have been fetched.
