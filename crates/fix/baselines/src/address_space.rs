@@ -51,7 +51,7 @@ pub trait AddressSpace<'m, M: Machine>: MmuContext<'m, M> + Send + Sync {
     ) -> Result<Pages, MapError>;
 
     /// Unmaps `pages`; some or all of them may be unmapped already. When this returns, no CPU can access
-    /// them.
+    /// them, unless the space is [lazy](Space::set_lazy).
     ///
     /// # Errors
     /// See [`MapError`].

@@ -23,12 +23,12 @@ mod wide {
 
     use super::AtomicU64;
 
-    /// A 64-bit index into the list of all values that any word has ever had. Equal values have the same
-    /// index, so a compare-exchange can compare indexes.
+    /// The index of the word's value in `VALUES`. Equal values have the same index, so a compare-exchange can
+    /// compare indexes.
     #[derive(Debug)]
     pub(crate) struct AtomicU128(AtomicU64);
 
-    /// All values so far. The list is not part of the model.
+    /// All values that any word has ever had. The list is not part of the model.
     static VALUES: Mutex<Vec<u128>> = Mutex::new(Vec::new());
 
     fn number(value: u128) -> u64 {

@@ -6,8 +6,8 @@ use knee_vm::hosted::{Architecture, Hosted, Processor};
 
 use crate::random::Random;
 
-/// Runs `job` on each CPU below `cpus`, on a thread of its own and with its own pseudorandom numbers, and waits
-/// for all of them.
+/// Runs `job` on the CPUs `0..cpus`, and waits for all these jobs. Each job has its own thread and its own
+/// pseudorandom numbers.
 pub fn on_each_cpu<'m, A: Architecture>(
     machine: &'m Hosted<A>,
     cpus: usize,

@@ -8,11 +8,11 @@ use knee_vm::{PAGE, Pager, PagerError, Swap};
 
 type Slots = BTreeMap<u64, Box<[u8; PAGE]>>;
 
-/// A swap device in memory. It panics if a slot is read that was never written.
+/// A swap device in memory. A read of a slot that was never written panics.
 #[derive(Default, Clone)]
 pub struct Disk {
     slots: Arc<Mutex<Slots>>,
-    /// The number of the next transfers that fail.
+    /// How many of the next transfers fail.
     failures: Arc<AtomicU64>,
 }
 
@@ -20,7 +20,7 @@ impl Disk {
     /// Creates a swap area of `slots` slots on the device.
     ///
     /// # Panics
-    /// If there is no memory for it.
+    /// If there is not enough memory for the swap area.
     pub fn swap(&self, slots: u64) -> Arc<Swap> {
         Arc::new(Swap::new(slots, Box::new(self.clone())).expect("there is memory"))
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The number of objects in a [`Pool`]. The writer makes one after the other the current object.
+/// The number of objects in a [`Pool`]. The writer makes each of them the current object in turn.
 const OBJECTS: usize = 64;
 /// The number of stores before each read. Today's store buffers have 56 to 72 entries, so these stores occupy
 /// most of the buffer for a while.
@@ -60,7 +60,7 @@ impl Duel {
         self.over.load(Relaxed)
     }
 
-    /// If `is_bad`, reports an error and ends the duel.
+    /// If `is_bad` is true, reports an error and ends the duel.
     pub fn object(&self, is_bad: bool) {
         if is_bad {
             self.bad.store(true, Relaxed);

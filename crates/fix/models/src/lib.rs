@@ -26,14 +26,13 @@
 //! | the torture test, on real CPUs | a missing fence or a missing system call, which no tool models |
 //! | Miri | orderings that are too weak, in code that loom does not model |
 
-// These are for knee-vm's hosted machine, which is incomplete in builds for loom.
+// `cpus`, `disk` and `space` need knee-vm's hosted machine, which is incomplete in builds for loom.
 #[cfg(all(feature = "space", not(loom)))]
 pub mod cpus;
 #[cfg(all(feature = "space", not(loom)))]
 pub mod disk;
 pub mod duel;
 pub mod random;
-// As for `cpus`.
 #[cfg(all(feature = "space", not(loom)))]
 pub mod space;
 

@@ -99,7 +99,8 @@ impl Run {
 
 /// Compiles a crate and returns its programs, each under the name of its target.
 pub(crate) fn build(package: &Package, build: &Build) -> BTreeMap<String, Program> {
-    /// Allows one build at a time: concurrent builds would wait for each other and print messages about it.
+    /// Allows one build at a time: cargo makes concurrent builds wait for each other, and prints a message
+    /// for each wait.
     static CARGO: Mutex<()> = Mutex::new(());
     let _one = CARGO.lock();
     let tmpdir = Path::new(package.target_tmpdir);

@@ -24,8 +24,8 @@ pub enum Detector {
     Unit(&'static str),
     /// A test in `tests/`, by its target and its path.
     Integration(&'static str, &'static str),
-    /// The torture test, an example of the crate, with its mode and further arguments. It notices a mutant
-    /// only on a machine whose CPUs see each other's stores late.
+    /// The torture test, an example of the crate, with its mode and further arguments. This test notices a
+    /// mutant only on a machine whose CPUs see each other's stores late.
     Torture(&'static str, &'static [&'static str]),
     /// A unit test that Miri runs, by its path.
     Miri(&'static str),

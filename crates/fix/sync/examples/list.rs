@@ -1,9 +1,9 @@
 //! A set of numbers as a lock-free list, with hazard pointers: Harris's list (DISC 2001) with Michael's
 //! changes (SPAA 2002).
 //!
-//! A node is removed in two steps. The first step marks the link of the node, that is, its `next`. From then
-//! on the set does not contain the number, and no thread changes that link. The second step unlinks the node.
-//! Any thread that finds a marked link may do the second step, and the thread that succeeds retires the node.
+//! A node is removed in two steps. The first step marks `next`, the node's own link. From then on the set
+//! does not contain the node's number, and no thread changes that link. The second step unlinks the node. Any
+//! thread that finds a marked link may do the second step, and the thread that succeeds retires the node.
 //!
 //! A thread never follows a marked link, because the next node may have been retired. Instead, the thread
 //! unlinks the node that the marked link belongs to, or starts again at the head.
@@ -37,7 +37,7 @@ struct Node {
 struct Position {
     /// The last node with a smaller number. `None` if there is no such node; the link is then `head`.
     previous: Option<Guard<'static, Node>>,
-    /// The first node with a number that is not smaller. `None` at the end of the list.
+    /// The first node with an equal or larger number. `None` at the end of the list.
     current: Option<Guard<'static, Node>>,
 }
 
@@ -96,7 +96,7 @@ impl Set {
         let mut position = Position { previous: None, current: None };
         loop {
             // SAFETY: a node is retired after the only unmarked link to it was changed, and no link to it is
-            // stored after that (see `unlink`). `unmarked` ignores marked links.
+            // stored after that (see `unlink`). `unmarked` returns null for a marked link.
             let (link, current) = unsafe { hazard::protect_with(position.link(self), unmarked) };
             if is_marked(link) {
                 // The previous node has been removed.

@@ -174,7 +174,8 @@ fn refcache(duel: &Duel) {
 }
 
 fn rm(duel: &Duel) {
-    /// The number of reads after which readers have opened the lock's fast path again.
+    /// The number of reads before each write. During these reads, a reader usually opens the lock's fast path
+    /// again.
     const READS: u64 = 20;
     let (lock, writing) = (RmLock::new(()), AtomicBool::new(false));
     let reader = || {

@@ -93,8 +93,8 @@ impl<T> Biased<T> {
         }
     }
 
-    /// Frees the lock in the child of a fork, where its other users are missing. If another thread had the
-    /// lock or had requested it, the value may be in any state, so it is leaked and replaced by `new`.
+    /// Releases the lock in the child of a fork, which has only one thread. If another thread had the lock or
+    /// had requested it, the value may be in any state, so it is leaked and replaced by `new`.
     ///
     /// # Safety
     /// The calling thread is the only one, and does not have the lock.
@@ -136,7 +136,7 @@ impl<T> Biased<T> {
     /// the same order.
     pub(crate) fn request(&self, platform: &impl Platform) {
         // Relaxed: the caller executes `heavy` next, a full fence that acquires what the last holder did. The
-        // store itself publishes nothing: an owner that sees it only waits.
+        // exchange publishes nothing: an owner that sees the request reads nothing and waits.
         platform.wait_while(|| {
             self.requested.compare_exchange(false, true, Relaxed, Relaxed).is_err()
                 && !is_mutant!("biased_crowd")

@@ -65,8 +65,8 @@ impl Calls {
     pub(crate) fn wait(&self, platform: &impl Platform) {
         let calls = || self.count.load(order!(Acquire, "epoch_ended"));
         let begun = calls();
-        // This waits until the number changes, not until it is even: the owner may begin new calls again and
-        // again, so this thread might see only odd numbers.
+        // The wait ends as soon as the number changes, even to another odd number: the owner may begin new
+        // calls again and again, so this thread might never see an even number.
         if begun % 2 == 1 && !is_mutant!("epoch_no_wait_for_calls") {
             platform.sleep_while(|| calls() == begun);
         }

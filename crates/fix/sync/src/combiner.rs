@@ -137,7 +137,7 @@ mod callers {
     struct Place<const CALLERS: usize> {
         combiner: Combiner,
         written: [AtomicU64; CALLERS],
-        /// 1 for each element of `written` that a barrier has seen as 1.
+        /// An element is 1 if a barrier has seen 1 in the same element of `written`.
         seen: [AtomicU64; CALLERS],
         /// The number of executed barriers. The cell detects two barriers that run at the same time.
         executed: Guarded<usize>,

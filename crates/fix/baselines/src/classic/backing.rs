@@ -29,7 +29,7 @@ use crate::invalidation::Stamp;
 #[derive(Debug)]
 pub enum PerBacking {}
 
-/// A range of pages of a space. Frames of an object may be mapped there.
+/// A range of pages of a space, in which frames of one object may be mapped.
 #[derive(Debug)]
 pub struct Part {
     pmap: Arc<Pmap<PerBacking>>,
@@ -43,10 +43,10 @@ pub struct Part {
     place: AtomicUsize,
 }
 
-/// An object, to which frames belong.
+/// An object: the parts of all spaces in which the object's frames may be mapped.
 #[derive(Debug)]
 struct Object {
-    /// The parts. The object exists until the last part is removed and a grace period has passed.
+    /// The object exists until the last part is removed and a grace period has passed.
     parts: Lock<Vec<NonNull<Part>>>,
 }
 

@@ -38,7 +38,7 @@ pub trait Entries<R: Reverse> {
     /// Changes the end of the entry that begins at `start`.
     fn set_end(&mut self, start: Page, end: Page);
 
-    /// Changes the start of the entry that begins at `start`.
+    /// Moves the start of an entry from `start` to `new`.
     fn set_start(&mut self, start: Page, new: Page);
 
     /// Changes the protection of the entry that begins at `start`.
@@ -47,7 +47,7 @@ pub trait Entries<R: Reverse> {
     /// Returns the start of the first gap of at least `count` pages in this range.
     fn gap(&mut self, pages: Pages, count: u64) -> Option<Page>;
 
-    /// Tells the search for gaps about a newly unmapped range, which begins at `start`.
+    /// Records that a range that begins at `start` was unmapped, so that [`gap`](Entries::gap) finds it.
     fn unmapped(&mut self, start: Page);
 
     /// Excludes faults on all pages of the space.
@@ -58,7 +58,7 @@ pub trait Entries<R: Reverse> {
     fn downgrade<T>(self, with: impl FnOnce() -> T) -> T;
 }
 
-/// A view of an entry.
+/// An entry whose backing is borrowed from the map.
 #[derive(Debug)]
 pub struct View<'a, R: Reverse> {
     pub(super) pages: Pages,

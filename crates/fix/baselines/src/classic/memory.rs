@@ -192,7 +192,8 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
                         self.find_page(cpu)?;
                         continue;
                     };
-                    // All CPUs flush the old frame before any of them can access the new frame.
+                    // All CPUs flush the translation to the old frame before any of them can access the new
+                    // frame.
                     entry.store(ABSENT, Relaxed);
                     pmap.shoot_down(cpu, Pages::new(page, 1));
                     let address = |frame| self.frames.machine.address(frame);
@@ -266,8 +267,8 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
                 }
             }
         });
-        // Concurrent operations may have removed some of these pages and not flushed them yet. The caller
-        // needs all of its pages flushed, so this operation flushes all of them: Linux's
+        // Concurrent operations may have removed some of these pages and not flushed them yet. When this
+        // operation returns, no TLB may contain any of its pages. So it flushes all of them, like Linux's
         // `mm_tlb_flush_nested`. Acquire: the flushes of finished operations happen before this load.
         if pmap.flushing.load(Acquire) > 1 {
             gone = pages;

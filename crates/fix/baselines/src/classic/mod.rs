@@ -2,7 +2,8 @@
 //!
 //! The older designs are compared with [knee-vm's design](knee_vm::Space). A [`Space`] combines four
 //! [`Strategies`], so each well-known improvement can be measured separately. Each `Space` implements
-//! [`AddressSpace`](crate::AddressSpace) with the same results as any other design.
+//! [`AddressSpace`](crate::AddressSpace), and its operations return the same results as those of any other
+//! design.
 //!
 //! | | | source |
 //! | --- | --- | --- |

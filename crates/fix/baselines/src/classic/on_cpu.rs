@@ -22,10 +22,10 @@ impl<'m, M: Machine> OnCpu<'m, M> {
     }
 }
 
-// SAFETY: the fences come from the machine's platform, and equal platforms belong to one machine.
-// `wait_while` calls `Machine::wait_while`, which guarantees what `Platform::wait_while` must guarantee: it
-// returns only after `condition` has returned false, and does not call `condition` after that. `sleep_while`
-// calls `wait_while`, so a CPU also handles requests during a long wait.
+// SAFETY: the fences come from the machine's platform, and no data structure is used with the platforms of
+// two machines. `wait_while` calls `Machine::wait_while`, which guarantees what `Platform::wait_while` must
+// guarantee: it returns only after `condition` has returned false, and does not call `condition` after that.
+// `sleep_while` calls `wait_while`, so a CPU also handles requests during a long wait.
 unsafe impl<M: Machine> Platform for OnCpu<'_, M> {
     fn is_symmetric(&self) -> bool {
         self.machine.epoch().platform().is_symmetric()

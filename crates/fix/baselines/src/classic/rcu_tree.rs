@@ -390,7 +390,8 @@ impl Items {
     }
 }
 
-/// The maximum height of the tree. Memory cannot hold enough areas for a higher tree.
+/// The maximum height of the tree. A leaf splits only after eight insertions, and any other node only after
+/// eight splits of its children. So a higher tree would need at least 8¹⁶ insertions.
 const LEVELS: usize = 16;
 
 /// A path from the root to a leaf: the leaf, and the nodes above it, each with the slot of the next node.
@@ -466,8 +467,8 @@ impl<'a, M: Machine, R: Reverse> Held<'a, '_, M, R> {
                 let mut others = Items::of(above);
                 others.remove(place);
                 if place == 0 && others.len > 0 {
-                    // A new area may begin before all areas of the first remaining child. The new area will
-                    // go to that child, so the child's key must be a lower bound for the new area too.
+                    // The first child was removed. New areas that begin before all areas of the next child
+                    // now go to that child, so its key must be a lower bound for them too.
                     others.items[0].0 = above.keys[0];
                 }
                 self.replace(path, above, &others);

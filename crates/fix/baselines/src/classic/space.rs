@@ -139,7 +139,7 @@ impl<'m, M: Machine, S: Strategies> MmuContext<'m, M> for Space<'m, M, S> {
         let came = entered.ok_or(Fault::Unmapped)??;
         S::Accounting::add(&self.resident, cpu.number(), came);
         if M::FAULT_FLUSH != FaultFlush::Never {
-            // The CPU may have cached the page's old entry, or the fact that the page had no table.
+            // The CPU may have cached the page's old entry, or that the page had no table.
             let pages = Flush::Tables(Pages::new(page, 1));
             // SAFETY: this thread owns the `Cpu`, so the caller is the CPU with this number.
             unsafe { cpu.machine().flush_local(cpu.number(), self.pmap.number, pages) };
@@ -265,8 +265,8 @@ impl<'m, M: Machine, S: Strategies> AddressSpace<'m, M> for Space<'m, M, S> {
     }
 }
 
-/// Adds the right to read, if `protection` grants any right: hardware cannot make a page writable or
-/// executable without making it readable.
+/// Adds the right to read, if `protection` grants any right: on x86, each page that is writable or executable
+/// is also readable.
 fn readable(protection: Protection) -> Protection {
     let is_readable = protection != Protection::NONE && !protection.contains(Protection::GUARD);
     if is_readable { protection | Protection::READ } else { protection }

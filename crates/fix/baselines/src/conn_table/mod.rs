@@ -14,13 +14,13 @@
 //!    own cache line. The write lock becomes a mutex, because it now has to exclude only other writers.
 //! 3. **A freed flag.** A connection that was found under the read lock is in the table. A connection that
 //!    was found in a section may already have been removed from the table: its memory is still valid, but the
-//!    connection may be closed. So a thread that removes a connection locks it and marks it as freed, and a
-//!    thread that finds one checks the mark *after* locking it. Here the mark is `None` in place of the
-//!    connection, so that no caller can forget the check. (`LockedTable` needs the mark too: it unlocks the
+//!    connection may be closed. So a thread that removes a connection locks it and marks it as freed. A thread
+//!    that finds a connection first locks it, and *then* checks the mark. Here the mark is `None` in place of
+//!    the connection, so that no caller can forget the check. (`LockedTable` needs the mark too: it unlocks the
 //!    table before it locks the connection. Otherwise a busy connection would block all threads that open and
 //!    close other connections.)
 //! 4. **Free becomes retire**, [`Guard::retire`](knee_sync::epoch::Guard::retire). The reference count that
-//!    kept a connection alive is no longer needed, which removes two atomic operations.
+//!    kept a connection alive is no longer needed, so each lookup saves two atomic operations.
 //!
 //! Callers need no change: both tables implement [`ConnTable`], with the same guarantees.
 //!
@@ -63,9 +63,9 @@ pub use locked::LockedTable;
 /// The two ends of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FourTuple {
-    /// The end on this machine.
+    /// The address and port on this machine.
     pub local: SocketAddrV4,
-    /// The other end.
+    /// The address and port of the peer.
     pub foreign: SocketAddrV4,
 }
 
@@ -89,7 +89,7 @@ pub trait ConnTable<T>: Sync {
     /// Opens a connection.
     ///
     /// # Errors
-    /// If a connection with these ends is already open. The error is the new `connection`.
+    /// Returns `connection` if a connection with these ends is already open.
     fn insert(&self, id: FourTuple, connection: T) -> Result<(), T>;
 
     /// Locks the connection and passes it to `with`. Returns `None` if the connection is not open.
@@ -108,7 +108,8 @@ pub trait ConnTable<T>: Sync {
 #[repr(align(128))]
 struct Connection<T> {
     id: FourTuple,
-    /// `None` if the connection is freed. A thread that found the connection earlier may still lock it.
+    /// `None` if the connection is freed. A thread that found the connection before its removal may still
+    /// lock it.
     open: Mutex<Option<T>>,
 }
 

@@ -151,8 +151,8 @@ fn a_lookup_sees_a_complete_connection_on_any_path() {
     // The process's statics are initialized first, so that their initialization does not synchronize the
     // threads.
     is_found_until_it_is_removed(&EpochTable::with_buckets(1));
-    // `remove` executes a fence at its end, which synchronizes the threads in Miri. So only a lookup that
-    // runs just before that fence detects a link that is stored or loaded with too weak an ordering, and Miri
+    // `remove` executes a fence at its end, which synchronizes the threads in Miri. So Miri notices that a
+    // link is stored or loaded with too weak an ordering only if a lookup runs just before that fence, and
     // needs several rounds.
     let rounds = if cfg!(miri) { 16 } else { 2 };
     for round in 0..rounds {

@@ -28,9 +28,9 @@ impl Default for Stamp {
 /// A form of delayed invalidation. [`Tracker`](super::Tracker) is a safe interface to any form.
 ///
 /// # Safety
-/// Consider the sections in `places` that marked the stamp before the caller took the lock of the stamp's
-/// page. [`wait`](Invalidation::wait) returns only after all of these sections have finished, and the caller
-/// then sees what the sections did. Callers free frames when `wait` returns.
+/// A caller of [`wait`](Invalidation::wait) first takes the lock of the stamp's page. `wait` returns only
+/// after all sections of `places` that had marked the stamp by then have finished, and the caller then sees
+/// what these sections did. Callers free frames when `wait` returns.
 pub unsafe trait Invalidation: Sync {
     /// The state of each participating thread.
     type Place: Send + Sync;

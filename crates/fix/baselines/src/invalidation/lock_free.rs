@@ -2,11 +2,11 @@
 //!
 //! The list begins with a permanent head, followed by the sections from the oldest to the newest. Each link
 //! is a pair: a number, and the next link. A section has finished if its number is not greater than the
-//! head's number. Numbers increase along the list, and a new section gets the largest. So once another pair
-//! has replaced the pair of a link, the link never holds the old pair again: there is no ABA problem. The
-//! lowest bit of a link's `next` is set while this link is not in the list, or is being inserted or removed.
-//! A thread that finds this bit set restarts at the head. A section that ends moves its own number and `next`
-//! into the link before it, in one compare-exchange.
+//! head's number. Numbers increase along the list, and a new section gets the largest number. So once another
+//! pair has replaced the pair of a link, the link never holds the old pair again: there is no ABA problem.
+//! The lowest bit of a link's `next` is set while this link is not in the list, or is being inserted or
+//! removed. A thread that finds this bit set restarts at the head. A section that ends moves its own number
+//! and `next` into the link before it, in one compare-exchange.
 //!
 //! The list is "lock-free" only in name: a thread does not block on a link that is being changed, but it
 //! retries until the change is complete, which has the same effect. FreeBSD disables preemption while a

@@ -11,7 +11,8 @@ pub(crate) fn protection(random: &mut Random) -> Protection {
     [NONE, READ, READ | WRITE, READ | WRITE][random.below(4) as usize]
 }
 
-/// Two indexes that are less than `count`. The second index is not less than the first, and usually near it.
+/// Two indexes that are less than `count`. The second index is at least the first, and usually exceeds it by
+/// at most 3.
 pub(crate) fn places(random: &mut Random, count: usize) -> (usize, usize) {
     let first = random.below(count as u64) as usize;
     let most = if random.below(4) == 0 { count } else { 4 };

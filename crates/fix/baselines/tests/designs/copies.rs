@@ -96,8 +96,8 @@ fn each_space_of_a_family_contains_its_own_stores<D: Design>() {
                         space.discard(&cpu, pages).unwrap();
                         words.retain(|page, _| !pages.contains(*page));
                     }
-                    // This arm restores the protection at once, so that later faults can grant the revoked
-                    // rights again.
+                    // The protection is restored at once, so that later faults can grant the revoked rights
+                    // again.
                     Operation::Protect(pages, protection) => {
                         space.protect(&cpu, pages, protection).unwrap();
                         space.protect(&cpu, pages, Protection::READ_WRITE).unwrap();
@@ -194,8 +194,8 @@ fn a_space_is_forked_during_writes<D: Design>() {
 
 for_each_design!(a_space_is_forked_during_writes, Lazy);
 
-/// If a fork contains a store of a CPU, it also contains that CPU's previous store, which made an absent page
-/// present.
+/// CPU 1 stores to an absent page and then to page 0, again and again. A fork that contains the second of
+/// these stores also contains the first.
 fn a_fork_is_a_snapshot_of_one_moment<D: Design>() {
     const TABLE: u64 = 512;
     let rounds = D::rounds(1000, 500);

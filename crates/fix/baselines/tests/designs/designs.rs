@@ -119,7 +119,7 @@ pub(crate) fn form<S: Strategies>() -> S::Invalidation {
     S::Invalidation::supported().expect("the CPU has a 128-bit compare-exchange")
 }
 
-/// At least as many frames as any test's machine has.
+/// No test's machine has more frames than this.
 pub(crate) const FRAMES: usize = 1 << 13;
 
 impl<S: Strategies, A: Architecture> Design for Classic<S, A> {
@@ -163,8 +163,8 @@ pub(crate) type DragonFly<A = X86_64> = Classic<(Tree, PerBacking, Epoch, OneCou
 pub(crate) type NewLinux<A = X86_64> = Classic<(RcuTree, PerBacking, Slots, PerCpu), A>;
 pub(crate) type Mixed<A = X86_64> = Classic<(RcuTree, PerPage, Slots, PerCpu), A>;
 
-/// Runs a test for each design on each architecture. The design `Lazy` is included only if it is the
-/// second argument.
+/// Runs a test for each design on each architecture. With `Lazy` as the second argument, also runs the test
+/// for the design `Lazy`.
 macro_rules! for_each_design {
     ($test:ident $(, $lazy:ident)?) => {
         mod $test {

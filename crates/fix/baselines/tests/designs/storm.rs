@@ -341,8 +341,7 @@ fn pages_of_one_leaf_are_found_as_published<D: Design>() {
     );
 }
 
-/// Some ranges are extents of a branch or of the table above the branches. Other ranges lie in leaves that
-/// CPUs share.
+/// Some ranges are extents in a table of level 1 or 2. Other ranges lie in leaves that CPUs share.
 fn pages_of_split_extents_are_found_as_published<D: Design>() {
     let steps = [0, 1, 2, 3, 412, 413, 510, 1024, 1025, 5000, 5001, BRANCH - 2, BRANCH - 1];
     let places = |cpu: u64| steps.iter().map(|step| Page(100 + cpu * BRANCH + step)).collect();
@@ -359,8 +358,8 @@ struct Stores {
 }
 
 impl Stores {
-    /// Calls `with`, which discards the contents of these pages. If it succeeds, records that all values from
-    /// before the call are gone.
+    /// Calls `with`, which discards the contents of these pages. If `with` succeeds, records that all values
+    /// from before the call are gone.
     fn clear(all: &[Stores], with: impl FnOnce() -> Result<(), MapError>) -> Result<(), MapError> {
         let read = |stores: &Stores| stores.done.each_ref().map(|done| done.load(Acquire));
         let before: Vec<_> = all.iter().map(read).collect();

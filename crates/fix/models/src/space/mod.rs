@@ -300,7 +300,7 @@ impl Turn {
 /// # Panics
 /// If a space differs from its model.
 pub fn family<A: Architecture>(text: &[u8]) {
-    // Large pages may take the frames of all pages around those that are used.
+    // A large page needs a frame for each of its pages, even if operations use only a few of them.
     let frames = if has_large_pages(text) { 1 << 14 } else { 1 << 10 };
     let machine = Hosted::<A>::with_architecture(frames, CPUS);
     let all = machine.free_frames();
@@ -323,8 +323,8 @@ pub fn family<A: Architecture>(text: &[u8]) {
         std::thread::scope(|scope| {
             let other = scope.spawn(|| take_turns(machine.cpu(1), &turn, &quota, &family, text));
             take_turns(cpu, &turn, &quota, &family, text);
-            // The scope waits for the end of the thread's closure, but not for the exit of the thread. A
-            // leak detector would report the memory of a thread that has not exited.
+            // `join` waits for the exit of the thread, and the scope only for the end of the thread's
+            // closure. A leak detector would report the memory of a thread that has not exited.
             other.join().expect("the other thread has not panicked");
         });
         let cpu = machine.cpu(0);
@@ -422,8 +422,8 @@ fn step<'m, A: Architecture>(
             return assert_eq!(result, Err(MapError::QuotaExceeded), "{pages:?}");
         }
         0..3 => Operation::Map(pages, protection),
-        // Kind 4 is a replacement only if `value` is at least 64; otherwise it is an unmap, which ignores
-        // `value`. So corpus inputs with small values keep their meaning.
+        // Kind 4 is a replacement only if `value` is at least 64. So corpus inputs with small values keep
+        // their meaning: an unmap, which ignores `value`.
         4 if value >= 64 && pages.count() - model.mapped(pages) > left => {
             let result = space.replace(cpu, pages, protection);
             return assert_eq!(result, Err(MapError::QuotaExceeded), "{pages:?}");
@@ -437,7 +437,7 @@ fn step<'m, A: Architecture>(
             space.promote(cpu, around).expect("there is memory");
             Operation::Load(pages.start)
         }
-        // As for kind 4: a populate and a load ignore `value`.
+        // As for kind 4: inputs of kinds 8 and 12 with small values are still a populate and a load.
         8 if value >= 128 => Operation::SwapOut(pages),
         8 => Operation::Populate(Pages::new(pages.start, 1 + u64::from(second % 4))),
         9..12 => Operation::Store(pages.start, 1 + u64::from(value)),

@@ -80,8 +80,8 @@ impl Rest<'_> {
             // SAFETY: `add` has written the first `len` calls.
             let Deferred { call, with } = unsafe { self.bag.calls[self.made].assume_init() };
             self.made += 1;
-            // SAFETY: the caller of `call_all` guarantees that the grace period is over. `made` counts
-            // up, so each call is made once.
+            // SAFETY: the caller of `call_all` guarantees that the grace period is over. `made` is
+            // incremented before each call, so each call is made once, even if it panics.
             unsafe { call(with) };
         }
     }

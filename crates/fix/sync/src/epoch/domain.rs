@@ -185,8 +185,8 @@ impl<P: Platform> Domain<P> {
     /// Executes a heavy fence. Returns the global epoch from before the fence: objects with a smaller tag
     /// were unlinked before the fence.
     fn fence(&self) -> u64 {
-        // Relaxed: with the Release in `advance`, the heavy fence below acquires what writers did before
-        // they advanced the epoch.
+        // Relaxed: `advance` releases what a writer did before it advanced the epoch, and the heavy fence
+        // below acquires what `advance` released.
         let now = self.global.load(Relaxed);
         if !is_mutant!("no_fence") {
             self.platform.heavy();
@@ -201,8 +201,8 @@ impl<P: Platform> Domain<P> {
     /// the reader's loads come after the fence, too, and see every unlinking that came before the fence. So
     /// the reader holds no object with a tag below `fenced`. A reader that loaded the global epoch long ago
     /// and stores it only now may have an epoch below the safe epoch. The safe epoch need not go backward for
-    /// such a reader: by the second case, the reader holds no object with a tag below the safe epoch, and
-    /// objects that are sealed from now on get no such tag.
+    /// such a reader. As in the second case, the reader holds no object with a tag below the safe epoch. No
+    /// object that is sealed from now on gets such a tag.
     fn scan(&self, fenced: u64) -> u64 {
         let mut oldest = fenced;
         for record in self.records.values() {
@@ -235,8 +235,8 @@ impl<P: Platform> Domain<P> {
         stalls.filter(move |stall| stall.since >= age)
     }
 
-    /// The number of retired objects that are not freed yet. Each thread updates its share about once per
-    /// hundred objects.
+    /// The number of retired objects that are not freed yet. Each thread updates its part of this number
+    /// about once per hundred objects.
     pub fn garbage(&self) -> u64 {
         let waiting = self.records.values().map(|record| record.watch.weight.load(Relaxed));
         waiting.sum::<u64>() + self.drain.weight.load(Relaxed)
@@ -352,7 +352,7 @@ impl<P: Platform> Domain<P> {
     /// # Safety
     /// Must be called by the record's owner.
     unsafe fn free(&self, record: &Record) -> usize {
-        // A destructor may retire objects, and so call this function again.
+        // A destructor that retires objects may call this function again. The inner call frees nothing.
         let Some(_calls) = record.watch.calls.begin() else { return 0 };
         // Acquire: destructors run after the reads of all sections that have ended, whichever thread
         // scanned.
@@ -435,9 +435,9 @@ impl<P: Platform> Domain<P> {
         }
     }
 
-    /// Takes all garbage out of all records, with one fence. Meanwhile, an owner that needs its garbage
-    /// waits for the lock, about as long as the fence takes. Only barriers call this function, and barriers
-    /// run one at a time, so no two threads request locks in different orders.
+    /// Takes all garbage out of all records, with one fence. Meanwhile, an owner that retires or frees
+    /// objects waits for the lock, about as long as the fence takes. Only barriers call this function, and
+    /// barriers run one at a time, so no two threads request locks in different orders.
     fn take_all(&self) -> Queue {
         // A record that is added later has no garbage from before the call.
         let records = self.records.snapshot();
@@ -462,7 +462,7 @@ impl<P: Platform> Domain<P> {
     }
 }
 
-/// The number of epochs by which objects are freed too early: one in a mutant, otherwise 0.
+/// 0, except in a mutant, which frees objects one epoch too early.
 fn early() -> u64 {
     if is_mutant!("early") { ONE } else { 0 }
 }

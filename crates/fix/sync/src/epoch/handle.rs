@@ -253,7 +253,8 @@ impl<P: Platform> Guard<'_, P> {
     /// The store that unlinked the object may be `Relaxed`, because `retire` orders that store.
     ///
     /// This call may run destructors of objects that were retired earlier, so the caller must not hold a lock
-    /// that these destructors take. If a destructor panics, so does the thread that reclaims.
+    /// that these destructors take. A panic in a destructor propagates out of the call that runs the
+    /// destructor.
     ///
     /// # Safety
     /// The pointer came from [`Box::into_raw`]; read it from the `AtomicPtr`, because a pointer that was
@@ -270,8 +271,8 @@ impl<P: Platform> Guard<'_, P> {
 
     /// Stores `new`, or null, in `target` and [retires](Guard::retire) the old value: `rcu_replace_pointer`
     /// and `kfree_rcu`. Returns the old value, which stays valid until the guard is dropped. Use this method
-    /// for a single value. Do not use it for the links of a list: a new node may link to the old one, which
-    /// must then not be retired. There, store the link, and [retire](Guard::retire) each node that you
+    /// for a single value, not for the links of a list: a new node may link to the old node, which must then
+    /// not be retired. In a list, store the link yourself, and [retire](Guard::retire) each node that you
     /// remove.
     ///
     /// # Safety
@@ -344,7 +345,8 @@ unsafe fn retire_entry<P: Platform>(
     // SAFETY: the caller guarantees that only earlier sections access the object, and these do not access
     // its entry.
     unsafe { entry.as_mut() }.prepare(1, call);
-    // SAFETY: the caller owns the record, and guarantees that the entry stays in place until it is called.
+    // SAFETY: the caller owns the record, and guarantees that the entry stays in place until `call` is
+    // called.
     let full =
         unsafe { record.garbage.lock_owner(domain.platform(), |garbage| garbage.add(entry)) };
     if full {

@@ -80,13 +80,14 @@ pub fn shared() -> &'static Domain<System> {
 /// If the thread already has 4,095 guards.
 ///
 /// # Threads and forks
-/// A thread registers at its first call of `pin` and unregisters when it exits. If a destructor of the thread
-/// calls `pin` after the thread has unregistered, the thread's record stays in use until the process ends.
+/// A thread registers at its first call of `pin` and unregisters when it exits. If the destructor of a
+/// thread-local variable calls `pin` after the thread has unregistered, the thread's record stays in use
+/// until the process ends.
 ///
 /// The child of a fork has only the guards of the thread that forked. The child frees the objects that other
 /// threads had retired. The child leaks the objects that another thread was retiring or freeing at the moment
-/// of the fork. A [`Section`] that began before the fork, or a guard of a [`Handle`] that was registered with
-/// [`shared`], ends in the child only if it is dropped there.
+/// of the fork. A [`Section`] that began before the fork lasts in the child until the child drops it, and so
+/// does a guard of a [`Handle`] of this domain.
 #[inline]
 pub fn pin() -> Guard<'static, System> {
     part().unwrap_or_else(stay).with(Handle::pin_for_long)
