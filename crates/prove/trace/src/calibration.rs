@@ -172,8 +172,8 @@ impl Calibration {
             match judge(trial, result) {
                 Ok(()) => drop(self.not_passed.remove(trial.what)),
                 // These results do not prove that QEMU is wrong. Linux 7.2 raises no interrupt for a timer
-                // that has already expired when it is set. And before the kernel returns from an interrupt,
-                // it may search for another task to run, and this search accesses shared data.
+                // that has already expired when it is set. And at the end of an interrupt, the kernel may
+                // search for another task to run, and this search accesses shared data.
                 Err(wrong)
                     if wrong == Wrong::NoInterrupt || wrong == Wrong::Invented && interrupted =>
                 {

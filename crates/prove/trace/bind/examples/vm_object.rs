@@ -25,8 +25,8 @@ sort!(Page);
 state! {
     /// A page of the object.
     struct Content {
-        /// Whether the page had a frame initially. If it had none, its content is what the pager
-        /// has stored.
+        /// Whether the page has a frame in the initial state. A page without a frame has the content that the
+        /// pager has stored.
         resident: Truth,
         content: Natural,
         /// The content that the pager has stored for the page.
@@ -55,7 +55,7 @@ fn find(state: &Mapped, call: &mut Call<'_>, index: Int) -> Result<Content, Stop
     Ok(page)
 }
 
-/// Changes the page at the argument `index`, if the object has this page.
+/// Changes the page of the object whose index is the call's argument, if the object has this page.
 fn change(
     state: &mut Mapped,
     call: &mut Call<'_>,
@@ -70,8 +70,8 @@ fn change(
     Ok(Outcome::nothing())
 }
 
-/// Returns the index of the object's page that is mapped at the argument `page`. If an access there fails,
-/// returns the outcome of the access.
+/// Returns the index of the page of the object that is mapped at the call's argument `page`. If no page is
+/// mapped there, or the object ends before this index, returns the outcome of an access to `page`.
 fn access(state: &Mapped, call: &mut Call<'_>) -> Result<Result<Int, Outcome>, Stop> {
     let page: Term<Page> = call.term("page");
     let Some(index) = state.mapped.get(&page, call.execution)? else {

@@ -17,7 +17,7 @@ state! {
     }
 }
 
-/// The limit, unless the quota is roomy.
+/// The limit of a quota that is not `roomy`.
 const LIMIT: i64 = 4;
 
 /// A limit on pages. Two charges commute unless only one of them fits under the limit.

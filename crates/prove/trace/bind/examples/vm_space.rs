@@ -224,7 +224,8 @@ impl Binding for OwnPages {
             "sharers" => does(move || space.sharers(cpu, page, |_, _| {})),
             "activate" => does(move || space.activate(cpu)),
             "switch" => does(move || {
-                // SAFETY: these CPUs cache nothing of the space's tables.
+                // SAFETY: CPUs of an `Uncached` machine cache nothing of the space's tables, and read the
+                // tables only while they borrow the space.
                 unsafe { space.deactivate(cpu) };
                 space.activate(cpu);
             }),

@@ -1,8 +1,8 @@
 //! In a guest, gives each thread that makes calls its own virtual CPU.
 //!
 //! The plugin identifies a thread by its virtual CPU; in QEMU's user mode, each thread has its own virtual
-//! CPU anyway. A thread does not stay pinned, because a library that asks for the number of CPUs on a pinned
-//! thread gets 1. Instead, a thread is pinned only until it has moved to its CPU. It then stays there,
+//! CPU anyway. A thread does not stay pinned, because on a pinned thread, a library that asks for the number
+//! of CPUs gets 1. Instead, a thread is pinned only until it has moved to its CPU. It then stays there,
 //! because the guest's kernel is configured not to balance load.
 
 use std::io;
@@ -10,9 +10,9 @@ use std::io;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// The environment variable that is `1` if the program runs in a guest of knee, with
-/// [`SIDES`](knee_marks::SIDES) + 1 virtual CPUs and a kernel that does not migrate threads. In
-/// QEMU's user mode it is `0`. knee sets the variable in both cases, so that the program's memory
-/// has the same layout in both.
+/// [`SIDES`](knee_marks::SIDES) + 1 virtual CPUs and a kernel that does not migrate threads. In QEMU's user
+/// mode it is `0`. knee sets the variable in both cases: the environment is part of the program's memory, so
+/// its size affects the addresses of other data.
 pub const GUEST: &str = "KNEE_BIND_GUEST";
 
 /// Moves the calling thread to a CPU. Does nothing outside of a guest.

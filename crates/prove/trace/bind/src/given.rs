@@ -33,7 +33,7 @@ impl<'t> Setup<'t> {
     }
 
     /// Returns the names in a set, or the keys of a map whose values have fields. Each field of such a value
-    /// is a part of its own, which you read with, for example, `setup.flag("pages[page0].writable")`.
+    /// is a part of its own: `setup.flag("pages[page0].writable")` reads one.
     ///
     /// # Panics
     /// Panics if an element is not a name.
@@ -87,10 +87,10 @@ impl<'t> Setup<'t> {
         self.part(part).map_or(0, |value| name(part, value))
     }
 
-    /// Returns a truth value.
+    /// Returns a boolean.
     ///
     /// # Panics
-    /// Panics if the part is not a truth value.
+    /// Panics if the part is not a boolean.
     pub fn flag(self, part: &str) -> bool {
         self.part(part).is_some_and(|value| flag(part, value))
     }
@@ -128,10 +128,10 @@ impl<'t> Call<'t> {
         self.0.arguments.get(argument).map_or(0, |value| number(argument, value))
     }
 
-    /// Returns an argument that is a truth value.
+    /// Returns an argument that is a boolean.
     ///
     /// # Panics
-    /// Panics if the argument is not a truth value.
+    /// Panics if the argument is not a boolean.
     pub fn flag(self, argument: &str) -> bool {
         self.0.arguments.get(argument).is_some_and(|value| flag(argument, value))
     }

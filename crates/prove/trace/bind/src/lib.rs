@@ -1,9 +1,9 @@
 //! Binds a library to a model of its interface, so that knee can check which memory its calls
 //! share.
 //!
-//! A model defines the operations of an interface (crate knee-commute). From the model, knee
-//! generates tests. Each test consists of a state and of calls that commute in this state. A binding brings a
-//! library to this state and makes the calls. Model and binding are one program, whose `main` is
+//! A model defines the operations of an interface (crate knee-commute). From the model, knee generates tests.
+//! Each test consists of a state and of calls that commute in this state. A binding brings a library to this
+//! state and makes the calls. The model and the binding are compiled into one program, whose `main` calls
 //! [`main()`]:
 //!
 //! ```no_run

@@ -49,8 +49,8 @@ struct Job<B> {
 
 enum Turn<B> {
     Idle,
-    /// The thread has started: an address in its stack, or an error if it could not move to its
-    /// CPU.
+    /// The thread has started. Contains an address in the thread's stack, or the error if the thread could
+    /// not move to its CPU.
     Ready(io::Result<u64>),
     Try(Kind),
     Make(Job<B>),
@@ -181,8 +181,8 @@ fn make<B: Binding>(binding: &B, test: &Test, nr: usize) -> Reply {
     }
 }
 
-/// Makes the call in its window, which is traced. This function is not inlined, so that each mark
-/// occurs only once in the code.
+/// Opens the side's window, makes the call, and closes the window. This function is not inlined, so that each
+/// mark occurs only once in the code.
 #[inline(never)]
 fn window(side: u8, action: &mut Action<'_>) -> Returned {
     Mark::Open(side).emit();

@@ -8,8 +8,8 @@ use serde_json::Value;
 /// The calls of a run whose results differ from those that the test expects.
 ///
 /// `calls` lists the numbers of the calls in the order in which they were made, and `returned` lists the
-/// results in the same order. `agrees` returns whether a result is as expected. A missing result is a
-/// finding too.
+/// results in the same order. `agrees` returns whether a result is as expected. A call without a result is
+/// also a finding.
 pub fn findings<'t, R: Display>(
     test: &'t Test,
     expect: &'t Expect,

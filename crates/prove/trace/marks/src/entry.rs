@@ -18,7 +18,7 @@ const SIB_FAULT: u8 = 0x73;
 const SIB_SWITCH: u8 = 0x7b;
 
 /// The distance from one entry stub of a device or spurious vector to the next, in bytes. With indirect
-/// branch tracking, it is twice as large (IDT_ALIGN of arch/x86/include/asm/irq_vectors.h).
+/// branch tracking, the distance is twice as large (IDT_ALIGN of arch/x86/include/asm/irq_vectors.h).
 const STUB_STEP: u64 = 8;
 /// The maximum size of a table of stubs, in bytes: 256 stubs at the larger distance.
 const MAX_STUBS_BYTES: u64 = 256 * 16;
@@ -26,8 +26,8 @@ const MAX_STUBS_BYTES: u64 = 256 * 16;
 /// What happens at an address of the kernel's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
-    /// An interrupt, an NMI, a machine check, a debug exception or a double fault enters the kernel. It is
-    /// not part of the operation.
+    /// An interrupt, an NMI, a machine check, a debug exception or a double fault enters the kernel. What the
+    /// CPU does until the return is not part of the operation.
     Interrupt,
     /// An exception that the interrupted code caused, such as a page fault, enters the kernel.
     Fault,

@@ -19,8 +19,9 @@
 //! A guest first reports its entries, then executes [`Mark::Arm`], then makes a system call. The system call
 //! ends the current block of instructions; the plugin's callbacks take effect with the next block. For each
 //! test, the guest executes `Begin`, the marks of the windows, and `End`. A guest must report all entries
-//! before `Arm`, because the plugin looks for entries in a block only when QEMU translates the block. If the
-//! plugin tracks which CPU holds which cache line, `Flush` precedes the first test of each experiment.
+//! before `Arm`: from then on, the plugin checks whether a block begins at an entry when QEMU translates the
+//! block, and not again. If the plugin tracks which CPU holds which cache line, `Flush` precedes the first
+//! test of each experiment.
 //!
 //! Callbacks cost time, and only code that runs in windows needs them. QEMU translates code separately for
 //! each value of certain CPU flags, so a flag that is set only in windows separates the code that runs in

@@ -101,7 +101,7 @@ impl Mark {
 fn emit_code<const CODE: u32>() {
     // SAFETY: the instruction does nothing, whatever its operand: it touches no register, flag or memory.
     // Because the option `nomem` is missing here, the compiler must assume that the instruction accesses
-    // memory, so it moves no access across it.
+    // memory, so the compiler moves no access across the instruction.
     unsafe {
         asm!(
             ".byte 0x0f, 0x1f, 0x84, 0x00",

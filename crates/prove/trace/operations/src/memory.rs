@@ -264,7 +264,7 @@ impl<O: Owner> Operation<O, <O::Calls as Calls>::Error> {
     };
 }
 
-/// Maps the page to which operations refer, and writes it.
+/// Maps the page to which operations refer, and writes to it.
 fn set_up_page<O: Owner>(own: &mut O) -> Result<(), <O::Calls as Calls>::Error> {
     own.memory().map_neighbour()?;
     own.memory().map_written_page()

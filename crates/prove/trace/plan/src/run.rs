@@ -3,7 +3,7 @@
 //! The agent of a guest (crate knee-agent), knee's own kernel (crate knee-kernel), and a program that binds a
 //! library (crate knee-bind) run tests in the same way. For each order, they set up the state, make the calls
 //! one after the other between two marks, and clean up. They differ only in how a call reaches the thread that
-//! makes it, which each of them implements as a [`Session`].
+//! makes it. Each of them implements this part as a [`Session`].
 //!
 //! ```
 //! use knee_plan::{Session, run};

@@ -31,21 +31,21 @@
 //!
 //! * `out=PATH`: a file, a FIFO or `/dev/fd/N` for the results. The plugin writes a line when a
 //!   test ends.
-//! * `user=on`: user code counts as well (the default is `off`). Required under `qemu-x86_64`,
-//!   which runs a program without a machine and executes no kernel code.
+//! * `user=on`: the plugin also traces user code (the default is `off`). Required under `qemu-x86_64`, which
+//!   runs a program without a machine and executes no kernel code.
 //! * `trace=INDEX`: for the test with this index, the plugin writes every access before it writes
 //!   the line of the test.
 //! * `resume=PATH`: if a test had conflicts, or a side was switched out, the guest pauses once the line of
 //!   the test has been written, and continues when the plugin can read a byte from PATH. Until then, the
-//!   objects of the test stay in the guest's memory, where the reader of the line can examine them.
+//!   objects of the test stay in the guest's memory, where the reader of the results can examine them.
 //! * `moves=on`: the plugin also reports the lines that sides had to get from other CPUs (the
 //!   default is `off`).
 //! * `stack=off`: the plugin ignores the accesses of kernel code to its stack: pushes, pops, and operands
 //!   relative to the stack pointer (the default is `on`). Each task has its own stack, so these accesses
 //!   cause no conflicts, but they are a third of all accesses and lines.
-//! * `scope=program`: the plugin traces only a program in the guest: user code counts, kernel code
-//!   does not, and a virtual address identifies a line (the default is `machine`). While the window
-//!   of a thread is open, no other user code may run on its virtual CPU.
+//! * `scope=program`: the plugin traces only user code, and identifies a line by its virtual address (the
+//!   default is `machine`). While the window of a thread is open, no other user code may run on its virtual
+//!   CPU.
 //! * `cpu=number`: QEMU's number identifies the executing virtual CPU. Some versions of QEMU pass wrong
 //!   numbers, and `number` serves only to demonstrate this. By default (`registers`), the guest's registers
 //!   identify the CPU, if this QEMU lets plugins read them.
@@ -69,18 +69,18 @@
 //!   knee-agent. Test: all trials, since their code first runs outside of windows.
 //! * QEMU may still call the memory callback of a block's last instruction after the end of the block:
 //!   `translate`. Test: `interrupts_leave_no_trace_in_the_figures`.
-//! * QEMU repeats a string instruction by a jump to it, or within its block: `vcpu`. Test:
-//!   `a_repeated_string_instruction_counts_once_but_each_of_its_accesses_counts`.
+//! * QEMU repeats a string instruction either by a jump to the instruction or within one execution of the
+//!   block: `vcpu`. Test: `a_repeated_string_instruction_counts_once_but_each_of_its_accesses_counts`.
 //! * QEMU ends a block at each instruction that enters or leaves the kernel: `vcpu`. Test:
 //!   `interrupts_leave_no_trace_in_the_figures`.
 //!
 //! # Limits
 //! The plugin does not see the CPU's implicit accesses: page-table walks, updates of accessed and dirty bits,
 //! and the frames that interrupts push and `iretq` pops. A read-modify-write counts as a store. The plugin
-//! counts all instructions of a translated block when the block starts: if a page fault ends a block early,
-//! the rest of the block counts twice. A repeated string instruction counts once. Softirqs count as part of
-//! an operation if they run because the operation enables them (`local_bh_enable`), but not if they run at
-//! the end of an interrupt.
+//! counts all instructions of a translated block when the block starts. So if a page fault ends the block
+//! early, the instruction that faulted and the rest of the block are counted twice. A repeated string
+//! instruction counts once. Softirqs count as part of an operation if they run because the operation enables
+//! them (`local_bh_enable`), but not if they run at the end of an interrupt.
 
 mod block;
 mod calls;

@@ -6,8 +6,8 @@
 //! half full. A separate list holds the lines in the order of first access, so reports do not depend on
 //! addresses.
 //!
-//! Most accesses are by code that has touched the line before. The data needed to detect such an
-//! access fit in one cache line of the host, and [`Details`] holds the other data.
+//! Most accesses are by code that has touched the line before. Such an access changes only the [`Line`],
+//! which fits in one cache line of the host, and adds nothing to [`Details`].
 
 use crate::calls::Chain;
 

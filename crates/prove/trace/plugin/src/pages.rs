@@ -9,10 +9,9 @@ const PAGES: usize = 128;
 
 /// Cached translations. QEMU takes longer for a translation than for the rest of an access.
 ///
-/// Translations of the kernel's pages are cached while a window is open, since the kernel does not
-/// move its own memory then. Operations change the mappings of user pages, so only the last
-/// translation of a user page is cached, and only while the same block is executed repeatedly, for
-/// example to copy a page.
+/// Translations of the kernel's pages are cached while a window is open, since the kernel does not move its
+/// own memory then. Operations change the mappings of user pages. So for user pages, only the most recent
+/// translation is cached, and only while the same block is executed repeatedly, for example to copy a page.
 pub(crate) struct Pages {
     kernel: [(u64, u64); PAGES],
     user: (u64, u64),

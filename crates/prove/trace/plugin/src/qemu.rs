@@ -8,14 +8,15 @@
 //!   from QEMU 9.0 on, 7 in QEMU 11.1. QEMU reads the symbol after it has loaded the plugin, so a constructor
 //!   can set it. The plugin's constructor sets the symbol to the value of the environment variable
 //!   `KNEE_PLUGIN_API`, which knee sets after QEMU has reported the oldest version that it supports. Without
-//!   this variable, the constructor sets the symbol to 2 if this QEMU has scoreboards, which version 2
-//!   introduced.
+//!   this variable, the constructor sets the symbol to 2 if this QEMU has the functions for scoreboards,
+//!   which API version 2 introduced.
 //! * `qemu_plugin_insn_data` returns a pointer before version 3 (9.1), and copies to the caller's
 //!   buffer from then on. In the C calling convention of x86-64, both forms can be called with all
 //!   three arguments.
 //! * Before version 7, the first argument of the callbacks for translation and reset is the plugin's ID. From
 //!   version 7 on, this argument is gone, and the last argument is the user data given at registration. The
-//!   functions that register them take that user data as an additional argument, which older versions ignore.
+//!   functions that register these callbacks take the user data as an additional argument, which older
+//!   versions ignore.
 //! * The CPU number that callbacks receive is wrong in some versions: see [`crate::executing`].
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};

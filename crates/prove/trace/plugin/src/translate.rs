@@ -1,11 +1,10 @@
 //! Selects the callbacks of each block of instructions when QEMU translates it.
 //!
-//! Kernel code, identified by addresses in the upper half, gets a callback per block and per memory
-//! access. User code gets callbacks only with `user=on`, so that spinning user threads run without
-//! them. With `scope=program`, user code gets callbacks and kernel code gets none. Before
-//! `Mark::Arm`, only the marks that precede tests get callbacks: with callbacks for all code, a
-//! guest takes nine times as long to boot. After `Mark::Apart`, kernel code that is translated while no
-//! window is open gets no callbacks.
+//! Kernel code, identified by addresses in the upper half, gets a callback per block and per memory access.
+//! User code gets callbacks only with `user=on`, because callbacks would slow down user threads that spin.
+//! With `scope=program`, user code gets callbacks and kernel code gets none. Before `Mark::Arm`, only the
+//! marks that precede tests get callbacks: with callbacks for all code, a guest takes nine times as long to
+//! boot. After `Mark::Apart`, kernel code that is translated while no window is open gets no callbacks.
 
 use std::ffi::{c_uint, c_void};
 

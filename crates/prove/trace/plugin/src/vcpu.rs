@@ -389,8 +389,8 @@ mod tests {
         let mut vcpu = Vcpu::new();
         vcpu.open(0, Box::new(Side::new()));
         for &(address, enters, ends) in blocks {
-            // In QEMU, an access shows that a switched-out task runs again. This test makes no
-            // accesses, so it sets the state itself.
+            // Under QEMU, a task is back when a switch reads the registers that were saved for the task. This
+            // test makes no accesses, so it sets the state itself.
             if matches!(vcpu.presence, Presence::MayArrive(_)) {
                 vcpu.presence = Presence::Here;
                 vcpu.counts = vcpu.depth == 0;

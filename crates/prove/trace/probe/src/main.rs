@@ -112,7 +112,7 @@ fn operation(kind: &str) -> Option<Operation> {
         "string-100" => |state, side| store_string(&state.pages[side], 100),
         "user-neighbours" => |state, side| state.neighbour(side).store(1, Ordering::Relaxed),
         "long-getppid" => |_, _| (0..LONG_CALLS).for_each(|_| getppid()),
-        // The conflicting call is the last one of side 0 and the first one of side 1.
+        // The calls that conflict are the last call of side 0 and the first call of side 1.
         "long-lseek" => |state, side| {
             if side == 1 {
                 lseek(state);

@@ -1,8 +1,7 @@
 //! Decides whether a test runs again.
 //!
 //! If the calls do not share a datum in one run, that run shows that they do not have to share it. So a test
-//! ends with a run that has no conflicts. It also ends when its calls share the same data as in the previous
-//! valid run.
+//! ends after a run in which its calls share nothing, or the same data as in the previous valid run.
 
 use crate::datum::Datum;
 use crate::record::TestResult;
@@ -60,8 +59,8 @@ impl Repetition {
         Repetition { max_runs, max_placements, runs: 0, before: None }
     }
 
-    /// Adds a run of the current test, and returns whether the test runs again. If the test does
-    /// not run again, the next run is the first run of another test.
+    /// Adds a run of the current test, and returns whether the test runs again. If it does not, the next run
+    /// to be added is the first run of another test.
     pub(super) fn wants_another(&mut self, run: &TestResult) -> bool {
         self.runs += 1;
         let shared = Shared::in_run(run);

@@ -195,7 +195,7 @@ enum Names<'a> {
 }
 
 impl Names<'_> {
-    /// Learns from a line on the console.
+    /// On knee's own kernel, adds the range of memory that a console line names.
     fn learn(&mut self, line: &str) {
         if let Names::Knee { data, .. } = self {
             data.learn(line);

@@ -31,10 +31,12 @@ fn lines<'r>(operations: impl Iterator<Item = &'r TestResult>) -> Vec<Conflict> 
     lines.into_iter().map(|(line, by_cpu)| shared(line, by_cpu.into_values().collect())).collect()
 }
 
-/// A line as a conflict between the CPUs. If the line moved to only one CPU, a second side stands for its
-/// previous holders; this side has the same accesses, because all CPUs perform the same operation. A line
-/// moves only if it is written. So if these operations only read the line, a CPU must have written it at
-/// another time, and the bytes that the CPUs read count as written.
+/// A line as a conflict between the CPUs. If the line moved to only one CPU, a second side stands for the
+/// CPUs that held the line before. Both sides have the same accesses, because all CPUs perform the same
+/// operation.
+///
+/// A line moves only if some CPU writes it. So if no CPU wrote the line in these operations, a CPU must have
+/// written it at another time, and the bytes that the CPUs read count as written.
 fn shared(line: u64, mut sides: Vec<Touch>) -> Conflict {
     if let [only] = &sides[..] {
         let other = Touch { side: only.side + 1, ..only.clone() };

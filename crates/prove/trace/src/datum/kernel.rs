@@ -214,7 +214,7 @@ pub(super) fn memory() -> Ram {
     let ram = Ram::new("knee-test", RAM_BYTES).expect("make memory");
     ram.write(TYPES, &types().finish()).expect("write types");
     let word = |at: u64, value: u64| ram.write(at, &value.to_le_bytes()).expect("write a word");
-    // Page tables for the area of `struct page`.
+    // Page tables that map the array of `struct page`.
     let mut table = TOP_TABLE;
     for (next, shift) in TABLES.into_iter().zip([39, 30, 21]) {
         word(table + 8 * (VMEMMAP >> shift & 0x1ff), next | 1);

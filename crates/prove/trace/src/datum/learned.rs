@@ -45,8 +45,8 @@ impl<K: Eq + Hash, V: Clone + PartialEq> CodeHistory<K, V> {
     }
 
     /// What the code with these keys touches. A key counts if one value clearly predominates among the values
-    /// recorded for it. The result is the value that all such keys share. `None` if there is no such key, or
-    /// if such keys disagree.
+    /// recorded for it. Returns this value if it is the same for all keys that count, and `None` if it is not
+    /// or if no key counts.
     pub(crate) fn recall(&self, keys: impl Iterator<Item = K>) -> Option<&V> {
         let sure = |known: &&Majority<V>| known.lead > known.all / 2;
         let mut known = keys.filter_map(|key| self.0.get(&key).filter(sure));
@@ -56,8 +56,8 @@ impl<K: Eq + Hash, V: Clone + PartialEq> CodeHistory<K, V> {
 }
 
 impl CodeHistory<u64, String> {
-    /// What code touches. If `seen` is known, records and returns it. Otherwise, returns what the code
-    /// has touched before.
+    /// What code touches. If `seen` is `Some`, records and returns it. If `seen` is `None`, returns what the
+    /// code has touched before.
     pub(crate) fn known(&mut self, code: &[u64], seen: Option<String>) -> Option<String> {
         match seen {
             Some(touched) => {

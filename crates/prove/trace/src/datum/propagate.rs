@@ -1,10 +1,10 @@
 //! Finds the types of objects in general caches (`kmalloc-192`) from the fields that point to them.
 //!
-//! Objects of dedicated caches have a known type, and so do the objects that their pointers point
-//! to. A scan reads the objects of all dedicated caches, then the objects that these point to, and so
-//! on. Memory may change while knee reads it, and some objects have been freed. So a type is accepted
-//! only if it fits the object. If pointers disagree, the most specific type wins. Among equally
-//! specific types, the type with the most pointers wins.
+//! The type of an object of a dedicated cache is known, and the types of its pointers show the types of the
+//! objects that they point to. So a scan reads the objects of all dedicated caches, then the objects to which
+//! these objects point, and so on. Memory may change while knee reads it, and some objects have been freed.
+//! So a type is accepted only if it fits the object. If pointers disagree, the most specific type wins. Among
+//! equally specific types, the type with the most pointers wins.
 
 use std::collections::HashMap;
 

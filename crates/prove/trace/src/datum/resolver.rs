@@ -81,9 +81,9 @@ impl Resolver {
         }
     }
 
-    /// Whether calls share a line only because of an object's position in memory. This is so if the calls
-    /// touch different bytes of the line, and if the distance between the slab cache's objects is not a
-    /// multiple of the line size: then the fields that share a line differ from object to object.
+    /// Whether calls share a line only because of an object's position in memory: the calls touch different
+    /// bytes of the line, and the distance from one object of the slab cache to the next is not a multiple of
+    /// the line size. With such a distance, the fields that share a line differ from object to object.
     fn is_by_position(&mut self, conflict: &Conflict) -> bool {
         let Some(types) = &mut self.types else { return false };
         let page = types.pages.as_ref().and_then(|pages| pages.at(&self.memory, conflict.line));
@@ -91,8 +91,8 @@ impl Resolver {
         conflict.shared_bytes() == 0 && !types.keeps_lines(&self.memory, cache)
     }
 
-    /// Of a line's virtual addresses, the one that helps most to name the line's data. A kernel address helps
-    /// more than a user address.
+    /// The virtual address of a line that says most about the line's data: a kernel address rather than a
+    /// user address, and an address in the kernel's image rather than in the direct map.
     fn best_address(&self, conflict: &Conflict) -> u64 {
         let all = conflict.sides.iter().flat_map(|side| &side.virtuals).copied();
         let rank = |address: &u64| match self.memory.area(*address) {
@@ -168,8 +168,9 @@ impl Resolver {
         let Some(pages) = &types.pages else { return whole("struct page") };
         let (number, offset) = pages.described_at(&self.memory, address);
         let page = pages.at(&self.memory, number * PAGE_BYTES);
-        // `struct page` is a union. If the page is a slab or a page table now, name the fields that this use
-        // has. In any other case, the use at the time of the access is unknown, so name the general fields.
+        // The fields of `struct page` depend on the use of the page. If the page is now a slab or a page
+        // table, take the names of a slab's or a page table's fields. Otherwise, the use at the time of the
+        // access is unknown, so take the general names.
         let (of, alternative) = match page {
             Some(Page::Slab { .. }) => ("slab", "slab_cache"),
             Some(Page::Table) => ("ptdesc", "ptl"),

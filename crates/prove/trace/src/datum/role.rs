@@ -1,5 +1,5 @@
 //! Tells apart objects that have the same type but different roles, such as the inodes of directories and of
-//! pipes. Calls share such objects differently.
+//! pipes. For example, the name of a lock in an inode shows whether the inode is a directory or a pipe.
 
 use super::btf::{Btf, TypeId};
 use super::memory::Memory;

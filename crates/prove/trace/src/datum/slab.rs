@@ -33,9 +33,9 @@ const TYPES: &[(&str, &str)] = &[
     ("xfs_ili", "xfs_inode_log_item"),
     ("xfs_inode", "xfs_inode"),
 ];
-/// Suffixes that a cache's name may have and the name of its type lacks.
+/// Suffixes that occur in the names of caches, but not in the names of their types.
 const SUFFIXES: &[&str] = &["_cachep", "_cache", "_jar", "_slab"];
-/// Suffix that a type's name may have and the name of its cache lacks.
+/// Suffix that occurs in the names of types, but not in the names of their caches.
 const EMBEDDING: &str = "_info";
 /// Types whose last field has room for the largest possible FPU state. The kernel allocates only as much of
 /// this field as its CPU needs, so an object may be smaller than its type.

@@ -93,8 +93,8 @@ impl Types {
         let known = match cache.of {
             Some(of) => Some(Known::Struct(of)),
             None => {
-                // All objects of a dedicated cache have the same type. So the offset is left out, and memory
-                // is searched only once for such a cache.
+                // All objects of a dedicated cache have the same type. So the key contains no offset, and
+                // memory is searched only once for such a cache.
                 let offset = if cache.is_general() { Some(offset) } else { None };
                 self.known_object(memory, object, (cache_at, offset), code)
             }
@@ -138,9 +138,9 @@ impl Types {
         cache.is_none_or(Cache::keeps_lines)
     }
 
-    /// Finds out what an object is if its cache has no known type. If the same code has touched an object of
-    /// this cache whose type was found, assumes this type: `object` itself may have been freed since the
-    /// access.
+    /// Finds out what an object is if its cache has no known type. If the same code has already touched an
+    /// object of this cache and of a known type, assumes the same type, because `object` itself may have been
+    /// freed since the access.
     fn known_object(
         &mut self,
         memory: &Memory,

@@ -22,31 +22,32 @@
 //!
 //! # Which conflicts a test has
 //!
-//! A test runs until two successive runs share the same data or one run shares nothing, but at most three
-//! times, or six times if it shares lines by position only. A run that was disturbed or is incomplete does
-//! not count, except towards this maximum. A conflict of the test is a datum that its calls share in
-//! **every** run that counts. If the datum is unknown, the conflict is a line that the same functions write
-//! in every such run.
+//! A test runs until its calls share the same data in two successive runs, or nothing in one run, but at most
+//! three times, or six times if they share lines by position only. A run that was disturbed or is incomplete
+//! is not valid, and counts only towards this maximum. A conflict of the test is a datum that its calls share
+//! in **every** valid run. If the datum is unknown, the conflict is a line that the same functions write in
+//! every valid run.
 //!
-//! * `conflict-free`: the calls share nothing in any run. This is also the verdict if at least one run shares
-//!   nothing and all other runs share lines by position only.
-//! * `conflict`: the calls share at least one datum in every run. `conflicts` lists the data that
-//!   every run shares, with the addresses and functions of the last run.
+//! * `conflict-free`: the calls share nothing in any valid run. This is also the verdict if they share
+//!   nothing in at least one run and share lines by position only in all other runs.
+//! * `conflict`: the calls share at least one datum in every run. `conflicts` lists the data that they share
+//!   in every run, with the addresses and functions of the last run.
 //! * `sometimes`: the calls share something in some runs, but there is no datum that they share in every run.
 //!   `conflicts` lists everything that the calls share in any run, each datum once. One cause of this verdict
-//!   is a cache that is occasionally refilled from a shared list. A test also gets this verdict if every run
-//!   shares lines, but all of them are `by_position`: the calls touch different bytes, and in another object
-//!   of the same type, other bytes would share a line.
-//! * `disturbed`: no run counts.
+//!   is a cache that is occasionally refilled from a shared list. A test also gets this verdict if its calls
+//!   share lines in every run, but only lines that are `by_position`: the calls touch different bytes, and in
+//!   another object of the same type, these bytes might be in different lines.
+//! * `disturbed`: no run is valid.
 //! * `died`: the guest or the program did not survive the test. The member `died` describes how the
 //!   guest or the program ended.
 //!
 //! # The evaluation of a record
 //!
-//! Pure functions compute how many tests of each pair of operations are conflict-free ([`Tally`]),
-//! how two records differ ([`Diff`]), and which data prevent the most tests from being conflict-free
-//! ([`Ranking`]). The schemas of their `--json` output are `schemas/check-matrix.schema.json`,
-//! `check-diff` and `check-explain`.
+//! Pure functions compute how many tests of each pair of operations are conflict-free ([`Tally`]), how two
+//! records differ ([`Diff`]), and which data prevent the most tests from being conflict-free ([`Ranking`]).
+//! The commands that print these results have schemas for their `--json` output:
+//! `schemas/check-matrix.schema.json`, `schemas/check-diff.schema.json` and
+//! `schemas/check-explain.schema.json`.
 
 mod description;
 mod diff;

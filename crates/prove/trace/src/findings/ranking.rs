@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn data_that_unlock_no_test_alone_are_fixed_together() {
         assert_eq!(steps(&[&["x", "y"], &["x", "y"]]), expected(&[("x+y", 2)]));
-        // Two data whose fix makes three tests conflict-free are better than one datum whose fix makes one
+        // Fixing `x` and `y` makes three tests conflict-free, 1.5 for each datum. Fixing only `x` makes one
         // test conflict-free.
         let sets: [&[&str]; 4] = [&["x", "y"], &["x", "y"], &["x"], &["z"]];
         assert_eq!(steps(&sets), expected(&[("x+y", 3), ("z", 1)]));

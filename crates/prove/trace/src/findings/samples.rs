@@ -56,7 +56,7 @@ pub(super) fn free(test: &str) -> TestLine {
     with(test, Verdict::ConflictFree, Vec::new())
 }
 
-/// A test that shares one line for each name; see [`shared`].
+/// A test whose calls share one line for each name; see [`shared`].
 pub(super) fn conflicting(test: &str, names: &[&str]) -> TestLine {
     let lines = names.iter().enumerate().map(|(at, name)| shared(name, at)).collect();
     with(test, Verdict::Conflict, lines)
