@@ -26,6 +26,7 @@ mod random;
 mod remote;
 mod storms;
 mod system_call;
+mod tasks;
 
 use core::panic::PanicInfo;
 use core::sync::atomic::{AtomicUsize, Ordering};
