@@ -342,7 +342,7 @@ fn a_fork_copies_all_pages_of_a_concurrent_unmap_or_none() {
     );
 }
 
-/// If a copy contains a store, it also contains all earlier stores, even those that made their page present.
+/// If a copy contains a store, it also contains all earlier stores, even a store that made its page present.
 #[test]
 fn a_copy_that_contains_a_store_contains_all_earlier_stores() {
     check::<2>(

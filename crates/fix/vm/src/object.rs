@@ -127,8 +127,8 @@ enum EvictMode {
     WriteBack,
     /// Remove all pages, without writing any.
     Discard,
-    /// Like `Discard`, but for pages beyond the end of the object. New pins of these pages are removed at
-    /// once.
+    /// Like `Discard`, but for pages beyond the end of the object. A `pin` that comes later removes its own
+    /// pin, and fails.
     Truncate,
 }
 
@@ -187,10 +187,11 @@ impl<'m, M: Machine> Object<'m, M> {
     /// # Ok::<(), knee_vm::MapError>(())
     /// ```
     ///
-    /// To take the device away from all programs, call [`resize`](Object::resize) with 0. Their next access
-    /// fails with [`Fault::BeyondEnd`]. [`discard`](Object::discard) removes the pages from all spaces, and
-    /// the next access makes them present again. An operation that changes mapped pages, such as `protect`,
-    /// `remap` or `fork`, may also remove them from a space until their next access.
+    /// To take the device away from all programs, call [`resize`](Object::resize) with 0. From then on,
+    /// accesses fail with [`Fault::BeyondEnd`]. [`discard`](Object::discard) removes the pages from all
+    /// spaces, but the next access to a page makes it present again. An operation that changes mapped pages,
+    /// such as `protect`, `remap` or `fork`, may also remove them from a space; again, only until they are
+    /// accessed.
     ///
     /// # Errors
     /// [`MapError::OutOfMemory`], [`MapError::Empty`], and [`MapError::OutOfRange`] if the frames exceed
@@ -275,8 +276,8 @@ impl<'m, M: Machine> Object<'m, M> {
         core.device.map_or_else(|| core.index.capacity(), |device| device.pages)
     }
 
-    /// The number of pages that have frames of the machine. The result is exact only if no CPU changes it
-    /// during the call.
+    /// The number of pages that have frames of the machine. Exact only if this number does not change during
+    /// the call.
     pub fn resident(&self) -> u64 {
         let mut count = 0;
         self.get().index.for_each(0..self.pages(), |_, slot| {
@@ -285,8 +286,9 @@ impl<'m, M: Machine> Object<'m, M> {
         count
     }
 
-    /// Sets the number of pages, up to the [`capacity`](Object::capacity): `ftruncate`. When it returns,
-    /// pages beyond the end are gone from all spaces. The private copies that spaces have made are kept.
+    /// Sets the number of pages, up to the [`capacity`](Object::capacity): `ftruncate`. When `resize`
+    /// returns, pages beyond the end are gone from all spaces. The private copies that spaces have made are
+    /// kept.
     ///
     /// # Errors
     /// See [`ResizeError`]; the object then keeps its old size. If the call fails because another CPU has
@@ -338,8 +340,8 @@ impl<'m, M: Machine> Object<'m, M> {
     }
 
     /// Writes the dirty pages of the range to the pager, and frees the frames of all pages of the range
-    /// except [pinned](crate::Space::pin) ones. Returns the number of freed frames, which no space maps any
-    /// more. If the object has no pager, keeps all pages and returns 0.
+    /// except [pinned](crate::Space::pin) ones. Returns the number of freed frames. If the object has no
+    /// pager, keeps all pages and returns 0.
     ///
     /// # Errors
     /// The pager's error. Pages that the pager did not accept stay in the object.
@@ -481,9 +483,8 @@ impl<'m, M: Machine> Object<'m, M> {
         result
     }
 
-    /// Removes a space's PTEs of those pages in `indexes` that are `Leaving`, and flushes the PTEs. A
-    /// write-back keeps the PTEs, but revokes their write permission. All pages of device memory count as
-    /// `Leaving`.
+    /// Removes a space's PTEs for the `Leaving` pages in `indexes`, or, for a write-back, only the write
+    /// permission of these PTEs. Flushes the changed PTEs. All pages of device memory count as `Leaving`.
     fn take_from(
         &self,
         cpu: &Cpu<'m, M>,

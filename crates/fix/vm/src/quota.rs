@@ -10,7 +10,7 @@
 //! seldom needs the lock again. If the rest is too small as well, the CPU *closes* all shares and moves their
 //! pages into the rest. While the shares are closed, all other CPUs need the lock. So the CPU with the lock
 //! holds all unused pages, and its charge fails only if there are too few of them. A sum of open shares would
-//! not prove that: other CPUs change the shares during the summation, so the sum may be lower than the number
+//! not be enough: other CPUs change the shares during the summation, so the sum may be lower than the number
 //! of unused pages ever was.
 //!
 //! Orderings: shares are plain counts and publish no other data, so relaxed operations suffice. No other
@@ -117,7 +117,7 @@ impl Quota {
         self.limit
     }
 
-    /// Returns the number of used pages. It is exact if no CPU maps or unmaps concurrently.
+    /// Returns the number of used pages. Exact only if no CPU maps or unmaps during the call.
     pub fn used(&self) -> u64 {
         let shares = self.shares.iter().map(|share| share.0.load(Relaxed) & !CLOSED);
         // If other CPUs move pages from one share to another during the summation, these pages may be counted
@@ -135,8 +135,8 @@ impl Quota {
     /// charge their mappings themselves. Near the limit, the call may wait for a lock, using `platform`.
     ///
     /// # Errors
-    /// [`MapError::QuotaExceeded`] if at some moment during the call fewer than `pages` were unused. Then
-    /// nothing is charged.
+    /// [`MapError::QuotaExceeded`] if at some moment during the call fewer than `pages` pages were unused.
+    /// The call then charges nothing.
     ///
     /// # Panics
     /// If the machine has no such CPU.
@@ -275,7 +275,7 @@ impl Account {
         self.add_resident(cpu, pages.wrapping_neg());
     }
 
-    /// Returns the number of present pages. It is exact if no CPU changes it concurrently.
+    /// Returns the number of present pages. Exact only if this number does not change during the call.
     pub(crate) fn resident(&self) -> u64 {
         let counts = self.resident.iter().map(|count| count.0.load(Relaxed));
         let sum = counts.fold(0, u64::wrapping_add);
@@ -319,8 +319,8 @@ mod tests {
         }
     }
 
-    /// Each thread holds at most `MOST` pages, and the limit allows exactly that. So at any moment a thread
-    /// can charge `MOST` minus what it holds, whatever the others do.
+    /// No thread ever holds more than `MOST` pages, and the limit is `MOST` pages per thread. So at any
+    /// moment a thread can charge `MOST` minus the pages that it holds, whatever the other threads do.
     #[test]
     fn charges_within_the_unused_pages_succeed_and_the_limit_holds() {
         const THREADS: u64 = 4;

@@ -20,20 +20,20 @@ use crate::per_cpu::for_each;
 /// The [reclaim](crate::Space::reclaim) of a space moves pages that the program has not used for a while to
 /// the device, and frees their frames. The next access brings the page back.
 ///
-/// A slot belongs to one page of a space and of its forks, and its content does not change. It is free again
-/// when none of these spaces refers to it. If [`page_out`](Pager::page_out) returns an error, even
-/// [`PagerError::Retry`], the page goes back to its space, and the next reclaim may choose another slot.
-/// Whatever `page_out` returns, the frame may then be reused or written to. So a device that writes
-/// asynchronously must copy the page before `page_out` returns.
+/// A slot belongs to one page of a space and of the space's forks, and is free again when none of these
+/// spaces refers to it. Until then, the slot's content does not change. If [`page_out`](Pager::page_out)
+/// returns an error, even [`PagerError::Retry`], the page goes back to its space, and the next reclaim may
+/// choose another slot. Whatever `page_out` returns, the frame may then be reused or written to. So a device
+/// that writes asynchronously must copy the page before `page_out` returns.
 ///
 /// A slot may be used again, by another space, without notice to the device. So a `page_out` cancels all
-/// unfinished transfers of its slot: after it has returned `Ok`, `page_in` must not return what an earlier
-/// read has found. After `page_out` has returned an error, the device must not write the slot later. After
-/// `page_in` has returned an error, the device must not write to the page.
+/// unfinished transfers of its slot: after it has returned `Ok`, `page_in` must return the new content, even
+/// if a read of the slot began earlier. After `page_out` has returned an error, the device must not write the
+/// slot later. After `page_in` has returned an error, the device must not write to the page.
 ///
-/// On x86-64 CPUs with the L1 terminal fault (L1TF), a program can speculatively read what the first-level
-/// cache has of the frame whose number equals a slot of its own: knee-vm does not yet invert the numbers in
-/// entries that are not present, as Linux does. Do not use swap on such CPUs.
+/// On x86-64 CPUs with the L1 terminal fault (L1TF), a program that has a page in slot `s` can speculatively
+/// read the frame with number `s`, as far as the first-level cache holds it. Linux prevents this: it inverts
+/// the numbers in entries that are not present. knee-vm does not do so yet. Do not use swap on such CPUs.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
@@ -81,8 +81,8 @@ pub struct Swap {
     used: AtomicU64,
 }
 
-/// The content of a page. It is written once, before the first space can read it, and does not change until
-/// the slot is free again.
+/// What the area records about a slot. The content of a slot is written once, before the first space can read
+/// it, and does not change until the slot is free again.
 #[derive(Debug, Default)]
 struct Slot {
     /// A [`State`].
@@ -151,7 +151,7 @@ impl Swap {
         self.slots.len() as u64
     }
 
-    /// The number of slots in use. Exact only if no CPU changes it during the call.
+    /// The number of slots in use. Exact only if this number does not change during the call.
     pub fn used(&self) -> u64 {
         self.used.load(Relaxed)
     }
@@ -171,7 +171,7 @@ impl Swap {
         }
         let slot = (start..capacity).chain(0..start).find(|&slot| {
             let state = &self.slot(slot).state;
-            // Acquire: pairs with the Release of the slot's last user, so that user's reads of the old
+            // Acquire: pairs with the Release of the slot's last user. So the last user's reads of the old
             // content happen before the new content is written.
             state.load(Relaxed) == State::Free.word()
                 && state
@@ -190,8 +190,8 @@ impl Swap {
         self.slot(slot).users.fetch_add(1, Relaxed);
     }
 
-    /// Whether the slot has users other than the caller and one entry. If the caller is a user and has locked
-    /// that entry, no other user can appear after a result of false.
+    /// Whether the slot has users other than the caller and one entry. If not, and the caller is a user and
+    /// holds the lock of that entry, nobody else can become a user before the caller unlocks the entry.
     pub(crate) fn is_shared(&self, slot: u64) -> bool {
         self.slot(slot).users.load(Acquire) > 2
     }

@@ -102,7 +102,7 @@ fn map_anywhere_searches_a_space_that_has_no_slice_left() {
     assert_eq!(space.map_anywhere(&cpu, 1, WRITE), Ok(Pages::new(Page(2 * gap), 1)));
     assert_eq!(space.map_anywhere(&cpu, 1, WRITE), Err(MapError::NoAddressSpace));
     assert_eq!(space.map_anywhere(&cpu, 0, WRITE), Err(MapError::Empty));
-    // Another CPU finds the pages that this CPU has unmapped, because it searches the space.
+    // Another CPU searches the whole space, and so finds the pages that this CPU has unmapped.
     space.unmap(&cpu, Pages::new(Page(gap), 3)).unwrap();
     assert_eq!(space.map_anywhere(&other, 3, WRITE), Ok(Pages::new(Page(gap), 3)));
     // The first CPU's free list still contains the pages, although they are mapped again. `map_anywhere` does
@@ -254,7 +254,7 @@ fn a_fork_is_charged_and_shares_present_pages() {
     assert_eq!((quota.used(), fork.resident(), space.resident()), (20, 3, 3));
     assert_eq!(space.fork(&cpu).err(), Some(MapError::QuotaExceeded));
     assert_eq!(quota.used(), 20);
-    // The fork breaks copy-on-write of one page, gets one new page, and unmaps one page.
+    // Break copy-on-write sharing of one page of the fork, make one page present, and unmap one page.
     cpu.store(&fork, pages.start.address(), 1).unwrap();
     cpu.store(&fork, (pages.start + 3).address(), 1).unwrap();
     fork.unmap(&cpu, Pages::new(pages.start + 2, 1)).unwrap();
@@ -295,14 +295,14 @@ fn operation() -> impl Strategy<Value = Operation> {
 }
 
 proptest! {
-    /// Page numbers are relative to the first area, so that operations also affect areas of `map_anywhere`.
+    /// The operations count pages from the first area, so that they also hit areas that `map_anywhere` chose.
     #[test]
     fn the_counts_of_mapped_and_present_pages_are_exact(
         limit in 1_u64..3000,
         operations in prop::collection::vec(operation(), 1..60)
     ) {
-        // A range of more than half a leaf gets its own leaf, and the limit allows about a dozen such
-        // ranges.
+        // `map_anywhere` takes a new leaf for each area of more than half a leaf, and the limit allows about
+        // a dozen such areas.
         const UNIVERSE: u64 = 16_384;
         let machine = Hosted::new(4096, 1);
         let cpu = machine.cpu(0);

@@ -171,8 +171,8 @@ fn device_memory_gets_large_pages<A: Architecture>() {
     let machine = Hosted::<A>::with_architecture(4096, 1);
     let cpu = machine.cpu(0);
     let frames = Frame(1024);
-    // SAFETY: no other code uses these frames: the machine has not allocated them, and the test needs only a
-    // few of the others.
+    // SAFETY: no other code uses these frames: the machine has not allocated them, and will not, because the
+    // test needs only a few frames.
     let object =
         unsafe { Object::of_device(&cpu, frames, 2 * LARGE, MemoryType::WriteBack, WRITE) };
     let object = object.unwrap();

@@ -78,8 +78,8 @@ fn the_fuzzers_corpus_agrees_with_the_model() {
     assert!(texts > 0, "the corpus of the fuzz target vm_space is empty");
 }
 
-/// Hardware cannot deny loads alone. If a space allowed stores to a page but not loads, a load from it would
-/// fault forever.
+/// Hardware cannot deny loads alone. If a space allowed stores to a page but not loads, a load from that page
+/// would fault forever.
 #[test]
 fn writable_pages_are_readable() {
     let machine = Hosted::new(64, 1);
@@ -137,7 +137,7 @@ fn a_quota_of_a_smaller_machine_is_rejected() {
     let _ = Space::with_quota(&large.cpu(0), quota);
 }
 
-/// Any thread may print a space, but only the CPU itself may read its per-CPU state.
+/// Any thread may print a space, but only the CPU that owns per-CPU state may read this state.
 #[test]
 fn debug_prints_a_space_in_one_line_without_per_cpu_state() {
     let machine = Hosted::new(64, 2);

@@ -618,7 +618,7 @@ fn no_store_is_lost_while_pages_are_evicted<A: Architecture>() {
 }
 
 /// A CPU that has written to a page may store to it again without a fault. A read by another CPU does not
-/// revoke this permission. Here, `populate` brings the page in as such a read would.
+/// revoke this permission. Here, `populate` does what such a read does: it makes the page present.
 fn a_store_after_another_cpus_read_is_not_lost<A: Architecture>() {
     let machine = Hosted::<A>::with_architecture(256, 1);
     let cpu = machine.cpu(0);

@@ -174,7 +174,8 @@ fn trace(seed: u64) -> Vec<Operation> {
         .collect()
 }
 
-/// Why an operation failed: `Ok` has the error of a change of mappings, and `Err` the fault of an access.
+/// Why an operation failed. Both variants are failures: `Ok` is the error of an operation that changes
+/// mappings, and `Err` is the fault of an access.
 type Wrong = Result<MapError, Fault>;
 
 /// The protections and first words of the checked pages.
@@ -322,7 +323,7 @@ fn run(
     let all = machine.0.free_frames();
     let mut failed = None;
     {
-        // SAFETY: it is the only `Cpu` with this number.
+        // SAFETY: no other `Cpu` has this number.
         let cpu = unsafe { Cpu::new(&machine, 0) };
         let begin = || Ok((Space::new(&cpu)?, Object::new(&cpu, 1 << 28)?));
         let (space, object) = match limited(left, &mut count, begin) {
@@ -427,7 +428,7 @@ fn reclaim_frees_frames_when_there_is_no_memory() {
     let machine = Small(Hosted::new(128, 1));
     let all = machine.0.free_frames();
     {
-        // SAFETY: it is the only `Cpu` with this number.
+        // SAFETY: no other `Cpu` has this number.
         let cpu = unsafe { Cpu::new(&machine, 0) };
         let disk = Disk(Mutex::new(vec![[0; PAGE]; 80]));
         let swap = Arc::new(Swap::new(80, Box::new(disk)).unwrap());

@@ -229,7 +229,7 @@ fn an_object_keeps_pinned_pages<A: Architecture>() {
     assert_eq!((object.pages(), object.resident()), (4, 1));
     assert_eq!(cpu.load(&space, (START + 1).address()), Ok(2));
     word(&pinned).store(9, SeqCst);
-    // The pinned page outlives its mapping, and later the `Object`.
+    // The pinned page outlives first its mapping, and then the `Object`.
     space.unmap(&cpu, all).unwrap();
     assert_eq!(object.evict(&cpu, 0..4), Ok(0));
     drop(pinned);
@@ -409,7 +409,8 @@ fn an_object_is_evicted_and_truncated_beside_a_device<A: Architecture>() {
         let cpu = machine.cpu(0);
         write_as_a_device(&cpu, space, all, ROUNDS, |page, pinned, round| {
             assert_eq!(word(pinned).load(SeqCst), round, "the frame has another user");
-            // The pin makes a truncation fail, but until it fails, accesses beyond its new end may fault.
+            // The pin makes every `resize` to fewer pages fail. But until such a `resize` has failed,
+            // accesses beyond the end that it asked for may fault.
             loop {
                 match cpu.load(space, page.address()) {
                     Err(Fault::BeyondEnd) => cpu.handle_ipis(),

@@ -23,7 +23,7 @@ use crate::tree::update::{add_child, add_table};
 /// The state in which a fault found the PTE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Before {
-    /// Not present, or already flushed from all TLBs.
+    /// Not present; or the fault itself has made all CPUs flush the old PTE.
     Absent,
     /// Present, without the permission for the access.
     Less,
@@ -312,8 +312,8 @@ impl<'m, M: Machine> Space<'m, M> {
         if is_mutant!("unshare_flush_last") {
             flush();
         }
-        // SAFETY: `begin_cow_break` began the flush. The PTE no longer holds the old frame, and all CPUs
-        // have flushed it.
+        // SAFETY: `begin_cow_break` began the flush. The PTE no longer refers to the old frame, and all CPUs
+        // have flushed their translations of this frame.
         unsafe {
             leaf.end_flush();
             if is_private && !is_mutant!("unshare_no_release") {
@@ -519,8 +519,8 @@ impl<'m, M: Machine> Space<'m, M> {
         Ok(Step::MadePresent(1))
     }
 
-    /// Handles a fault in a leaf whose table the hardware does not find: makes a large page, or puts the table
-    /// into the parent's entry and asks for a retry.
+    /// Handles a fault in a leaf whose table the hardware does not find: makes a large page, or puts the
+    /// table into the parent's entry and asks for a retry.
     #[cold]
     fn link<'a>(&self, leaf: &'a Leaf, pool: &mut PerCpuPool) -> Result<Step<'a, 'm, M>, Needed> {
         if leaf.is_flushing() && !is_mutant!("links_while_flushing") {
@@ -571,7 +571,8 @@ fn map_device<'a, 'm, M: Machine>(
         Entry::Absent if !protection.contains(Protection::READ) => return Step::Done(Ok(())),
         Entry::Absent => (),
         Entry::FlushPending(_) => return Step::Wait(leaf),
-        // The entry allows the access, because `protect` removes entries of device memory.
+        // `protect` removes all entries of device memory. So this entry was made with the current protection,
+        // which allows the access.
         _ if matches!(M::FAULT_FLUSH, FaultFlush::Never) => return Step::Done(Ok(())),
         _ => return Step::Spurious,
     }

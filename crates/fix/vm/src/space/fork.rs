@@ -73,7 +73,7 @@ enum Forked<'m, M: Machine> {
     Copy(Space<'m, M>),
     /// The space's pages have too many origins.
     Full,
-    /// This object currently throttles copies of its mappings.
+    /// The fork must wait until a visit to all mappings of this object has ended.
     Throttled(PinnedObject<'m, M>),
 }
 
@@ -139,8 +139,9 @@ impl<'m, M: Machine> Space<'m, M> {
             }
             pool.tree.has_nodes(size.nodes)?;
             let mut copies = 0;
-            // `has_extents` counts all latches with at least the given capacity. So go from the largest
-            // capacity to the smallest, and ask for the latches of all capacities so far.
+            // `has_extents` also counts latches that are larger than requested. So go from the largest
+            // capacity to the smallest, and at each one, request as many latches as need this capacity or a
+            // larger one.
             for (log, count) in
                 size.copies.iter().enumerate().rev().filter(|(_, count)| **count > 0)
             {

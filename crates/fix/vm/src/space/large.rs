@@ -40,10 +40,10 @@ enum Promotion {
 }
 
 impl<'m, M: Machine> Space<'m, M> {
-    /// If `is_large`, a page fault in anonymous memory maps a large page of 2 MiB from now on. The 512 pages
-    /// must be aligned, mapped alike and not present, and the machine must
-    /// [have](Machine::allocate_large) a large page; otherwise the fault maps one page. The default is false.
-    /// Forks of the space inherit the setting.
+    /// Turns large pages on or off. The default is off. If they are on, a page fault in anonymous memory maps
+    /// a large page of 2 MiB. The 512 pages must be aligned, mapped alike and not present, and the machine
+    /// must [have](Machine::allocate_large) a large page; otherwise the fault maps one page. Forks of the
+    /// space inherit the setting.
     ///
     /// A large page is split by an operation that changes a part of the page, changes its protection, or
     /// clears its [usage](Space::usage) flags. A fork splits all large pages, because it shares their frames
@@ -219,7 +219,8 @@ impl<'m, M: Machine> Space<'m, M> {
         unsafe { leaf.end_flush() };
     }
 
-    /// Makes a large page of a locked leaf in which no page is present, for a fault. Returns whether it did.
+    /// For a fault in a locked leaf in which no page is present: makes a large page of the leaf, if possible.
+    /// Returns whether it has made one.
     #[cold]
     pub(super) fn make_large(&self, leaf: &Leaf, pool: &mut PerCpuPool) -> Result<bool, Needed> {
         let Some(attributes) = leaf.uniform() else { return Ok(false) };

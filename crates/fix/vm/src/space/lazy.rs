@@ -18,10 +18,10 @@ use crate::page::Pages;
 const MOST_RANGES: usize = 32;
 
 impl<'m, M: LazyMachine> Space<'m, M> {
-    /// If `is_lazy`, an [unmap](Space::unmap) of a few anonymous pages sends no IPIs from now on. Other
-    /// CPUs may still access the pages, with the old permissions, until their next
-    /// [tick](crate::Ticks::tick). When a CPU has 32 unmapped ranges waiting for ticks, its next unmap
-    /// interrupts all CPUs once. Forks of the space inherit the setting.
+    /// Turns lazy unmaps on or off. If they are on, an [unmap](Space::unmap) of a few anonymous pages sends
+    /// no IPIs (LATR, ASPLOS 2018). Other CPUs may still access the pages, with the old permissions, until
+    /// their next [tick](crate::Ticks::tick). When a CPU has 32 unmapped ranges waiting for ticks, its next
+    /// unmap interrupts all CPUs once. Forks of the space inherit the setting.
     ///
     /// This weakens only the guarantee of `unmap`: for some time after the unmap, accesses by other CPUs
     /// may still succeed, and their writes are lost. The CPU that unmaps flushes its own TLB at once.
@@ -32,8 +32,7 @@ impl<'m, M: LazyMachine> Space<'m, M> {
     /// All other operations stay synchronous: discarding, protecting and moving pages, forks, copy-on-write
     /// breaks, and taking pages out of objects. With a delayed flush, CPUs would keep permissions that were
     /// revoked, or would not see each other's writes. Unmaps of object pages, of pages shared with a fork, of
-    /// more than 64 present pages at once, and of a gibibyte or more are synchronous as well (LATR, ASPLOS
-    /// 2018).
+    /// more than 64 present pages at once, and of a gibibyte or more are synchronous as well.
     ///
     /// ```
     /// use knee_vm::hosted::Hosted;
@@ -60,8 +59,8 @@ impl<'m, M: LazyMachine> Space<'m, M> {
 
     /// Frees the frames of pages that were unmapped [lazily](Space::set_lazy). Call it when memory is scarce.
     /// It interrupts the CPUs of the space, unless all of them have ticked since the pages were unmapped.
-    /// Without this call, the frames are freed later: after all CPUs have ticked, when the CPU that unmapped
-    /// the pages next unmaps others in the space.
+    /// Without this call, the frames are freed later: after all CPUs have ticked, the CPU that unmapped the
+    /// pages frees the frames at its next unmap in this space.
     pub fn settle(&self, cpu: &Cpu<'m, M>) {
         self.check_cpu(cpu);
         self.settle_in(cpu, self.pages());

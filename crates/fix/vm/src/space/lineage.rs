@@ -4,8 +4,8 @@
 //! has an *origin*, which is the space that first had the page, and a page number in the origin. In a copy of
 //! the space, the page has the same origin and the same page number. All spaces that may have pages of an
 //! origin are attached to the origin, once per space, not once per mapping or page.
-//! [`Space::sharers`](crate::Space::sharers) searches the page tables of these spaces for a page (DragonFly
-//! 2019, `vm_map_backing`; here, a whole space is one backing).
+//! [`Space::sharers`](crate::Space::sharers) searches the page tables of these spaces for a page (compare
+//! DragonFly's `vm_map_backing`, 2019).
 //!
 //! A copy of a copy may have pages whose origin is the first space, and others whose origin is the first
 //! copy. The number of a space's origins is limited. If a space that has reached the limit is forked, it is
@@ -232,7 +232,8 @@ impl Lineage {
     unsafe fn end_from(&self, first: usize, platform: &impl Platform) {
         // SAFETY: the caller holds the lock of the root or has exclusive access.
         for link in unsafe { &mut *self.links.get() }[first..].iter_mut().filter_map(Option::take) {
-            // SAFETY: links in the lineage have begun. The caller guarantees the rest.
+            // SAFETY: links in the lineage have begun. The caller guarantees that the space has no pages of
+            // these origins, or is about to be dropped.
             unsafe { OriginLink::end(link, platform) };
         }
     }
@@ -253,7 +254,8 @@ impl PinnedOrigin {
     /// A space must be attached to the origin during the call.
     pub(crate) unsafe fn new(origin: OriginId) -> PinnedOrigin {
         let origin: NonNull<Origin> = origin.pointer().cast();
-        // SAFETY: an origin lives while a space is attached, which the caller guarantees.
+        // SAFETY: the caller guarantees that a space is attached to the origin, and an origin lives while a
+        // space is attached to it.
         unsafe { origin.as_ref() }.attachments.get_ref();
         PinnedOrigin(origin)
     }

@@ -138,7 +138,7 @@ impl<'m, M: Machine> Space<'m, M> {
         M::Format::pages()
     }
 
-    /// The number of present pages. Exact only if no CPU changes it during the call.
+    /// The number of present pages. Exact only if this number does not change during the call.
     pub fn resident(&self) -> u64 {
         self.tree().account.resident()
     }
@@ -264,7 +264,7 @@ impl<'m, M: Machine> Space<'m, M> {
             }))
         });
         let Ok(Some((frame, origin, page))) = found else { return };
-        // Attachments are looked up by page number in the origin.
+        // `page` is now the page number in the origin, by which attachments are looked up.
         origin.attachments().visit_once(self.machine, &(page.0..page.0 + 1), |visit| {
             let found = visit.tree().locked(cpu, Pages::new(page, 1), |locked, _| {
                 Ok(locked.frame::<M>(page) == Some(frame))
@@ -363,8 +363,8 @@ impl<M: Machine> Drop for Space<'_, M> {
         drop(locked);
         let mut backings = marked.into_backings();
         while let Some(backing) = backings.pop() {
-            // SAFETY: nobody uses the space or its mappings any more. Either no CPU is active in it, or
-            // the machine's CPUs never use dropped spaces.
+            // SAFETY: nobody uses the space or its mappings any more. Either no CPU is active in the space,
+            // or the CPUs of this machine never use dropped spaces.
             unsafe { Backing::detach(backing, self.machine) };
         }
         // SAFETY: `drop` has exclusive access to the space.

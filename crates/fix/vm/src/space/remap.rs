@@ -26,7 +26,7 @@ enum Outcome<'m, M: Machine> {
     Failed(MapError),
     /// This anonymous page is shared with another space.
     Shared(Page),
-    /// This object currently throttles copies of its mappings.
+    /// The move must wait until a visit to all mappings of this object has ended.
     Throttled(PinnedObject<'m, M>),
 }
 
@@ -120,7 +120,8 @@ impl<'m, M: Machine> Space<'m, M> {
     /// Maps `more` with the attributes of page `last`. If page `last` maps an object, `more` maps the
     /// object's next pages.
     fn extend(&self, cpu: &Cpu<'m, M>, last: Page, more: Pages) -> Result<(), MapError> {
-        // Attach the new backing under the lock, because only the mapped page keeps the object alive.
+        // Attach the new backing while page `last` is locked: once it is unlocked, another CPU may unmap it,
+        // and only this mapping is known to keep the object alive.
         let (attributes, backing) =
             self.tree().locked(cpu, Pages::new(last, 1), |locked, pool| {
                 let Some(attributes) = locked.attributes(last) else {

@@ -67,7 +67,7 @@ impl<'m, M: Machine> Space<'m, M> {
         let wanted = if attributes.is_guard() { 0 } else { pages.count() };
         let has_quota = tree.account.quota().is_some();
         loop {
-            // Without a quota, the number does not matter.
+            // Only the charge depends on this number, and without a quota nothing is charged.
             let old = match has_quota {
                 true => tree.locked(cpu, pages, |locked, _| Ok(mapped(locked.top, pages)))?,
                 false => 0,

@@ -104,7 +104,7 @@ impl<'m, M: Machine> Space<'m, M> {
     }
 
     /// Frees frames of pages that programs have not used for a while: swaps out up to `count` private pages,
-    /// and returns how many frames it has freed. Use this when memory is scarce, as Linux calls
+    /// and returns how many frames it has freed. Call this when memory is scarce, as Linux calls
     /// `shrink_lruvec`. To reclaim pages of objects, use [`Object::evict`](crate::Object::evict).
     ///
     /// This is the clock algorithm. A hand moves over the pages of the space. It swaps out each page that was
@@ -118,16 +118,17 @@ impl<'m, M: Machine> Space<'m, M> {
     /// [swap](Space::with_swap), this does nothing.
     ///
     /// A swapped page is still mapped, and all operations treat it as such. The next access reads it into a
-    /// new frame. Only the first of concurrent accesses reads the page; the others, and accesses while the
-    /// page is being written, fail with [`Fault::Retry`]. The page then counts as accessed and
-    /// [dirty](crate::Usage::DIRTY), as every new page does. A fork gets the swapped pages without reading
-    /// them, and each of the two spaces reads them into frames of its own.
+    /// new frame. If several CPUs access the page at the same time, only one reads it from the device, and
+    /// the others fail with [`Fault::Retry`]. An access while the page is being written to the device fails
+    /// in the same way. The page then counts as accessed and [dirty](crate::Usage::DIRTY), as every new page
+    /// does. A fork gets the swapped pages without reading them, and each of the two spaces reads them into
+    /// frames of its own.
     ///
-    /// This allocates no memory, so it works when memory has run out, if the device needs none. It visits one
-    /// leaf table at a time, and takes the same locks as any other operation on the pages of this leaf. Each
-    /// visit swaps out up to 32 pages, and executes at most one shootdown, which also covers the cleared
-    /// accessed bits. No locks are held while the device works. The time is linear in the number of leaf
-    /// tables and present pages that the hand passes.
+    /// A reclaim allocates no memory. So it works even when memory has run out, unless the device needs
+    /// memory. It visits one leaf table at a time, and takes the same locks as any other operation on the
+    /// pages of that leaf. Each visit swaps out up to 32 pages, and executes at most one shootdown, which
+    /// also covers the cleared accessed bits. No locks are held while the device works. The time is linear in
+    /// the number of leaf tables and present pages that the hand passes.
     ///
     /// # Errors
     /// The device's error. The pages that it did not accept stay in memory. The frames of other pages may
@@ -198,8 +199,8 @@ impl<'m, M: Machine> Space<'m, M> {
         result.map(|()| freed)
     }
 
-    /// Writes the pages of a batch, which all CPUs have flushed, to the device. Adds the number of freed
-    /// frames to `freed`.
+    /// Writes the pages of a batch to the device. All CPUs must have flushed these pages. Adds the number of
+    /// freed frames to `freed`.
     fn write_out(
         &self,
         cpu: &Cpu<'m, M>,
@@ -231,8 +232,8 @@ impl<'m, M: Machine> Space<'m, M> {
     /// Makes a page present again in its old frame, because the device did not accept it. If the page has
     /// been moved or copied since, the slot keeps the frame.
     fn put_back(&self, cpu: &Cpu<'m, M>, swap: &Swap, Victim { page, frame, slot }: Victim) {
-        // The transfer has not ended yet, so no other CPU reads the slot. If `install` finds that this CPU
-        // and the page's locked entry are the only users of the slot, the entry can take the frame back.
+        // The transfer has not ended yet, so no other CPU reads the slot. If this CPU and the page's locked
+        // entry are the only users of the slot, `install` gives the frame back to the entry.
         let is_back = self.install(cpu, page, slot, frame, true);
         swap.end(slot, if is_back { State::Stored } else { State::Kept(frame) });
         swap.release(self.machine, slot, if is_back { 2 } else { 1 });
@@ -279,9 +280,10 @@ impl<'m, M: Machine> Space<'m, M> {
         }
     }
 
-    /// Makes a page present in `frame`, which has the content of the slot, unless the page's entry no longer
-    /// refers to the slot. If `is_alone`, also fails if other entries or CPUs use the slot. The caller must be
-    /// a user of the slot. If this returns true, the caller must release the entry's use as well.
+    /// If the page's entry still refers to the slot, makes the page present in `frame`, which must have the
+    /// slot's content, and returns true. If `is_alone`, requires also that no other entry or CPU uses the
+    /// slot. The caller must be a user of the slot. After a result of true, the caller must also release the
+    /// use of the slot by the entry.
     fn install(
         &self,
         cpu: &Cpu<'m, M>,
@@ -324,7 +326,8 @@ impl<'m, M: Machine> Space<'m, M> {
         Ok(Step::MadePresent(1))
     }
 
-    /// Removes the swapped pages among `pages` from a locked leaf's table. No TLB has entries of them.
+    /// Removes the swapped pages among `pages` from a locked leaf's table. No TLB has entries for swapped
+    /// pages.
     #[inline]
     pub(super) fn take_swapped(&self, leaf: &Leaf, pages: Pages) {
         if leaf.swapped().get() > 0 {

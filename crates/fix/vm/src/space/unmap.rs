@@ -74,7 +74,7 @@ pub(super) struct Unmapped {
 }
 
 impl<'m, M: Machine> Space<'m, M> {
-    /// Unmaps these pages, and skips those that are not mapped. When it returns, no CPU can access the
+    /// Unmaps these pages, and skips those that are not mapped. When `unmap` returns, no CPU can access the
     /// pages, unless the space is [lazy](Space::set_lazy).
     ///
     /// # Errors

@@ -539,7 +539,7 @@ impl<'t> TlbGather<'t> {
 /// The entry must have been cleared, and no CPU may access the frame through it.
 pub(crate) unsafe fn release<M: Machine>(cpu: &Cpu<'_, M>, frame: Frame) {
     if cpu.machine().frame_meta(frame).release() && !is_mutant!("shared_frames_stay") {
-        // SAFETY: it was the last reference, so no entry maps the frame.
+        // SAFETY: this was the last reference, so no entry maps the frame.
         unsafe { cpu.free(frame) };
     }
 }

@@ -111,8 +111,8 @@ fn lock_below<M: Machine>(branch: &Branch, pages: Pages, platform: &M::Platform)
     branch.children(pages).for_each(|child| lock::<M>(child, pages, platform));
 }
 
-/// Unlocks a node and its descendants that overlap `pages`. Unlocks children before their parent: as soon
-/// as a parent is unlocked, other CPUs may add children to it.
+/// Unlocks a node and its descendants that overlap `pages`. Unlocks children before their parent: as soon as
+/// a parent is unlocked, other CPUs may add children to it, and this CPU must not unlock those.
 // Inlined for the same reason as `lock`.
 #[inline(always)]
 fn unlock(node: NodeRef<'_>, pages: Pages) {

@@ -197,7 +197,7 @@ impl Tree {
     pub(crate) unsafe fn put_ref<M: Machine>(tree: NonNull<Tree>, machine: &M) {
         // SAFETY: the caller owns a reference.
         if unsafe { tree.as_ref() }.release() {
-            // SAFETY: it was the last reference, so nobody else uses the tree.
+            // SAFETY: this was the last reference, so nobody else uses the tree.
             unsafe {
                 free_below(machine, &tree.as_ref().root, tree.as_ref().swap.as_deref());
                 drop(Box::from_raw(tree.as_ptr()));

@@ -20,7 +20,7 @@ use crate::tree::page_states::{PageStates, Uniform};
 
 /// The common part of all nodes.
 ///
-/// The lock protects the node's own state. Within the node's span, it also freezes the extents of the
+/// The lock protects the node's own state. Within the node's span, the lock also freezes the extents of the
 /// ancestors: to change an extent, an operation must hold the locks of all descendants that overlap the
 /// changed pages.
 #[derive(Debug)]
@@ -340,9 +340,9 @@ impl Leaf {
         }
     }
 
-    /// Those of `pages` that are in the span, with their entries. The caller looks for entries of one kind,
-    /// and `count` is their number in the whole leaf. If it is 0, the iterator is empty. The caller must have
-    /// the lock.
+    /// The pages of the span that are in `pages`, with their entries. The caller looks for entries of one
+    /// kind, and `count` is their number in the whole leaf. If `count` is 0, the iterator is empty. The
+    /// caller must have the lock.
     #[inline]
     fn entries_in(
         &self,
@@ -420,9 +420,9 @@ impl Leaf {
     /// Marks the leaf as being flushed, before its entries change. `others` is the list of leaves that the
     /// caller has already marked. Returns this list with the leaf added.
     ///
-    /// If the leaf is a [large page](Link::Large), splits it: removes the parent's entry. The caller must then
-    /// flush the whole span. No CPU can find the table before the flush has ended, so no TLB has entries of
-    /// both sizes ("break before make": Arm, "Architecture Reference Manual", D8.16).
+    /// If the leaf is a [large page](Link::Large), splits it: removes the parent's entry. The caller must
+    /// then flush the whole span. No CPU can find the table before the flush has ended, so no TLB has entries
+    /// of both sizes ("break before make": Arm, "Architecture Reference Manual", D8.16).
     ///
     /// # Safety
     /// The caller must have the lock. The leaf must not be [flushing](Leaf::is_flushing) for another
@@ -495,8 +495,8 @@ impl Leaf {
         self.link.set(link);
     }
 
-    /// The attributes of the span's pages, if they are mapped and all have the same. The caller must have the
-    /// lock and be pinned.
+    /// The attributes of the span's pages, if all of these pages are mapped with the same attributes. The
+    /// caller must have the lock and be pinned.
     pub(crate) fn uniform(&self) -> Option<Attributes> {
         let span = self.span();
         // SAFETY: the caller has the lock.

@@ -103,7 +103,7 @@ pub(crate) fn first_mapped(
         NodeRef::Branch(branch) => {
             let own = branch.latched().read(|extents| extents.overlapping(pages).first()).flatten();
             let own = own.map(|extent| extent.pages.and(pages));
-            // No child stores a page of the extent, so only the pages before it are searched below.
+            // No child stores a page of this extent, so search the children only for pages before the extent.
             let before = Pages { start: pages.start, end: own.map_or(pages.end, |own| own.start) };
             if before.is_empty() {
                 return own;

@@ -111,8 +111,8 @@ fn hand_down<M: Machine>(
     change_extents(branch, 0, pool, |list| list.set(span, None))
 }
 
-/// Gives a locked leaf its table, if it has none, and puts the table into the parent's entry. The leaf must not
-/// be [flushing](Leaf::is_flushing).
+/// Gives a locked leaf its table, if it has none, and puts the table into the parent's entry. The leaf must
+/// not be [flushing](Leaf::is_flushing).
 #[cold]
 pub(crate) fn add_table<'a, M: Machine>(
     machine: &M,
@@ -246,7 +246,7 @@ pub(crate) fn change_leaf(
     }
 }
 
-/// Changes the attributes of those of `pages` that `extents` contains.
+/// Changes the attributes of the pages that are both in `pages` and in `extents`.
 pub(crate) fn change_all(
     extents: &mut Extents,
     mut pages: Pages,
@@ -275,7 +275,8 @@ pub(crate) fn remove_extents(
     Ok(())
 }
 
-/// Changes the extents of a locked branch. `change` may add at most `more` extents, plus two by splitting.
+/// Changes the extents of a locked branch. Besides the two extents that it may add by splitting extents,
+/// `change` may add at most `more`.
 pub(crate) fn change_extents(
     branch: &Branch,
     more: usize,

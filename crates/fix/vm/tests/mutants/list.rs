@@ -155,7 +155,8 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("table_publish", Loom("modelled::a_new_table_is_found_empty")),
     ("branch_publish", Loom("modelled::a_new_table_of_a_branch_is_found_empty")),
 
-    // The pages of an object, which loom cannot model, because loom's atomics are larger than entries.
+    // The index of an object's pages. Loom cannot model it, because loom's atomics are larger than the
+    // index's entries.
     ("slot_get", Miri("backing::index::tests::a_cpu_that_finds_a_frame_sees_its_content")),
     ("slot_set", Miri("backing::index::tests::a_cpu_that_finds_a_frame_sees_its_content")),
     ("index_find", Miri("backing::index::tests::a_cpu_that_finds_a_frame_sees_its_content")),

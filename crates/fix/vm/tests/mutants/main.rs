@@ -1,6 +1,6 @@
 //! Each mutant is a planted mistake that a test must notice (see the crate knee-models). `list.rs` names the
-//! test for each mutant. Loom runs models of the lock protocol in every order with a limited number of
-//! preemptions. `tests/stepped` checks which pages are flushed, when, and on which CPUs.
+//! test for each mutant. Loom runs models of the lock protocol in all interleavings that have a limited
+//! number of preemptions. `tests/stepped` checks which pages are flushed, when, and on which CPUs.
 
 mod list;
 
