@@ -10,9 +10,9 @@ use crate::primitive::{AtomicU32, constant, fence};
 #[cfg(all(target_os = "linux", feature = "std", not(any(loom, shuttle, miri))))]
 const SPINS_BEFORE_SLEEP: u32 = 80;
 
-/// The longest sleep. A reader that releases a lock checks whether a writer has shut the lock. It executes no
-/// fence before the check, so it may miss the writer and not wake it (see `rm::bias::Bias::leave`). The
-/// writer then wakes up at the end of this sleep.
+/// The longest sleep. A reader that releases a lock checks whether a writer has shut the lock. The reader
+/// executes no fence before this check, so it may not see that the lock is shut, and then does not wake the
+/// writer (see `rm::bias::Bias::leave`). The writer then wakes up at the end of this sleep.
 #[cfg(all(target_os = "linux", feature = "std", not(any(loom, shuttle, miri))))]
 const SLEEP: core::time::Duration = core::time::Duration::from_micros(200);
 

@@ -82,10 +82,10 @@ impl RawPiMutex {
         loop {
             match futex::lock_pi(&self.owner).map_err(|error| error.raw_os_error()) {
                 // Relaxed: the last owner or the kernel released the mutex with an exchange of the word. Then
-                // the kernel exchanged the word on behalf of this thread, and this exchange is a full fence
-                // before the call returns. The kernel stored the value that this load returns, so an Acquire
-                // would have no store of the program to pair with. If an owner leaked its guard and exited,
-                // references to the value may still exist, so no thread takes over the mutex.
+                // the kernel exchanged the word on behalf of this thread. That exchange is a full fence, and
+                // came before the return of the call. The kernel stored the value that this load returns, so
+                // an Acquire would have no store of the program to pair with. If an owner leaked its guard
+                // and exited, references to the value may still exist, so no thread takes over the mutex.
                 Ok(()) if self.owner.load(Relaxed) & libc::FUTEX_OWNER_DIED == 0 => return,
                 Ok(()) | Err(Some(libc::ESRCH)) => {
                     panic!("the owner of a PiMutex exited without unlocking it")

@@ -50,7 +50,7 @@ mod chosen {
     const UNKNOWN: u8 = 2;
 
     impl Answer {
-        /// An answer that is not known yet.
+        /// An answer that the first call of [`is_one_of`](Answer::is_one_of) will look up.
         #[allow(clippy::new_without_default, reason = "only the macro makes one")]
         pub const fn new() -> Answer {
             Answer(AtomicU8::new(UNKNOWN))

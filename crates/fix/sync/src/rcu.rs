@@ -20,7 +20,7 @@ use crate::system::System;
 /// A reader pays for its guard and one load, and may use the value until it drops the guard. A writer
 /// allocates a new value. A replaced value is dropped after a grace period. If a scan is due,
 /// [`store`](Rcu::store) and [`update`](Rcu::update) drop the old values that are ready. A later scan, or the
-/// exit of the thread, drops the others. If a destructor panics, it panics in the thread that reclaims.
+/// exit of the thread, drops the others. A destructor runs, and may panic, in the thread that reclaims.
 ///
 /// For a value that is modified in place, use a read-mostly lock. If readers keep the value for a long
 /// time, put an `Arc` into the `Rcu`.
@@ -59,8 +59,8 @@ use crate::system::System;
 /// assert_eq!(*limit.load(&guard), 20);
 /// ```
 ///
-/// A domain may keep a replaced value until the domain itself is dropped, after every borrow of the domain
-/// has ended. So a value must not borrow anything (`T: 'static`):
+/// A replaced value may outlive the `Rcu`: the domain may keep the value until the domain itself is dropped.
+/// So a value must not borrow anything (`T: 'static`):
 ///
 /// ```compile_fail,E0597
 /// use knee_sync::{Rcu, System, epoch::Domain};
@@ -82,7 +82,7 @@ pub struct Rcu<
 
 #[cfg(feature = "std")]
 impl<T: Send + Sync + 'static> Rcu<T> {
-    /// A value in the domain of the process, whose guards [`epoch::pin`] returns.
+    /// A value in the domain of the process. [`epoch::pin`] returns guards of this domain.
     pub fn new(value: T) -> Rcu<T> {
         Rcu::new_in(epoch::shared(), value)
     }

@@ -1,6 +1,6 @@
-//! Forks of a process whose threads are in sections or make deferred calls. These tests are not in
-//! `process.rs`, because the threads of the tests there use the same domain: they could make the deferred
-//! calls.
+//! Forks of a process whose threads are in sections or make deferred calls. These tests need a process of
+//! their own. The tests in `process.rs` use the same domain, so their threads could make the deferred calls
+//! of these tests.
 
 #![cfg(all(unix, not(miri)))]
 

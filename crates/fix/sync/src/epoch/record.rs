@@ -13,8 +13,8 @@ use crate::padded::Padded;
 use crate::platform::{Platform, light};
 use crate::primitive::{AtomicBool, AtomicPtr, AtomicU64, constant};
 
-/// The global epoch advances by this amount. In a reader's word, the bits below it count the thread's nested
-/// guards.
+/// The global epoch advances by this amount. In a reader's word, the bits below this one count the thread's
+/// nested guards.
 pub(super) const ONE: u64 = 1 << 12;
 /// The bits below [`ONE`]. The epoch has the other 52 bits. Even if the epoch advanced once per microsecond,
 /// 52 bits would last for 142 years.
@@ -129,10 +129,10 @@ impl Watch {
     /// Records that a section with this epoch exists, unless another scan has recorded it. `now` is called
     /// after the scan has seen the section.
     ///
-    /// The scan's heavy fence came after the global epoch had advanced beyond `epoch`. After that fence, no
-    /// thread loads `epoch` from the global epoch. So all sections of this record with this epoch began
-    /// before `now`, whichever owner they belong to, and a section that a scan sees later with the same epoch
-    /// has existed since before `now`.
+    /// The scan executed its heavy fence after the global epoch had advanced beyond `epoch`. After that
+    /// fence, no thread finds `epoch` in the global epoch, so no section begins with this epoch any more. So
+    /// all sections of this record with this epoch began before the call of `now`, whichever owner they
+    /// belong to, and even if only a later scan sees them.
     ///
     /// Several scans may run at the same time. Each scan stores `since` before `seen`, and `since` never goes
     /// backward, so `since` is not the time of an earlier section. But `since` may be the time of a later

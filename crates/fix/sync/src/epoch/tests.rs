@@ -324,8 +324,8 @@ fn a_barrier_waits_for_calls_that_began_before_it() {
             reclaim();
         });
         is_here.recv().unwrap();
-        // The first sleep is usually long enough that the first barrier begins to wait before the call defers
-        // more calls. The second barrier finds these calls. If a sleep is too short, the test checks less.
+        // During the first sleep, the first barrier usually begins to wait. Then `call` defers more calls,
+        // which the second barrier finds. If a sleep is too short, the test checks less.
         let first = scope.spawn(waits);
         thread::sleep(Duration::from_millis(20));
         go.send(()).unwrap();
@@ -451,8 +451,8 @@ fn a_stall_is_reported_without_writers() {
     assert_eq!(domain.stalls(long).count(), 1, "nested guards are one section");
     drop((inner, guard));
     let _guard = handle.pin();
-    // The second section began at least `long` after `begun`. So it is younger than `begun.elapsed()`, unless
-    // the thread is preempted for `long` between `elapsed` and the scan.
+    // The second section began at least `long` after `begun`. So the scan finds that this section is younger
+    // than `begun.elapsed()`, unless the thread is preempted for `long` between `elapsed` and the scan.
     assert_eq!(domain.stalls(begun.elapsed()).count(), 0, "the second section is another stall");
 }
 

@@ -162,8 +162,8 @@ impl<P: Platform> Domain<P> {
     /// # Panics
     /// If a destructor panics. Objects that were not freed by then are leaked.
     ///
-    /// If the destructor of a retired object calls this function, because the destructor would wait for
-    /// itself. Without the feature `std`, the call waits forever.
+    /// If the destructor of a retired object calls this function: the destructor would wait for itself.
+    /// Without the feature `std`, the call waits forever.
     pub fn barrier(&self) {
         let is_own = self.barriers.is_own() || self.garbage.values().any(|one| one.calls.is_own());
         assert!(!is_own, "barrier would wait for the destructor that calls it");

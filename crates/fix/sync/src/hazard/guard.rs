@@ -24,7 +24,8 @@ pub(super) const SLOTS: usize = 1;
 pub(super) struct Record {
     /// A free slot is null. Only the thread that owns the record writes to the slots.
     slots: [AtomicPtr<()>; SLOTS],
-    /// Whether the thread has unregistered. If it still has guards, the last of them releases the record.
+    /// Whether the thread has unregistered. If the record still has guards then, dropping the last of them
+    /// releases the record.
     left: AtomicBool,
     /// A copy of `Platform::is_symmetric`, in a cache line that readers load anyway.
     symmetric: bool,
@@ -87,7 +88,8 @@ fn give_back(node: &Node<Record>) {
 /// points to. Returns the value as well.
 ///
 /// # Safety
-/// The calling thread owns the record, and `slot` is a free slot of it. See also [`Handle::protect_with`].
+/// The calling thread owns the record, and `slot` is one of the record's free slots. See also
+/// [`Handle::protect_with`].
 ///
 /// [`Handle::protect_with`]: super::Handle::protect_with
 #[inline]

@@ -86,8 +86,8 @@ impl<'d, P: Platform> Handle<'d, P> {
     /// already unlinked: a reader that protects the other object may load the field at any time. So, unlike
     /// with an [epoch](crate::epoch), the links of an unlinked object must not stay as they are. When a list
     /// removes a node, it makes the node's link point to the node itself, or it marks the link. A reader that
-    /// finds such a link starts again. A link to the node itself cannot give a reader a freed node, because
-    /// only a reader that already protects the node can load the link.
+    /// finds such a link starts again. Following a node's link to itself is safe, because only a reader that
+    /// already protects the node can load the link.
     #[inline]
     pub unsafe fn protect<T>(&self, source: &AtomicPtr<T>) -> Option<Guard<'d, T>> {
         // SAFETY: the contract is the same.
@@ -130,8 +130,8 @@ impl<'d, P: Platform> Handle<'d, P> {
     /// The contract of [`protect`](Handle::protect) holds for the pointers that `object` returns for the
     /// links in `source`. For equal links, `object` returns the same pointer.
     ///
-    /// So if a removed node's marked link is left unchanged while the node that it points to is retired,
-    /// `object` must return null for marked links.
+    /// For example, a list may mark the link of a removed node, and later retire the node that this link
+    /// still points to. `object` must then return null for marked links.
     #[inline]
     pub unsafe fn protect_with<T>(
         &self,
@@ -142,8 +142,8 @@ impl<'d, P: Platform> Handle<'d, P> {
             Some(slot) => (self.node, slot),
             None => self.another(),
         };
-        // SAFETY: the handle's thread owns the record, and `slot` is a free slot of it. The rest of the
-        // contract is the same.
+        // SAFETY: the handle's thread owns the record, and `slot` is one of the record's free slots. The rest
+        // of the contract is the same.
         unsafe { protect(node, slot, source, object) }
     }
 
@@ -199,8 +199,8 @@ impl<'d, P: Platform> Handle<'d, P> {
     /// Like [`retire`](Handle::retire), for objects that do not come from a `Box`.
     ///
     /// # Safety
-    /// The contract of `retire`, except that the pointer need not come from a `Box`. Instead, any thread
-    /// may free the object with `free` as long as the domain exists.
+    /// The contract of `retire`, except that the pointer need not come from a `Box`. Instead, it must be
+    /// sound for any thread to call `free` with the pointer, once, as long as the domain exists.
     pub unsafe fn retire_with(&self, pointer: *mut (), free: unsafe fn(*mut ())) {
         let count = self.with_list(self.own_garbage(), |list| {
             list.push(Retired { pointer, free });

@@ -77,8 +77,8 @@ pub unsafe fn protect_with<T>(
     if let Some(Member { node, .. }) = registered()
         && let Some(slot) = node.value.free()
     {
-        // SAFETY: this thread owns the record, and `slot` is a free slot of it. The rest of the contract
-        // is the same.
+        // SAFETY: this thread owns the record, and `slot` is one of the record's free slots. The rest of the
+        // contract is the same.
         return unsafe { guard::protect(node, slot, source, object) };
     }
     // SAFETY: the contract is the same.

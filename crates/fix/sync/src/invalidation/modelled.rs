@@ -13,8 +13,8 @@ struct Place {
     stamp: Stamp,
     /// The stamp of another page, which no thread waits for.
     other: Stamp,
-    /// A flag for each section, which the section sets after its mark. loom panics if a thread reads a flag
-    /// without having waited for that section.
+    /// One flag for each section that marks the page. The section sets its flag after it has marked the page.
+    /// loom panics if a thread reads a flag without having waited for that section.
     flushed: [Guarded<bool>; 2],
 }
 

@@ -88,7 +88,7 @@ impl Slot {
     }
 
     // All stores are Release, not only the store in `finish`. From any later store to the slot, a waiter may
-    // learn that a section has ended, and it must then see what the section did.
+    // learn that a section has ended, and the waiter must then see what the section did.
 
     /// Begins a section.
     ///
@@ -116,7 +116,7 @@ impl Slot {
         self.marked.store(marked, order!(Release, "slots_mark"));
     }
 
-    /// Ends the section. Everything that the section removed must have been invalidated everywhere.
+    /// Ends the section. All cached copies of what the section removed must have been invalidated.
     ///
     /// # Safety
     /// The contract of [`mark`](Slot::mark).

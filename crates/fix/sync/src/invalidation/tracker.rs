@@ -106,7 +106,8 @@ impl<'a> Member<'a> {
 
 impl Drop for Member<'_> {
     fn drop(&mut self) {
-        // Waiters wait for a forgotten section forever, so no other member may have its slot.
+        // The slot of a forgotten section is not released: if another member began a section in it, waiters
+        // would believe that the forgotten section has ended.
         if !self.is_inside {
             self.node.release();
         }
@@ -129,8 +130,8 @@ impl Section<'_, '_> {
         unsafe { self.member.node.value.mark(stamp) };
     }
 
-    /// Ends the section. Everything that the section removed must have been invalidated. Dropping the section
-    /// does the same.
+    /// Ends the section. All cached copies of what the section removed must have been invalidated. Dropping
+    /// the section does the same.
     #[inline]
     pub fn finish(self) {}
 }

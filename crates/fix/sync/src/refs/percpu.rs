@@ -64,8 +64,8 @@ const BIAS: u64 = 1 << 62;
 /// to see the owner's store, the owner sees the mark, waits, and folds the new count. Otherwise the user sees
 /// the owner's store, and uses the common count.
 ///
-/// Signal handlers must not use it: if a handler interrupts its thread between the mark and the store, the
-/// handler's change is lost.
+/// Signal handlers must not use the count: if a handler interrupts its thread between the mark and the store,
+/// the handler's change is lost.
 ///
 /// ```
 /// use knee_sync::refs::PerCpuRef;
@@ -89,7 +89,7 @@ pub struct PerCpuRef<
     /// The common count. It includes [`BIAS`] until the threads' counters are folded.
     common: Padded<AtomicU64>,
     /// The sum of the counters at the last kill, which the next kill subtracts. A kill cannot reset the
-    /// counters instead, because a thread may be about to store its counter's old value.
+    /// counters instead, because a thread that has loaded its counter may still store the loaded value back.
     folded: AtomicU64,
 }
 
@@ -117,8 +117,8 @@ impl<P: Platform> PerCpuRef<P> {
         self.platform.light();
         // Acquire: a user that finds the count live after `reinit` sees everything that came before `reinit`.
         let live = self.mode.load(order!(Acquire, "percpu_mode")) == LIVE;
-        // Relaxed: the thread's uses of its reference come before `light`. `light` comes before the sum in
-        // `kill`, and the sum comes before the last put.
+        // Relaxed: the thread has used its reference before this `light`. `kill` adds up the counters after
+        // this `light`, and the last put comes after that.
         let counted = if live { word.wrapping_add(change) } else { word };
         counter.store(counted, Relaxed);
         live
@@ -195,10 +195,10 @@ impl<P: Platform> PerCpuRef<P> {
         for counter in self.counters.iter() {
             let mut word = 0;
             self.platform.wait_while(|| {
-                // Acquire, with the thread's `light`: if both sides execute a fence, the language requires
-                // the Acquire, because this side's fence came before this load. If `heavy` interrupts the
-                // thread instead, the interrupt makes visible what the thread did with its references until
-                // then, and the thread's later changes go to the common count.
+                // Acquire: on a symmetric platform, the fence in `heavy` came before this load, so only the
+                // Acquire makes the load synchronize with the fence in the thread's `light`. On an asymmetric
+                // platform, `heavy` interrupts the thread; the interrupt makes visible what the thread did
+                // with its references until then, and the thread's later changes go to the common count.
                 word = counter.load(order!(Acquire, "percpu_add_up"));
                 word & INSIDE != 0 && !is_mutant!("percpu_no_mark")
             });
@@ -207,8 +207,9 @@ impl<P: Platform> PerCpuRef<P> {
         let before = if is_mutant!("percpu_adds_twice") { 0 } else { self.folded.load(Relaxed) };
         self.folded.store(sum, Relaxed);
         let references = (sum.wrapping_sub(before) as i64 / ONE as i64) as u64;
-        // Relaxed: the owner's reference still exists, so the count does not reach zero here, and the put
-        // of that reference releases what was acquired from the counters.
+        // Relaxed: the owner's reference still exists, so the count does not reach zero here. `put_common`
+        // below puts that reference, with a Release that also covers what this thread acquired from the
+        // counters.
         self.common.fetch_add(references.wrapping_sub(BIAS), Relaxed);
         // Relaxed: `heavy` was a full fence, and `is_dead` promises only to show what came before the kill.
         self.mode.store(DEAD, Relaxed);
@@ -481,8 +482,8 @@ mod modelled {
         });
     }
 
-    /// The querying thread executes no fence: in loom, a fence would also synchronize with stores that only
-    /// other threads have read.
+    /// The querying thread executes no fence: loom's fence would acquire even stores that the thread has not
+    /// read, and so would hide a missing Acquire.
     #[test]
     fn a_caller_of_is_zero_sees_what_users_did_before_the_fold() {
         check_symmetric(2, || {

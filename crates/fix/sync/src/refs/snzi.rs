@@ -50,8 +50,9 @@ impl AtomicWord {
         Word::unpack(self.0.load(order!(Acquire, "snzi_load")))
     }
 
-    /// AcqRel everywhere: a thread that finds a non-zero count does not arrive at the parent, because the
-    /// thread that made the count non-zero has arrived there. The exchanges make that arrival visible.
+    /// AcqRel everywhere: a thread arrives at the parent before it sets a node's count to one. A later thread
+    /// that finds the count above zero relies on that arrival, so its exchange must make the arrival visible
+    /// to it.
     fn replace(&self, old: Word, new: Word) -> bool {
         self.0
             .compare_exchange(old.pack(), new.pack(), order!(AcqRel, "snzi_replace"), Relaxed)
@@ -67,9 +68,9 @@ impl AtomicWord {
 /// touch the parent. With a leaf for each CPU, threads share nothing while their leaves are in use.
 ///
 /// Use it where the answer must be correct *now* and is needed often: whether a lock has readers, or whether
-/// transactions are in flight. If a query may cost an interrupt, let each thread mark a cache line of its
-/// own instead, which is ten times as fast. If the answer may be late, [`refcache`](super::refcache) is five
-/// times as fast.
+/// transactions are in flight. If queries may interrupt other CPUs, let each thread mark a cache line of its
+/// own instead: arrivals and departures are then ten times as fast. If a late answer is good enough, use
+/// [`refcache`](super::refcache), which is five times as fast.
 ///
 /// A query returns true if it begins after an arrival has returned and ends before that arrival's departure
 /// begins. It returns false if it begins after all departures have returned and ends before another arrival
@@ -191,8 +192,8 @@ impl Snzi {
                 }
                 (word, arrived) = (half, true);
             }
-            // The count is one half. Either this thread has set it, or another thread has, and this thread
-            // helps that thread.
+            // The count is one half. If another thread has set it to one half, this thread helps to complete
+            // that thread's arrival.
             self.arrive_at_node(parent);
             if !node.replace(word, Word { count: 1, flag: false, ..word }) {
                 too_often += 1;
@@ -254,7 +255,8 @@ impl Snzi {
         let old = loop {
             let word = self.root.load();
             debug_assert!(word.count > 0, "more departures than arrivals");
-            // The new word has no flag: this thread had arrived, so the indicator is set already.
+            // The new word needs no flag: the arrival that ends here has set the indicator, or has found it
+            // set.
             if self.root.replace(word, Word { count: word.count - 1, flag: false, ..word }) {
                 break word;
             }

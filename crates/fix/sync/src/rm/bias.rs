@@ -7,9 +7,9 @@
 //! underlying lock, and after a while one of them opens the fast path again. So a lock that is written all
 //! the time costs as much as the underlying lock plus one load.
 //!
-//! Slots hold the lock's number, not its address. If a thread leaks a guard, its slot is never emptied, but
-//! the lock may be moved or freed, and another lock may be created at its address. If the slot held the
-//! address, the thread would seem to have that other lock.
+//! Slots hold the lock's number, not its address. If a thread leaks a guard, the guard's slot is never
+//! emptied, but the lock may be moved or freed, and another lock may be created at the same address. If the
+//! slot held the address, the thread would seem to hold that other lock.
 //!
 //! ```text
 //! reader                          writer
@@ -31,9 +31,9 @@ use crate::mutant::{is_mutant, order};
 use crate::platform::{Platform, light};
 use crate::primitive::{AtomicU32, AtomicU64, constant};
 
-/// To shut a lock, a writer executes the heavy fence and waits for readers. Then the lock stays shut for this
-/// many times as long as that took. So writers spend at most 1 / (`INHIBIT_FACTOR` + 1) of the time on
-/// shutting the lock. This is BRAVO's inhibit factor.
+/// To shut a lock, a writer executes a heavy fence and waits for readers. The lock then stays shut for at
+/// least `INHIBIT_FACTOR` times the duration of this fence and this wait. So writers spend at most 1 /
+/// (`INHIBIT_FACTOR` + 1) of the time on shutting the lock. This is BRAVO's inhibit factor.
 const INHIBIT_FACTOR: u64 = 9;
 
 /// Of this many reads of a shut lock, only one checks the time, because reading the clock costs more than
@@ -251,8 +251,8 @@ impl<R: RawRwLockRecursive> Bias<R> {
                 None => slots.uncount_unrecorded(),
             }
         }
-        // SAFETY: the caller guarantees that the thread has the lock. The thread did not have it through a
-        // slot alone, so it has the underlying lock.
+        // SAFETY: the caller guarantees that the thread has the lock. A lock that was taken through a slot
+        // alone has been released above, so the thread has the underlying lock.
         unsafe { self.below.unlock_shared() };
     }
 
@@ -337,9 +337,9 @@ impl<R: RawRwLockRecursive> Bias<R> {
     }
 }
 
-/// Whether the slots record all read locks of the thread. If they do, the thread does not have a lock that is
-/// not in its slots, and may take such a lock non-recursively. If it already had the lock, this could
-/// deadlock with a waiting writer.
+/// Whether the slots record all read locks of the thread. If they do, a lock that is in none of the slots is
+/// new to the thread, and the thread may take it non-recursively. A non-recursive read of a lock that the
+/// thread already holds could deadlock with a waiting writer.
 fn is_new(slots: Option<&Slots>) -> bool {
     slots.is_some_and(|slots| !slots.has_unrecorded())
 }

@@ -101,7 +101,7 @@ impl<'a> Reader<'a> {
 
     /// # Safety
     /// The node came from [`into_node`](Reader::into_node). Only one thread uses the readers that are made
-    /// from the node, and it uses none of them after it has dropped one.
+    /// from the node. Once that thread has dropped one of them, it uses none of them any more.
     #[inline]
     pub(super) unsafe fn from_node(node: &'a Node<Slots>) -> Reader<'a> {
         Reader::new(node)

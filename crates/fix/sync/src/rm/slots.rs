@@ -17,15 +17,15 @@ const BELOW: u64 = 1;
 /// This bit is set if the thread has the slot's lock more than once.
 const NESTED: u64 = 2;
 
-/// On symmetric platforms, the first slot of a thread always has this value: it is not free, but it has no
-/// lock. Readers take the first slot without a fence, which is possible only on asymmetric platforms.
+/// On symmetric platforms, the first slot of a thread always has this value: it is not free, but it records
+/// no lock. Readers take the first slot without a fence, which is possible only on asymmetric platforms.
 const CLOSED: u64 = BELOW;
 
 /// The slots of a thread. Only that thread writes to them.
 #[derive(Debug)]
 pub struct Slots {
     slots: [Slot; SLOTS],
-    /// The number of current reads that found no free slot.
+    /// The number of the thread's current reads that no slot records.
     unrecorded: AtomicU32,
     /// A copy of `Platform::is_symmetric`, in a cache line that readers load anyway.
     is_symmetric: bool,
@@ -108,7 +108,7 @@ impl Slot {
         self.lock.load(Relaxed) == 0
     }
 
-    /// Whether the slot has no lock.
+    /// Whether the slot records no lock.
     fn is_idle(&self) -> bool {
         self.lock.load(Relaxed) & !(BELOW | NESTED) == 0
     }
@@ -127,7 +127,7 @@ impl Slot {
     }
 
     /// Takes the slot. Release: a writer that waits for the slot's previous lock may find this lock in the
-    /// slot. The writer must then see what the thread did while it held the previous lock.
+    /// slot. The writer must then see what this thread did while it held the previous lock.
     #[inline]
     pub(super) fn set(&self, lock: u64) {
         self.lock.store(lock, order!(Release, "rm_set"));

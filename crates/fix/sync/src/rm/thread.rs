@@ -38,9 +38,9 @@ impl Part for Member {
 #[derive(Debug)]
 pub struct ThisProcess(());
 
-// SAFETY: a thread-local variable holds the thread's reader until the thread unregisters at its exit. If the
-// thread still has a lock then, it never unregisters. Signal handlers must not use the locks. membarrier(2)
-// reaches all threads of the process.
+// SAFETY: a thread-local variable holds the thread's reader until the thread unregisters at its exit. A
+// thread that still has a lock at its exit never unregisters. Signal handlers must not use the locks.
+// membarrier(2) reaches all threads of the process.
 unsafe impl Threads for ThisProcess {
     type Platform = System;
 

@@ -222,8 +222,8 @@ impl<P: Platform, R: RawMutex> Refcache<P, R> {
         // The queue is not locked here: a destructor may drop other references, and may even tick.
         for object in dead {
             // SAFETY: the true count is zero and no weak reference can be upgraded (see the module). So this
-            // thread has the object to itself. By taking the object's lock, it has acquired what other
-            // threads did with the object.
+            // thread has the object to itself. The caches and the object's lock have made everything that
+            // other threads did with the object visible to this thread.
             unsafe { (object.as_ref().free)(object) };
         }
     }
@@ -249,8 +249,9 @@ impl<P: Platform, R: RawMutex> Refcache<P, R> {
     }
 
     fn flush(&self, epoch: u64, queue: &mut Queue<R>) {
-        // If an owner entered before this fence, the loads below see that it is inside. An owner that enters
-        // later sees the stores from before the fence: words that are dying or null, and the current epoch.
+        // If an owner set `inside` before this fence and is still inside, `is_owner_inside` below returns
+        // true. An owner that sets `inside` later sees the stores from before the fence: words that are dying
+        // or null, and the current epoch.
         if !is_mutant!("refcache_no_fence") {
             self.platform.heavy();
         }
@@ -357,7 +358,8 @@ impl<'d, P, R> Local<'d, P, R> {
 
     /// # Safety
     /// The node came from [`into_node`](Local::into_node) of a `Local` of this refcache. Only one thread uses
-    /// the `Local`s that are made from the node, and it uses none of them after it has dropped one.
+    /// the `Local`s that are made from the node. Once that thread has dropped one of them, it uses none of
+    /// them any more.
     #[inline]
     pub(super) unsafe fn from_node(
         refcache: &'d Refcache<P, R>,
@@ -381,8 +383,8 @@ impl<P: Platform, R: RawMutex> Local<'_, P, R> {
     /// Upgrades a weak reference, if the object is still alive.
     pub(super) fn upgrade(&self, word: &WeakRef) -> Option<NonNull<Header<R>>> {
         self.with_cache(|cache| {
-            // While this thread is inside, its cache is not flushed, so at most one epoch ends meanwhile. So
-            // the object that the word shows now is not freed.
+            // No tick flushes this cache while this closure runs, so at most one epoch ends in this time. One
+            // epoch is not enough to free the object that the word points to now (see the module).
             let mut found = word.0.load(Relaxed);
             while found.addr() & DYING != 0 {
                 let alive = found.map_addr(|address| address & !DYING);
@@ -392,7 +394,7 @@ impl<P: Platform, R: RawMutex> Local<'_, P, R> {
                 }
             }
             let object = NonNull::new(found)?.cast();
-            // SAFETY: the object is alive while this thread is inside, as above.
+            // SAFETY: the object is alive while this closure runs, as shown above.
             unsafe { self.note(cache, object, 1) };
             Some(object)
         })
@@ -435,7 +437,7 @@ unsafe fn make_room<P, R: RawMutex>(
     old: DeltaSlot<R>,
     queue: &mut Queue<R>,
 ) {
-    // If a tick passed this cache before this thread entered, that tick may end the epoch at any moment, but
+    // A tick that passed this cache before this thread locked the cache may end the epoch at any moment, but
     // the next tick waits for this thread. So the current epoch is at most one epoch later than the loaded
     // epoch. The fences in `flush` and in `lock_owner` ensure this, so the load is Relaxed.
     let latest = refcache.epoch.load(Relaxed) + 1;

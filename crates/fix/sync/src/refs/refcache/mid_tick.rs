@@ -15,16 +15,16 @@ use super::cache::{self, GROUP, Refcache};
 type Header = cache::Header<parking_lot::RawMutex>;
 type Local = Rc<cache::Local<'static, Stage, parking_lot::RawMutex>>;
 
-/// A call, and the number of heavy fences until it is made.
+/// A closure, and the number of heavy fences until it is called.
 type Later = (usize, Box<dyn FnOnce()>);
 
 thread_local! {
-    /// The call that a later fence makes.
+    /// The closure that a later heavy fence will call.
     static LATER: RefCell<Option<Later>> = const { RefCell::new(None) };
 }
 
-/// A platform on which the test's only thread plays the parts of all threads. The heavy fence that the test
-/// has chosen in [`LATER`] makes a call.
+/// A platform on which the test's only thread plays the parts of all threads. `heavy` counts down the fences
+/// in [`LATER`], and calls the closure when none is left.
 struct Stage;
 
 // SAFETY: the platform is symmetric, and `heavy` executes a full fence.
@@ -100,7 +100,7 @@ impl Scene {
             add(local, busy, 1);
         }
         // The tick executes one fence before all groups, and one more fence before each group. So the third
-        // fence comes directly after the first group.
+        // fence comes after the first group and before the second.
         LATER.set(Some((3, Box::new(middle))));
         self.refcache.tick();
         assert!(LATER.with_borrow(Option::is_none), "the tick called `middle`");
@@ -142,8 +142,9 @@ fn deltas_of_zero_keep_an_object_alive_while_its_reference_moves() {
         move || add(&early, object, 1)
     });
     for _ in 0..6 {
-        // Before the first cache is flushed, the reference moves to the second cache. Before the second cache
-        // is flushed, the reference moves back. So each cache contains a delta of zero when it is flushed.
+        // Before the tick, the reference moves from the cache of `early` to the cache of `late`. Between the
+        // flushes of the two caches, the reference moves back. So each cache contains a delta of zero when it
+        // is flushed.
         add(late, object, 1);
         add(early, object, -1);
         scene.tick({
