@@ -53,8 +53,8 @@ pub type PiMutexGuard<'a, T> = lock_api::MutexGuard<'a, RawPiMutex, T>;
 /// forever.
 #[derive(Debug)]
 pub struct RawPiMutex {
-    /// 0 if the mutex is unlocked. Otherwise the owner's thread number, with [`libc::FUTEX_WAITERS`] if there
-    /// are waiters in the kernel.
+    /// 0 if the mutex is unlocked. Otherwise the owner's TID, with the bit [`libc::FUTEX_WAITERS`] set if
+    /// there are waiters in the kernel.
     owner: AtomicU32,
 }
 
@@ -107,7 +107,7 @@ impl RawPiMutex {
 }
 
 // SAFETY: a thread becomes the owner, here or in the kernel, only if the word is 0 or the last owner unlocks.
-// The word then contains the new owner's number until that owner unlocks. The guard is not `Send`, because
+// The word then contains the new owner's TID until that owner unlocks. The guard is not `Send`, because
 // the kernel requires that the owner itself unlocks the mutex.
 unsafe impl RawMutex for RawPiMutex {
     #[allow(clippy::declare_interior_mutable_const)] // The trait requires it.

@@ -190,8 +190,9 @@ impl Swap {
         self.slot(slot).users.fetch_add(1, Relaxed);
     }
 
-    /// Whether the slot has users other than the caller and one entry. If not, and the caller is a user and
-    /// holds the lock of that entry, nobody else can become a user before the caller unlocks the entry.
+    /// Whether the slot has users other than the caller and one entry. Suppose the caller is a user and holds
+    /// the lock of that entry. If the result is false, nobody else can become a user before the caller
+    /// unlocks the entry.
     pub(crate) fn is_shared(&self, slot: u64) -> bool {
         self.slot(slot).users.load(Acquire) > 2
     }

@@ -51,8 +51,8 @@ pub unsafe trait Invalidation: Sync {
     /// address as long as the form exists, must be used with this form only, and must not be in a section.
     unsafe fn begin(&self, place: &Self::Place, platform: &impl Platform);
 
-    /// Records that the section of this place has removed a mapping of the stamp's page. The caller holds the
-    /// page's lock.
+    /// Records that the thread to which `place` belongs has removed a mapping of the stamp's page in its
+    /// section. The caller holds the page's lock.
     ///
     /// # Safety
     /// As for [`Invalidation::begin`], but the place must be in a section.

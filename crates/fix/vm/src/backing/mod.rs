@@ -34,9 +34,9 @@ pub enum Sharing {
     Private,
 }
 
-/// Records which pages of an object a mapping maps, and where. Each operation that maps pages of an object
-/// creates one backing. A backing is never split, even if parts of the mapping are unmapped or protected
-/// later (DragonFly's `vm_map_backing`).
+/// Records which object a mapping maps, which of the object's pages, and at which addresses. Each operation
+/// that maps pages of an object creates one backing. A backing is never split, even if parts of the mapping
+/// are unmapped or protected later (DragonFly's `vm_map_backing`).
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Backing {

@@ -190,10 +190,9 @@ pub enum Flush {
     /// with an address is enough.
     Range(Pages),
     /// The translations of these pages, and the cached non-leaf entries above them, because tables were
-    /// freed or added. Use `invlpg`, `tlbi vae1`, or `sfence.vma` **without an address**.
-    ///
-    /// On RISC-V an `sfence.vma` with an address does not order non-leaf entries, so a CPU could walk through
-    /// a freed table.
+    /// freed or added. Use `invlpg` or `tlbi vae1` for each page. On RISC-V, use `sfence.vma` **without an
+    /// address**: with an address, it does not order non-leaf entries, so a CPU could walk through a freed
+    /// table.
     Tables(Pages),
     /// All translations of the space.
     All,

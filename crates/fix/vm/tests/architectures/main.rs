@@ -1,5 +1,5 @@
-//! Tests that changes of page tables follow the rules of each architecture. The hosted machines cache as much
-//! as the manuals allow. They panic if a program would access another program's memory or would fault
+//! Checks that changes to page tables follow the rules of each architecture. The hosted machines cache as
+//! much as the manuals allow. They panic if a program would access another program's memory or would fault
 //! forever.
 
 mod each;

@@ -1,6 +1,6 @@
-//! Makes QEMU keep separate translations of kernel code for windows, so that only code in windows needs
-//! callbacks. Most kernel code runs outside of windows: four out of five blocks of kernel code that a guest
-//! executes belong to set-ups and clean-ups.
+//! Makes QEMU translate kernel code separately inside and outside of windows, so that only the code in
+//! windows needs callbacks. Most kernel code runs outside of windows: four out of five blocks of kernel code
+//! that a guest executes belong to set-ups and clean-ups.
 //!
 //! QEMU translates code separately for each value of the CPU's flag AC, since on a CPU with SMAP, this flag
 //! changes what the kernel may access (`cpu_get_tb_cpu_state` of target/i386/cpu.h). The CPUs of these guests

@@ -45,7 +45,7 @@ const BAG: usize = 64;
 /// The number of threads that make calls.
 const THREADS: usize = 2;
 
-/// The objects of a thread, on cache lines of their own.
+/// The handles and the pointer of a thread, on cache lines of their own.
 #[repr(align(128))]
 struct Own {
     handle: Handle<'static, System>,
