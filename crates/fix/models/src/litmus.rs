@@ -1,4 +1,4 @@
-//! Checks whether this machine's CPUs reorder accesses. Only then can the torture test notice mutants.
+//! Checks whether this machine's CPUs reorder accesses. The torture test can notice mutants only if they do.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicBool, AtomicU64};

@@ -166,8 +166,8 @@ impl<'m, M: Machine> Object<'m, M> {
     /// Creates an object whose pages are `pages` frames of device memory, beginning with `first`: the
     /// registers of a device, a frame buffer, or memory that the machine does not allocate. Spaces may map
     /// these pages [shared](crate::Sharing::Shared). A fault makes them present with the given memory type.
-    /// An access that `access` does not contain is denied, whatever the mapping allows. Programs can never
-    /// execute device memory.
+    /// The object permits only the accesses in `access`; any other access is denied, whatever the mapping
+    /// allows. Programs can never execute device memory.
     ///
     /// The frames need no metadata, and need not be mapped in the kernel: this crate neither accesses nor
     /// frees them. A store by a program is not tracked, so [`Space::usage`](crate::Space::usage) skips these

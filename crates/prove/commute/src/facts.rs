@@ -167,7 +167,7 @@ impl Facts {
         a != b && x.fresh && y.fresh && x.sort == y.sort && !self.are_apart(a, b)
     }
 
-    /// Makes two fresh names equal, as choice number `choice`.
+    /// Makes two fresh names equal, and records `choice` as the number of the choice that did so.
     pub(crate) fn agree_names(&mut self, a: Name, b: Name, choice: usize) {
         self.agreed.push((a.0, b.0, choice));
         self.merge(a, b);
@@ -340,7 +340,7 @@ impl Facts {
         Some(Question::AtMost(int(i), int(j) + then.bounds[i][j]))
     }
 
-    /// Makes two integers equal, as choice number `choice`.
+    /// Makes two integers equal, and records `choice` as the number of the choice that did so.
     pub fn agree(&mut self, a: Int, b: Int, choice: usize) {
         self.assume_at_most(a, b);
         self.assume_at_most(b, a);

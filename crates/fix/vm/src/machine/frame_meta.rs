@@ -132,7 +132,8 @@ impl FrameMeta {
         self.owner.load(Relaxed) != PRIVATE
     }
 
-    /// If `is_object`, makes the frame a clean page of an object. Otherwise makes it private or free.
+    /// If `is_object`, makes the frame a clean page of an object. Otherwise records that no object owns the
+    /// frame: it is private to spaces, or free.
     pub(crate) fn set_object(&self, is_object: bool) {
         self.owner.store(if is_object { OBJECT } else { PRIVATE }, Relaxed);
     }

@@ -32,9 +32,9 @@ use crate::page::{ENTRIES, Frame, Pages};
 /// * [`cpus`](Machine::cpus) must always return the same value.
 /// * [`shoot_down`](Machine::shoot_down) must execute a full fence before it reads `on`, its set of CPUs.
 /// * A page-table walker in software must load entries as 64-bit atomics with `Acquire`: this crate stores
-///   entries atomically during walks, and initializes a table or page before it stores the entry. If it sets
-///   accessed or dirty bits, it must use a compare-exchange with the entry that it has read: another CPU may
-///   have cleared the entry meanwhile.
+///   entries atomically during walks, and initializes a table or page before it stores the entry. A walker
+///   that sets accessed or dirty bits must use a compare-exchange whose expected value is the entry that it
+///   has read: another CPU may have cleared the entry meanwhile.
 /// * [`shoot_down`](Machine::shoot_down) and [`flush_local`](Machine::flush_local) must meet their contracts
 ///   for each variant of [`Flush`]: this crate frees frames when they return.
 /// * [`wait_while`](Machine::wait_while) must return only after a call of `condition` has returned false,

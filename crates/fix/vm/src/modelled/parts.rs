@@ -24,7 +24,8 @@ use crate::tree::node::{Branch, Leaf};
 /// Loom's preemption bound.
 const PREEMPTIONS: usize = 3;
 
-/// The shared state of two threads: a part of the crate, and the memory that this part guards.
+/// What the two threads of a model share: the value under test, such as a lock, and the memory that it
+/// guards.
 struct Shared<T> {
     part: T,
     memory: Guarded<u32>,

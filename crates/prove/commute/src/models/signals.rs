@@ -8,8 +8,8 @@
 //! pending, because the handler runs once in one order and twice in the other. `sigwait_any` takes
 //! the lowest pending signal, so it depends on all signals, whereas `sigwait` depends on one signal.
 //!
-//! There are two signals of each kind. A handler only counts its calls. Real-time signals are always
-//! blocked, and a process receives them by waiting. Calls do not block.
+//! There are two signals of each kind. A handler only counts its calls. Real-time signals are always blocked,
+//! and a process takes them with `sigwait` or `sigwait_any`, which fail with EAGAIN if no signal is pending.
 
 use crate::{
     Call, Execution, Interface, Natural, Operation, Outcome, Part, Queue, State, Stop, Term, Truth,

@@ -44,8 +44,8 @@ pub fn parameter() -> String {
     format!("msr.{ALLOW}")
 }
 
-/// Makes system calls keep AC on the first `cpus` CPUs, if the kernel's driver allows it. Call this
-/// function before [`Mark::Arm`], and before forking any process that opens windows.
+/// Changes the first `cpus` CPUs so that a system call does not clear AC, if the kernel's driver allows it.
+/// Call this function before [`Mark::Arm`], and before forking any process that opens windows.
 pub(crate) fn prepare(cpus: usize) {
     if (0..cpus).try_for_each(keep_ac).is_ok() {
         APART.store(true, Relaxed);

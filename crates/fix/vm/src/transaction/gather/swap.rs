@@ -40,7 +40,8 @@ impl TlbGather<'_> {
                 continue;
             }
             let Some(slot) = slot(page, frame) else { return page };
-            // Relaxed: the entry publishes nothing to the hardware, and the lock publishes it to other CPUs.
+            // Relaxed: a page walk reaches no memory through a swapped entry, and the unlock of the leaf
+            // publishes the entry to other CPUs.
             entry.store(M::Format::swapped(slot), Relaxed);
             leaf.present().set(leaf.present().get() - 1);
             leaf.swapped().set(leaf.swapped().get() + 1);
