@@ -46,7 +46,7 @@ impl Set {
         self.find(number).has(number)
     }
 
-    /// Inserts the number. Returns false if the set already contained it.
+    /// Inserts a number. Returns false if the number was already in the set.
     fn insert(&self, number: u64) -> bool {
         let node = Node::boxed(number);
         loop {
@@ -59,16 +59,16 @@ impl Set {
             let next = position.current();
             // SAFETY: no other thread has the node.
             unsafe { &*node }.next.store(next, Relaxed);
-            // Release: a thread that finds the node sees its number. The exchange succeeds only if the next
-            // node is still linked. That node is protected, so its address has not been reused for another
-            // node.
+            // Release: a thread that finds the node sees the node's number. The exchange succeeds only if the
+            // next node is still linked. That node is protected, so its address has not been reused for
+            // another node.
             if position.link(self).compare_exchange(next, node, Release, Relaxed).is_ok() {
                 return true;
             }
         }
     }
 
-    /// Removes the number. Returns false if the set did not contain it.
+    /// Removes a number. Returns false if the number was not in the set.
     fn remove(&self, number: u64) -> bool {
         loop {
             let position = self.find(number);
@@ -138,7 +138,8 @@ impl Position {
         let next = next.map_addr(|address| address & !MARK);
         // If the exchange succeeds, the next node has not been retired: before this exchange, the marked link
         // of the current node was the only link to the next node, and a thread unlinks a node only by
-        // changing an unmarked link. Release: a thread that finds the next node by this link sees its number.
+        // changing an unmarked link. Release: a thread that finds the next node by this link sees that node's
+        // number.
         let result = self.link(set).compare_exchange(self.current(), next, Release, Relaxed);
         if result.is_ok() {
             // SAFETY: the node came from a box. Its marked link never changes again, and only one exchange

@@ -56,7 +56,7 @@ mod chosen {
             Answer(AtomicU8::new(UNKNOWN))
         }
 
-        /// Whether the chosen mutant is one of these.
+        /// Whether the chosen mutant has one of these names.
         pub fn is_one_of(&self, names: &[&str]) -> bool {
             if self.0.load(Relaxed) == UNKNOWN {
                 let is_chosen = chosen().is_some_and(|chosen| names.contains(&chosen));
@@ -77,7 +77,7 @@ mod chosen {
     #[cfg(not(feature = "std"))]
     use bare::chosen;
 
-    /// `choose_mutant`, for machines without an environment.
+    /// The choice of a mutant on machines without an environment.
     #[cfg(not(feature = "std"))]
     mod bare {
         use core::ptr;

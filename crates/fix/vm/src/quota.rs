@@ -6,12 +6,12 @@
 //! *shares* and a common *rest*. A CPU takes pages from its own share, and gives them back to it, with one
 //! atomic operation on its own cache line.
 //!
-//! If its share is too small, the CPU locks the rest and takes pages from it, plus a surplus so that it
-//! seldom needs the lock again. If the rest is too small as well, the CPU *closes* all shares and moves their
-//! pages into the rest. While the shares are closed, all other CPUs need the lock. So the CPU with the lock
-//! holds all unused pages, and its charge fails only if there are too few of them. A sum of open shares would
-//! not be enough: other CPUs change the shares during the summation, so the sum may be lower than the number
-//! of unused pages ever was.
+//! If a CPU's share is too small, the CPU locks the rest and takes the pages from there. It also takes a
+//! surplus, so that it seldom needs the lock again. If the rest is too small as well, the CPU *closes* all
+//! shares and moves their pages into the rest. While the shares are closed, all other CPUs need the lock. So
+//! the CPU with the lock holds all unused pages, and its charge fails only if there are too few of them. A
+//! sum of open shares would not be enough: other CPUs change the shares during the summation, so the sum may
+//! be lower than the number of unused pages ever was.
 //!
 //! Orderings: shares are plain counts and publish no other data, so relaxed operations suffice. No other
 //! CPU changes a closed share: an atomic update always reads the latest value in modification order, so it
@@ -28,7 +28,8 @@ use crate::error::{MapError, OutOfMemory};
 use crate::machine::Machine;
 use crate::per_cpu;
 
-/// The value of a closed share, which only the CPU that closed it may change. It exceeds every limit.
+/// The value of a closed share, higher than any limit. Only the CPU that closed the share may change the
+/// share.
 const CLOSED: u64 = 1 << 63;
 
 /// A strict limit on the number of pages that a group of spaces may map in total.
@@ -73,7 +74,7 @@ struct Rest {
     pages: AtomicU64,
 }
 
-/// Guard of the locked rest.
+/// Holds the lock of the rest until dropped.
 struct Locked<'a>(&'a Rest);
 
 impl<'a> Locked<'a> {
@@ -163,9 +164,9 @@ impl Quota {
             rest.set(rest.pages() + shares.sum::<u64>());
         }
         let left = rest.pages().checked_sub(pages);
-        // The rest keeps enough pages to grant each other CPU the same surplus. Near the limit, the surplus
-        // rounds to zero: a small surplus would soon have to be reclaimed from the shares, which costs more
-        // than locking again.
+        // After this grant, the rest still has enough pages to grant the same surplus to each of the other
+        // CPUs. Near the limit, the surplus rounds to zero: a small surplus would soon have to be reclaimed
+        // from the shares, which costs more than locking again.
         let grant = left.map_or(0, |left| left / (2 * self.shares.len() as u64));
         rest.set(left.map_or(rest.pages(), |left| left - grant));
         if closes {

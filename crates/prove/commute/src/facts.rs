@@ -123,8 +123,8 @@ impl Facts {
         Name(id)
     }
 
-    /// A new fresh name. It differs from all other names of its sort, including later names, unless
-    /// the explorer chooses it to be equal to another fresh name.
+    /// A new name that differs from all other names of its sort, including later names, unless the explorer
+    /// makes it equal to another fresh name.
     pub fn fresh(&mut self, sort: &'static str, label: impl Into<String>) -> Name {
         let name = self.name(sort, label);
         self.names[name.0 as usize].fresh = true;
@@ -201,7 +201,7 @@ impl Facts {
         }
     }
 
-    /// A new integer. `least` and `most` bound it if they are given.
+    /// A new integer from `least` to `most`; `None` is no bound.
     pub fn int(&mut self, label: impl Into<String>, least: Option<i64>, most: Option<i64>) -> Int {
         let var = self.ints.len();
         self.ints.push(IntInfo { label: label.into(), is_open: false, agreed: None });
@@ -226,7 +226,7 @@ impl Facts {
         Flag(self.flags.len() as u32 - 1)
     }
 
-    /// Lets the explorer choose `int` so that orders agree: see [`Facts::can_agree`].
+    /// Lets the explorer choose the value of `int`: see [`Facts::can_agree`].
     pub fn leave_open(&mut self, int: Int) {
         self.ints[int.var as usize].is_open = true;
     }
@@ -326,10 +326,10 @@ impl Facts {
             && may(self.answer_at_most(b, a))
     }
 
-    /// Finds a bound that the bounds `at_most` add to the facts: a bound on integers that are not open, which
-    /// the facts alone do not imply. The explorer may choose only open integers, so it must ask whether such
-    /// a bound holds. For example, an open integer that is at least `x` can be equal to `y` only if `x` ≤
-    /// `y`. If `x` and `y` are not open, the explorer must ask whether `x` ≤ `y`.
+    /// Finds a bound on integers that are not open, if the facts imply this bound only together with the
+    /// bounds `at_most`. The explorer may not choose such integers, so it must ask whether the bound holds.
+    /// For example, an open integer that is at least `x` can be equal to `y` only if `x` ≤ `y`. If `x` and
+    /// `y` are not open, the explorer must ask whether `x` ≤ `y`.
     pub fn implied_by(&self, at_most: &[(Int, Int)]) -> Option<Question> {
         let mut then = self.clone();
         at_most.iter().for_each(|&(a, b)| then.assume_at_most(a, b));
@@ -351,7 +351,7 @@ impl Facts {
         }
     }
 
-    /// The number of the first choice that made one of these two integers equal to another integer.
+    /// The number of the first choice that made `a` or `b` equal to another integer.
     pub fn choice(&self, a: Int, b: Int) -> Option<usize> {
         let [a, b] = [a, b].map(|int| self.ints[int.var as usize].agreed);
         a.into_iter().chain(b).min()

@@ -23,9 +23,9 @@ pub const SERVE_SCHEMA: u32 = 1;
 pub enum Request {
     /// Describe the model.
     Describe,
-    /// Explore operations, given by number.
+    /// Explore the operations with these numbers.
     Explore(Vec<usize>, Limits),
-    /// Generate the tests of operations, given by number.
+    /// Generate the tests of the operations with these numbers.
     Generate(Vec<usize>, Limits, Wanted),
 }
 

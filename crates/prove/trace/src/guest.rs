@@ -47,7 +47,7 @@ const BOOT: u32 = 4;
 /// panic message. `quiet` suppresses neither.
 const OF_LINUX: Messages =
     Messages { power_down: "reboot: Power down", panic: "Kernel panic - not syncing" };
-/// The same two texts of knee's own kernel.
+/// The corresponding two texts of knee's own kernel.
 const OF_KNEE: Messages = Messages { power_down: "passed", panic: "panicked at " };
 /// Where knee's own kernel expects its parameters: `AT` of its module `parameters`.
 const PARAMETERS_AT: u64 = 0xf0_0000;
@@ -70,8 +70,8 @@ pub struct GuestOptions {
     pub memory: u32,
     /// Additional kernel parameters.
     pub parameters: Vec<String>,
-    /// Arguments for /init. In /proc/cmdline, they follow ` -- `. The `argv` of /init contains them too, but
-    /// together with all parameters that the kernel does not know.
+    /// Arguments for /init. In /proc/cmdline, the arguments follow ` -- `. The `argv` of /init contains the
+    /// arguments, and also all parameters that the kernel does not know.
     pub arguments: Vec<String>,
     /// Memory that the guest sees as an ivshmem-plain device. Its size must be a power of two.
     pub channel: Option<Arc<Ram>>,

@@ -96,8 +96,8 @@ impl Modules {
         let content = stored.content()?;
         let needs =
             Needs::of(&content).ok_or_else(|| KernelError::BrokenModule(stored.path.clone()))?;
-        // A soft dependency that is missing may be built into the kernel. It may also name an algorithm of
-        // the crypto API, whose portable implementation is a module with the suffix `_generic`.
+        // A soft dependency that is missing may be built into the kernel. A soft dependency may also name an
+        // algorithm of the crypto API, whose portable implementation is a module with the suffix `_generic`.
         for soft in &needs.soft {
             let portable = format!("{soft}_generic");
             if let Some(name) =
@@ -175,7 +175,8 @@ fn places(kernel: &Kernel) -> Vec<PathBuf> {
     let Some(package) = kernel.package() else {
         return vec![Path::new("/lib/modules").join(release)];
     };
-    // Debian splits its newest kernels into several packages. They were all fetched into one directory.
+    // Debian splits its newest kernels into several packages. All packages of a kernel were fetched into one
+    // directory.
     let part = format!("linux-modules-{release}_");
     let beside = package.parent().map(fs::read_dir).into_iter().flatten().flatten().flatten();
     let mut places: Vec<PathBuf> = beside

@@ -49,8 +49,8 @@ pub struct Tracing {
     /// may have at most 64 CPUs.
     pub moves: bool,
     /// Whether the kernel's stack accesses are left out: pushes, pops and accesses relative to the stack
-    /// pointer. Stack accesses are a third of all accesses. They cause no conflicts, because each task has
-    /// its own stack.
+    /// pointer. Stack accesses are a third of all accesses, and cause no conflicts, because each task has its
+    /// own stack.
     pub without_stack: bool,
 }
 
@@ -158,9 +158,9 @@ impl Launch {
     }
 }
 
-/// The version of the plugin API that the plugin must claim; `None` if its default works. The first call for
-/// a QEMU runs the command `words` with the arguments `idle` to find out. Later calls return the cached
-/// answer.
+/// The version of the plugin API that the plugin must claim; `None` if its default works. To find the
+/// version, the first call for a QEMU runs the command `words` with the arguments `idle`. Later calls return
+/// the cached answer.
 fn plugin_api(
     words: &[OsString],
     environment: &[(OsString, OsString)],

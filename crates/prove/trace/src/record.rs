@@ -68,13 +68,13 @@ pub struct Header {
     pub schema: u32,
     /// Whether user mode is traced.
     pub user: bool,
-    /// The number of addresses at which interrupts enter the kernel. If this number is 0, accesses
-    /// by interrupts count as accesses of operations.
+    /// The number of addresses at which interrupts enter the kernel. If this number is 0, the plugin counts
+    /// accesses by interrupts as accesses of operations.
     pub interrupts: usize,
     /// The number of addresses at which exceptions enter the kernel.
     pub faults: usize,
-    /// The number of addresses at which the kernel switches tasks. If this number is 0, accesses by
-    /// other tasks count as accesses of operations.
+    /// The number of addresses at which the kernel switches tasks. If this number is 0, the plugin counts
+    /// accesses by other tasks as accesses of operations.
     pub switches: usize,
 }
 
@@ -267,8 +267,8 @@ pub struct Move {
     /// Physical address of the line's first byte.
     #[serde(deserialize_with = "address")]
     pub line: u64,
-    /// Whether the side wrote the line. Otherwise, the side only read the line, and another CPU had
-    /// modified it.
+    /// Whether the side wrote the line. If false, the side only read the line, which another CPU had modified
+    /// before.
     pub taken: bool,
     /// Bit n is set if virtual CPU n held the line.
     #[serde(deserialize_with = "address")]

@@ -28,7 +28,7 @@ use crate::invalidation::Stamp;
 #[derive(Debug)]
 pub enum PerPage {}
 
-/// An entry for a mapped page. It takes 24 bytes.
+/// An entry for a mapped page, of 24 bytes.
 #[derive(Debug)]
 #[repr(C)]
 struct PvEntry {
@@ -37,7 +37,7 @@ struct PvEntry {
     previous: *mut PvEntry,
 }
 
-/// The head of a frame's list. The lock of the frame's bucket guards it.
+/// The head of a frame's list, guarded by the lock of the frame's bucket.
 #[derive(Debug)]
 pub struct Head(Cell<*mut PvEntry>);
 
@@ -57,8 +57,8 @@ const ENTRIES: usize = (PAGE - HEADER) / size_of::<PvEntry>();
 const HEADER: usize = 64;
 const WORDS: usize = ENTRIES.div_ceil(64);
 
-/// The header of a chunk. The space's lock guards all of it except `pmap`. `pmap` never changes, and other
-/// threads read it, so no thread may have a unique reference to a chunk.
+/// The header of a chunk. The space's lock guards all fields except `pmap`, which never changes. Other
+/// threads read `pmap` without this lock, so no thread may have a unique reference to a chunk.
 #[derive(Debug)]
 #[repr(C)]
 struct Chunk {

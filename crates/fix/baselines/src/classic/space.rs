@@ -139,7 +139,7 @@ impl<'m, M: Machine, S: Strategies> MmuContext<'m, M> for Space<'m, M, S> {
         let came = entered.ok_or(Fault::Unmapped)??;
         S::Accounting::add(&self.resident, cpu.number(), came);
         if M::FAULT_FLUSH != FaultFlush::Never {
-            // The CPU may have cached the page's old entry, or that the page had no table.
+            // The CPU may have cached the page's old entry, or the fact that the page had no table.
             let pages = Flush::Tables(Pages::new(page, 1));
             // SAFETY: this thread owns the `Cpu`, so the caller is the CPU with this number.
             unsafe { cpu.machine().flush_local(cpu.number(), self.pmap.number, pages) };

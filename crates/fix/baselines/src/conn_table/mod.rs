@@ -103,7 +103,8 @@ pub trait ConnTable<T>: Sync {
     fn remove(&self, id: &FourTuple) -> Option<T>;
 }
 
-/// A connection in either table. It has its own cache lines, as FreeBSD's far larger connections mostly do.
+/// A connection in either table. Two connections never share a cache line, as is mostly true of FreeBSD's far
+/// larger connections.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Connection<T> {

@@ -91,7 +91,7 @@ fn a_connection_is_not_removed_during_a_lookup() {
     a_removal_waits_for_a_lookup(&EpochTable::with_buckets(1));
 }
 
-/// A connection with a flag. The thread that has closed the connection sets the flag.
+/// A connection with a flag, which is set by the thread that has closed the connection.
 struct Opened(Arc<AtomicBool>);
 
 /// Two threads open and close connections, and others look them up. A connection stays open while a lookup
@@ -151,9 +151,9 @@ fn a_lookup_sees_a_complete_connection_on_any_path() {
     // The process's statics are initialized first, so that their initialization does not synchronize the
     // threads.
     is_found_until_it_is_removed(&EpochTable::with_buckets(1));
-    // `remove` executes a fence at its end, which synchronizes the threads in Miri. So Miri notices that a
-    // link is stored or loaded with too weak an ordering only if a lookup runs just before that fence, and
-    // needs several rounds.
+    // `remove` ends with a fence, which synchronizes the threads in Miri. If the ordering of a link's store
+    // or load is too weak, Miri notices this only in a round in which a lookup runs just before the fence. So
+    // there are several rounds.
     let rounds = if cfg!(miri) { 16 } else { 2 };
     for round in 0..rounds {
         let table = EpochTable::with_buckets(1);

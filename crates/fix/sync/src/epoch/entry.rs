@@ -72,7 +72,7 @@ impl Queue {
         let new = unsafe { entry.as_mut() };
         new.next = ptr::null_mut();
         self.weight += new.weight as usize;
-        // SAFETY: entries in the queue belong to it, by the contract of `push`.
+        // SAFETY: the queue owns its entries, by the contract of `push`.
         match unsafe { self.last.as_mut() } {
             Some(last) => last.next = entry.as_ptr(),
             None => self.first = entry.as_ptr(),
@@ -82,7 +82,7 @@ impl Queue {
 
     pub(super) fn pop(&mut self) -> Option<NonNull<Entry>> {
         let first = NonNull::new(self.first)?;
-        // SAFETY: entries in the queue belong to it, by the contract of `push`.
+        // SAFETY: the queue owns its entries, by the contract of `push`.
         let entry = unsafe { first.as_ref() };
         self.first = entry.next;
         self.weight -= entry.weight as usize;
@@ -95,7 +95,7 @@ impl Queue {
     /// Appends all entries of `other`, and gives each of them `tag`.
     pub(super) fn append(&mut self, other: &mut Queue, tag: u64) {
         while let Some(mut entry) = other.pop() {
-            // SAFETY: `pop` has taken the entry out of the other queue, so nothing else accesses it.
+            // SAFETY: `pop` has taken the entry out of the other queue, so nothing else accesses the entry.
             unsafe {
                 entry.as_mut().tag = tag;
                 self.push(entry);
@@ -105,7 +105,7 @@ impl Queue {
 
     /// Appends all entries of `other`, which keep their tags.
     pub(super) fn concat(&mut self, other: Queue) {
-        // SAFETY: entries in the queue belong to it, by the contract of `push`.
+        // SAFETY: the queue owns its entries, by the contract of `push`.
         match unsafe { self.last.as_mut() } {
             Some(_) if other.is_empty() => return,
             Some(last) => last.next = other.first,
@@ -118,12 +118,12 @@ impl Queue {
     /// Takes entries from the front while their tags are below `safe`, up to about `most` objects.
     pub(super) fn take_ready(&mut self, safe: u64, most: usize) -> Queue {
         let mut ready = Queue::EMPTY;
-        // SAFETY: entries in the queue belong to it, by the contract of `push`.
+        // SAFETY: the queue owns its entries, by the contract of `push`.
         while unsafe { self.first.as_ref() }.is_some_and(|first| first.tag < safe)
             && ready.weight < most
         {
             let Some(entry) = self.pop() else { break };
-            // SAFETY: `pop` has taken the entry out of the queue, so nothing else accesses it.
+            // SAFETY: `pop` has taken the entry out of the queue, so nothing else accesses the entry.
             unsafe { ready.push(entry) };
         }
         ready
@@ -139,7 +139,7 @@ impl Queue {
         impl Rest {
             fn call(&mut self) {
                 while let Some(entry) = self.0.pop() {
-                    // SAFETY: `pop` has taken the entry out of the queue, so nothing else accesses it.
+                    // SAFETY: `pop` has taken the entry out of the queue, so nothing else accesses the entry.
                     if let Some(call) = unsafe { entry.as_ref() }.call {
                         // SAFETY: the thread that retired the entry has guaranteed that it may be called
                         // once, after its grace period.

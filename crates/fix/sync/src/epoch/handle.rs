@@ -55,7 +55,7 @@ pub struct Guard<'d, P: Platform> {
 }
 
 impl<P: Platform> Domain<P> {
-    /// A handle for the calling thread, with a free record or a new one.
+    /// Registers the calling thread. The handle reuses a free record, or allocates one if none is free.
     #[cfg(feature = "alloc")]
     pub fn register(&self) -> Handle<'_, P> {
         Handle::new(self, self.record(), true)
@@ -183,7 +183,8 @@ impl<'d, P: Platform> Handle<'d, P> {
         unsafe { self.domain.reclaim(self.record()) };
     }
 
-    /// Seals the thread's open objects. Frees its sealed objects that an earlier scan has found ready.
+    /// Seals the thread's open objects, and then frees the thread's sealed objects that an earlier scan has
+    /// found ready.
     #[cfg(all(test, loom))]
     pub(super) fn seal_and_free(&self) {
         // SAFETY: the handle's thread owns the record.
@@ -243,7 +244,7 @@ impl<P: Platform> Guard<'_, P> {
     /// begun may access it. When these sections have ended, it must be sound for any thread to call `call`
     /// once. `call` must not unwind.
     pub unsafe fn retire_entry(&self, entry: NonNull<Entry>, call: unsafe fn(NonNull<Entry>)) {
-        // SAFETY: the contract is the same, and the guard is on the thread that owns the record.
+        // SAFETY: the contract is the same, and a guard stays on its thread, which owns the record.
         unsafe { retire_entry(self.domain, self.record, entry, call) };
     }
 
@@ -265,7 +266,7 @@ impl<P: Platform> Guard<'_, P> {
     #[cfg(feature = "alloc")]
     #[inline]
     pub unsafe fn retire<T: Send>(&self, pointer: *mut T) {
-        // SAFETY: the contract is the same, and the guard is on the thread that owns the record.
+        // SAFETY: the contract is the same, and a guard stays on its thread, which owns the record.
         unsafe { retire(self.domain, self.record, pointer) };
     }
 
@@ -312,8 +313,8 @@ impl<P: Platform> Guard<'_, P> {
         fn deferred<F: FnOnce()>(call: F) -> Deferred {
             Deferred { call: run::<F>, with: Box::into_raw(Box::new(call)).cast() }
         }
-        // SAFETY: `F` is `Send` and `'static`, so any thread may call it at any time. The guard is on the
-        // thread that owns the record.
+        // SAFETY: `F` is `Send` and `'static`, so any thread may call it at any time. A guard stays on its
+        // thread, which owns the record.
         unsafe { add(self.domain, self.record, deferred(call)) };
     }
 
@@ -321,7 +322,7 @@ impl<P: Platform> Guard<'_, P> {
     /// exclusive borrow, references from before the call cannot be used after it.
     #[inline]
     pub fn refresh(&mut self) {
-        // SAFETY: the guard is on the thread that owns the record, and that thread is in a section.
+        // SAFETY: a guard stays on its thread, which owns the record and is in a section.
         unsafe { self.record.reader.refresh(self.domain.global_epoch()) };
     }
 }
@@ -329,7 +330,7 @@ impl<P: Platform> Guard<'_, P> {
 impl<P: Platform> Drop for Guard<'_, P> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: the guard is on the thread that owns the record, and `pin_for_long` entered its section.
+        // SAFETY: a guard stays on its thread, which owns the record, and `pin_for_long` entered the section.
         unsafe { self.record.reader.exit() };
     }
 }
@@ -373,8 +374,8 @@ unsafe fn retire<P: Platform, T: Send>(domain: &Domain<P>, record: &Record, poin
 #[cfg(feature = "alloc")]
 #[inline]
 unsafe fn add<P: Platform>(domain: &Domain<P>, record: &Record, deferred: Deferred) {
-    // SAFETY: the caller owns the record, and `Garbage::defer` only stores the call. It does not take the
-    // lock, which this thread holds already.
+    // SAFETY: the caller owns the record, and `Garbage::defer` only stores the call: `defer` does not take
+    // the lock that this thread already holds.
     let full =
         unsafe { record.garbage.lock_owner(domain.platform(), |garbage| garbage.defer(deferred)) };
     if full {

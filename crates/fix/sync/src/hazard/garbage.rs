@@ -27,8 +27,9 @@ impl Retired {
     }
 }
 
-/// The retired objects of a thread. Barriers of other threads may take these objects. This struct and the
-/// link to the next record are in different cache lines, because every reclaiming thread reads the link.
+/// The retired objects of a thread. Barriers of other threads may take these objects. The owner writes this
+/// struct often, and every reclaiming thread reads the link to the next record, so the two are in different
+/// cache lines.
 #[repr(align(128))]
 pub(super) struct Garbage {
     pub(super) list: Biased<Vec<Retired>>,

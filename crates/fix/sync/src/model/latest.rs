@@ -55,8 +55,8 @@ atomic!(AtomicU32, u32, 0, 0xbad0_cafe);
 atomic!(AtomicU64, u64, 0, 0xbad0_cafe_bad0_cafe);
 atomic!(AtomicPtr<T>, *mut T, ptr::null_mut(), ptr::without_provenance_mut(0xbad0_cafe_bad0_cafe));
 
-/// A flag. It is stored in an `AtomicU8`, because `load` needs a value that the atomic never has, and a flag
-/// has both values of a `bool`.
+/// A flag, stored in an `AtomicU8`: `load` needs a value that the atomic never has, and a `bool` has no such
+/// value.
 #[derive(Debug, Default)]
 pub struct AtomicBool(AtomicU8);
 

@@ -8,10 +8,10 @@
 //!
 //! loom's full fences are stronger than the language's full fences: in loom, a thread that executes a full
 //! fence acquires everything that came before any earlier full fence. In the language, two full fences
-//! guarantee only that a load after the later fence does not miss a store before the earlier one. Only an
-//! Acquire load also makes visible what came before that store. So each model runs a third time, with full
-//! fences that only acquire and release, and with loads that see the latest store. This run detects missing
-//! orderings that loom's own full fences hide.
+//! guarantee only that a load after the later fence does not miss a store before the earlier fence. What came
+//! before that store is visible only if the store is a Release store and the load is an Acquire load. So each
+//! model runs a third time, with full fences that only acquire and release, and with loads that see the
+//! latest store. This run detects missing orderings that loom's own full fences hide.
 
 use core::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::cell::Cell;
@@ -229,7 +229,8 @@ fn check_on(kind: Kind, preemptions: usize, threads: impl Fn() + Sync + Send + '
     builder.check(move || {
         BEGUN.set(1);
         if interrupts() {
-            // The first use of a loom static synchronizes the threads, so it must come before they start.
+            // The first use of a loom static synchronizes threads, so `ASKED` is used before the threads
+            // start.
             ASKED.load(Relaxed);
         }
         come();

@@ -32,7 +32,8 @@ impl Readers {
         }
     }
 
-    /// Registers the calling thread, with a free node or a new one. All calls must pass equal platforms.
+    /// Registers the calling thread. The reader reuses a free node, or allocates one if none is free. All
+    /// calls must pass equal platforms.
     #[cfg(feature = "alloc")]
     pub fn register(&self, platform: &impl Platform) -> Reader<'_> {
         Reader::new(self.0.take_or_make(|| Slots::new(platform)))
@@ -101,7 +102,8 @@ impl<'a> Reader<'a> {
 
     /// # Safety
     /// The node came from [`into_node`](Reader::into_node). Only one thread uses the readers that are made
-    /// from the node. Once that thread has dropped one of them, it uses none of them any more.
+    /// from the node. Once that thread has dropped one of these readers, the thread uses none of these
+    /// readers any more.
     #[inline]
     pub(super) unsafe fn from_node(node: &'a Node<Slots>) -> Reader<'a> {
         Reader::new(node)

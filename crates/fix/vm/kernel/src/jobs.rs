@@ -43,7 +43,7 @@ pub(crate) fn on(cpus: Range<usize>, job: Job<'_>) {
     *JOB.lock() = None;
 }
 
-/// Runs the jobs that the first CPU starts. Every other CPU calls this function.
+/// Runs the jobs that the first CPU starts. Each CPU except the first calls this function.
 pub(crate) fn serve() -> ! {
     let mut done = 0;
     loop {

@@ -204,8 +204,8 @@ impl<'m, A: Architecture> Processor<'m, A> {
         };
         for level in (0..levels).rev() {
             // SAFETY: a table is freed only after all CPUs have acknowledged its flush, and this CPU
-            // acknowledges nothing during the walk. Even the frame of a stale cached table belongs to the
-            // machine, whose memory stays valid.
+            // acknowledges nothing during the walk. Even if a cached table is stale, its frame is part of the
+            // machine's memory, which stays valid.
             let entries = unsafe { table_at(self.machine, table.0).as_ref() };
             let index = page.0 >> (BITS * u32::from(level));
             // Acquire: the initialization of the frame that the entry points to happens before this load.
@@ -236,8 +236,9 @@ impl<'m, A: Architecture> Processor<'m, A> {
                 Entry::Page { frame, protection, .. } | Entry::Device { frame, protection } => {
                     // A TLB may cache the pieces of a large page one by one.
                     let frame = Frame(frame.0 + page.0 % entry_span(level));
-                    // Another CPU may have cleared the entry since the load. The frame is not free yet: that
-                    // CPU frees it only after this CPU has acknowledged the flush, or has ticked.
+                    // Another CPU may have cleared the entry since the load. The frame is not free yet: the
+                    // other CPU frees the frame only after this CPU has acknowledged the flush or has had a
+                    // tick.
                     let translation = Translation {
                         space: space.number(),
                         page,

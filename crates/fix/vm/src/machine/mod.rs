@@ -77,8 +77,8 @@ pub unsafe trait Machine: Sync + Sized {
     fn allocate(&self, frames: &mut [Frame]) -> usize;
 
     /// Frees frames. After a swap device has failed, this crate may call the method while it holds locks of a
-    /// space. So, like [`prepare_code`](Machine::prepare_code), it must not wait for a CPU that may be
-    /// waiting for such a lock without handling interrupts.
+    /// space. So, like [`prepare_code`](Machine::prepare_code), this method must not wait for a CPU that may
+    /// be waiting for such a lock without handling interrupts.
     ///
     /// # Safety
     /// The frames must be allocated, and no CPU may be able to access them any more.
@@ -198,7 +198,7 @@ pub enum Flush {
     All,
 }
 
-/// Returns the page table in a frame.
+/// Returns a pointer to the page table that a frame contains.
 pub(crate) fn table_at<M: Machine>(machine: &M, frame: Frame) -> NonNull<Table> {
     machine.address(frame).cast()
 }

@@ -73,7 +73,8 @@ enum Forked<'m, M: Machine> {
     Copy(Space<'m, M>),
     /// The space's pages have too many origins.
     Full,
-    /// The fork must wait until a visit to all mappings of this object has ended.
+    /// Another operation is visiting all mappings of this object, and the fork must wait until the visit
+    /// ends.
     Throttled(PinnedObject<'m, M>),
 }
 
@@ -101,8 +102,8 @@ impl<'m, M: Machine> Space<'m, M> {
         }
     }
 
-    /// Copies the space unless its pages have too many origins. If `is_own` is true, the caller has
-    /// collapsed all pages to the space's own origin.
+    /// Copies the space unless its pages have too many origins. If `is_own` is true, the caller has made this
+    /// space the origin of all its pages.
     fn fork_once(&self, cpu: &Cpu<'m, M>, is_own: bool) -> Result<Forked<'m, M>, MapError> {
         let copy = Space::new_within(
             cpu,
@@ -118,8 +119,8 @@ impl<'m, M: Machine> Space<'m, M> {
         let (failed, alone) = self.tree().locked_exclusive(cpu, |locked, pool| {
             let NodeRef::Branch(root) = locked.top else { unreachable!("the root has all pages") };
             // SAFETY: the root is locked, as all nodes are. If `is_own`, this space is the origin of all its
-            // pages: the caller has collapsed the pages that existed, and pages that were added since have
-            // had this origin from the start.
+            // pages: the caller has changed the origin of the pages that existed then, and every page that
+            // was added later has had this origin from the start.
             unsafe {
                 if is_own {
                     self.lineage.forget_others(platform);
@@ -139,9 +140,9 @@ impl<'m, M: Machine> Space<'m, M> {
             }
             pool.tree.has_nodes(size.nodes)?;
             let mut copies = 0;
-            // `has_extents` also counts latches that are larger than requested. So go from the largest
-            // capacity to the smallest, and at each one, request as many latches as need this capacity or a
-            // larger one.
+            // `has_extents` counts all latches whose capacity is at least the requested capacity. So go from
+            // the largest capacity to the smallest, and add up the counts: a larger latch cannot also serve
+            // as a smaller latch.
             for (log, count) in
                 size.copies.iter().enumerate().rev().filter(|(_, count)| **count > 0)
             {
@@ -155,7 +156,7 @@ impl<'m, M: Machine> Space<'m, M> {
                 Ok(charge) => charge,
                 Err(error) => return Ok(Some(Err(error))),
             };
-            // Attachments make the copy visible to other CPUs, which wait for this lock until the copy is
+            // Once a backing is attached, other CPUs can find the copy. So lock the copy until it is
             // complete.
             if !is_mutant!("copy_not_locked") {
                 copy.tree().root().lock(platform);
@@ -169,7 +170,7 @@ impl<'m, M: Machine> Space<'m, M> {
                 let new = pool.backings.take(backing.copied(copy.tree_pointer()));
                 let new = new.expect("enough were reserved");
                 // SAFETY: the original backing is attached, which keeps the object alive. The new backing
-                // stays attached until nothing in the copy is mapped by it.
+                // stays attached as long as the copy has a mapping that uses this backing.
                 unsafe { Backing::attach(new, cpu.number(), platform, true) };
                 new
             });

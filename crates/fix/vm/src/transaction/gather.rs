@@ -169,7 +169,7 @@ impl<'t> TlbGather<'t> {
             }
         }
         if let Some(ticks) = self.ticks.filter(|_| !self.is_shared) {
-            // Take the ticket after the entries were removed, so that it covers all of them.
+            // A ticket covers only entries that were removed before, so take the ticket last.
             self.ticket = ticks.ticket();
             for (_, frame) in leaf.flush_pending_in::<M::Format>(pages) {
                 machine.frame_meta(frame).set_ticket(self.ticket);
@@ -302,7 +302,7 @@ impl<'t> TlbGather<'t> {
     ) {
         let Some(entries) = leaf.table().filter(|_| leaf.present().get() > 0) else { return };
         if leaf.is_large() {
-            // The frames of a large page cannot be shared, so split the page: `flush` does that.
+            // The frames of a large page cannot be shared. `flush` splits the page.
             self.flush(leaf, leaf.span().start);
         }
         for (slot, entry) in entries.iter().enumerate() {
@@ -444,8 +444,8 @@ impl<'t> TlbGather<'t> {
     }
 
     /// Completes a lazy unmap without a shootdown, if the gather is lazy and has only lingering frames:
-    /// flushes this CPU's TLB, and returns the ticket. The frames stay allocated until all CPUs have
-    /// ticked after that ticket. In all other cases, returns `None`, and the caller must
+    /// flushes this CPU's TLB, and returns the ticket. The frames stay allocated until each CPU has had a
+    /// tick that is later than the ticket. In all other cases, returns `None`, and the caller must
     /// [finish](TlbGather::finish) the gather.
     pub(crate) fn linger<M: Machine>(&self, tree: &Tree, cpu: &Cpu<'_, M>) -> Option<u64> {
         let has_others = self.is_shared || self.objects > 0;

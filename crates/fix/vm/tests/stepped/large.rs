@@ -110,7 +110,8 @@ fn a_lazy_unmap_of_a_part_interrupts_the_other_cpus<A: Architecture>() {
     });
 }
 
-/// Until another CPU flushes its TLB, it can store through the TLB. The large page contains these stores.
+/// Until a CPU flushes its TLB, it can store through cached translations of the small pages. The large page
+/// that replaces them contains these stores.
 fn a_promotion_loses_no_store<A: Architecture>() {
     with_frames::<A>(4096, |machine, [first, second, changer]| {
         let space = Space::new(&changer).unwrap();

@@ -30,7 +30,8 @@ fn with_space<A: Architecture>(
     });
 }
 
-/// Until the flush, a CPU that has cached the page can still write to it. The device gets these stores.
+/// Until the flush, a CPU that has cached the page's translation can still write to the page. What such a CPU
+/// stores reaches the swap device.
 fn the_device_gets_stores_through_cached_translations<A: Architecture>() {
     with_space::<A>(&Disk::default().swap(2), |machine, space, [first, second, changer]| {
         let others = || {
@@ -124,7 +125,7 @@ fn a_slot_is_not_reused_while_a_cpu_reads_it<A: Architecture>() {
     });
 }
 
-/// Two CPUs of a space access a swapped page at the same time. They use the same frame afterwards.
+/// Two CPUs that access a swapped page at the same time bring it into one frame.
 fn two_cpus_bring_in_one_page<A: Architecture>() {
     at_each_point::<A>(|run| {
         with_space::<A>(&Disk::default().swap(2), |machine, space, [first, second, changer]| {

@@ -43,8 +43,8 @@ state! {
 #[derive(Debug, Clone)]
 struct Process {
     fds: Descriptors<Slot>,
-    /// The only descriptor that can be close-on-exec in the initial state. It is close-on-exec if it
-    /// is open in that state.
+    /// In the initial state, this descriptor is close-on-exec if it is open, and no other descriptor is
+    /// close-on-exec.
     cloexec: Int,
 }
 
@@ -89,8 +89,8 @@ impl State for Process {
 }
 
 impl Process {
-    /// The descriptor `fd`. Also decides whether `fd` is close-on-exec. Most operations do not need this
-    /// decision, so they search `fds` directly.
+    /// Looks up the descriptor `fd`, and decides whether it is close-on-exec. Most operations do not need
+    /// this decision, so they search `fds` directly.
     fn find(&self, fd: Int, execution: &mut Execution) -> Result<Option<Slot>, Stop> {
         let Some((mut slot, initial)) = self.fds.find(fd, execution)? else { return Ok(None) };
         if initial {

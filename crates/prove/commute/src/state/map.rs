@@ -52,8 +52,8 @@ impl<K: State, V: State> Map<K, V> {
         Ok(find_entry(self.writes.iter().rev(), key, execution)?.map(|(_, value)| value))
     }
 
-    /// The value at `key` in the initial state. Whether the key has a value there is decided at the first
-    /// lookup. Later lookups, in this and in other orders of the calls, get the same answer.
+    /// The value at `key` in the initial state. The first lookup of a key decides whether the initial state
+    /// has a value at this key. Later lookups, in this and in other orders of the calls, get the same answer.
     fn initial(&self, key: &K, execution: &mut Execution) -> Result<Option<V>, Stop> {
         let known = execution.heap.entries::<K, Option<V>>(&self.label);
         if let Some((_, value)) = find_entry(&*known, key, execution)? {
@@ -103,8 +103,9 @@ impl<K: State, V: State> Map<K, V> {
                 return Ok(());
             }
             // The assumption contradicts a known entry, so the path is infeasible. `assume` records the
-            // contradiction in the certificate, and normally fails. If the label of `same` has changed since
-            // the entry was added, the question is about another flag, and `assume` may succeed.
+            // contradiction in the certificate, and normally fails. The question identifies its flag by the
+            // label of `same`: if this label has changed since the entry was added, the question is about
+            // another flag, and `assume` may succeed.
             let question = self.is_present(same, execution);
             let _ = execution.assume(&question, is_present);
             return Err(Stop::Infeasible);

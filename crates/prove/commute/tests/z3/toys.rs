@@ -182,7 +182,7 @@ impl Toy {
         models().into_iter().find(|model| model.name() == self.name).expect("it is a model")
     }
 
-    /// The objections of z3 to an exploration of these operations.
+    /// Lets z3 check an exploration of these operations, and returns what z3 objects to.
     pub(crate) fn objections(
         &self,
         solver: &mut Solver,

@@ -10,8 +10,8 @@ use crate::layout::{ANY_FDS, NAMES, PAGE};
 use crate::steps::{errno, protection, renumber};
 
 thread_local! {
-    /// The buffer of reads and writes. Before other calls, it is not filled, since filling it is slow on an
-    /// emulated CPU.
+    /// The buffer of reads and writes. Only reads and writes fill the buffer first, because filling is slow
+    /// on an emulated CPU.
     static BUFFER: RefCell<[u8; PAGE]> = const { RefCell::new([0; PAGE]) };
 }
 

@@ -8,8 +8,8 @@ use crate::layout::{
     FREE, HIDDEN_ENDS, MOST_HIDDEN, NAMES, OWN, PAGE, PAGES_APART, PAGES_AT, hidden_name, path_of,
 };
 
-/// The descriptors and pages that a test may have left in this process. They are recorded when they
-/// are made, since a search would take longer than the test.
+/// The descriptors and pages that a test may have left in this process. The agent records each of them when
+/// the test makes it, because searching for them afterwards would take longer than the test.
 #[derive(Debug, Default)]
 pub(crate) struct Left {
     pub(crate) fds: Vec<i32>,

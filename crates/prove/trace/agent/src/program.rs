@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::relay::{Relay, Relayed};
 
-/// The directory of the initramfs into which the host writes the request, relative to the root. No
-/// program uses this name.
+/// The directory of the initramfs into which the host writes the request, relative to the root. Programs do
+/// not use this name for files of their own.
 pub const PROGRAM_DIRECTORY: &str = ".knee";
 /// The file of the request, a [`ProgramRequest`] in the format of the `postcard` crate.
 pub const PROGRAM: &str = ".knee/program";
@@ -27,9 +27,9 @@ const READ_BYTES: usize = 1 << 16;
 /// A program to run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgramRequest {
-    /// Its absolute path in the guest.
+    /// The program's absolute path in the guest.
     pub path: Vec<u8>,
-    /// Its environment: names and values.
+    /// The program's environment: names and values.
     pub environment: Vec<(Vec<u8>, Vec<u8>)>,
 }
 

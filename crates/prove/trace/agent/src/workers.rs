@@ -178,8 +178,8 @@ impl Workers {
     pub(crate) fn start(calls: usize) -> std::io::Result<Self> {
         assert!(calls <= CALLS, "at most {CALLS} calls at once");
         let size = std::mem::size_of::<Shared>();
-        // SAFETY: the memory is new, has this size, is page-aligned and is never unmapped. It is all zeroes,
-        // and all-zero memory is a valid `Shared`, as the documentation of `Shared` explains.
+        // SAFETY: the memory is new, has this size, is page-aligned and is never unmapped. The kernel zeroes
+        // new memory, and all-zero memory is a valid `Shared`, as the documentation of `Shared` explains.
         let shared = unsafe {
             let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
             let protection = libc::PROT_READ | libc::PROT_WRITE;
@@ -189,7 +189,7 @@ impl Workers {
             }
             &*at.cast::<Shared>()
         };
-        // This comes before the fork, so that it keeps the tables of both processes.
+        // Called before the fork, so that both processes keep their page tables.
         steps::keep_tables()?;
         // SAFETY: this process has only one thread.
         let (main, child) = unsafe { (libc::getpid(), libc::fork()) };

@@ -42,8 +42,8 @@ fn new() -> Area {
     Area { writable: Truth::Known(true), content: Natural(0.into()) }
 }
 
-/// Returns the mapping at `page`. Asks whether something was stored there, so that knee generates a test for
-/// each case: the work differs even if the result is the same.
+/// Returns the mapping at `page`. Also asks whether a program has stored to the page, so that knee generates
+/// a test for each of the two cases: the library does different work, even if the result is the same.
 fn find(state: &Memory, call: &mut Call<'_>, page: &Term<Page>) -> Result<Option<Area>, Stop> {
     let found = state.pages.get(page, call.execution)?;
     if let Some(area) = &found {

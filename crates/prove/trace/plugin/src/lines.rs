@@ -18,7 +18,7 @@ pub(crate) const MAX_PCS: usize = 4;
 /// The maximum number of virtual addresses per line. A line of a file has one virtual address in
 /// the kernel and one per mapping.
 pub(crate) const MAX_VIRTUALS: usize = 2;
-/// The maximum number of lines. They cover 64 MiB of the guest's memory, and the table takes 216
+/// The maximum number of lines. This many lines cover 64 MiB of the guest's memory, and the table takes 216
 /// MiB. Further lines of an operation are ignored.
 pub(crate) const MAX_LINES: usize = 1 << 20;
 /// The initial number of slots, enough for most operations.
@@ -192,8 +192,8 @@ impl LineTable {
         (slot.generation == self.generation).then_some(slot.line as usize)
     }
 
-    /// Adds an access to each line that it touches. `chain` returns the callers, and is called only
-    /// for new code addresses.
+    /// Records an access in each line that the access touches. `chain` returns the callers, and is called
+    /// only for new code addresses.
     #[inline]
     pub(crate) fn add(&mut self, access: &Access, chain: impl FnMut() -> Chain) {
         match access.physical % LINE_BYTES + access.bytes <= LINE_BYTES {
@@ -273,7 +273,8 @@ impl LineTable {
         Some(self.last)
     }
 
-    /// Returns the index of the line's slot, or of the free slot for it.
+    /// Returns the index of the slot that contains the line or, if there is none, of the free slot for the
+    /// line.
     fn slot(&self, number: u64) -> usize {
         // Fibonacci hashing puts adjacent lines into distant slots.
         let hash = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -20,7 +20,7 @@ struct RawInfo {
     target: *const c_char,
     least_version: c_int,
     version: c_int,
-    /// Whether QEMU emulates a machine. Otherwise it runs a program without a kernel.
+    /// Whether QEMU emulates a machine. If false, QEMU runs a program without a kernel.
     system_emulation: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Registers of the executing virtual CPU. Since QEMU 9.0, plugins can read them.
+//! Reads registers of the executing virtual CPU. Plugins can read registers from QEMU 9.0 on.
 //!
 //! Older versions lack the functions that read registers, so the plugin looks these functions up at run time.
 //! It also looks up functions of GLib, because QEMU's functions return GLib arrays or append to them.
@@ -16,7 +16,8 @@ struct RawArray {
     length: c_uint,
 }
 
-/// The first fields of `qemu_plugin_reg_descriptor`. From version 7 on, it has more fields.
+/// The first fields of `qemu_plugin_reg_descriptor`. From version 7 of the plugin API on, the struct has more
+/// fields.
 #[repr(C)]
 struct RawDescriptor {
     handle: *mut c_void,
@@ -24,7 +25,8 @@ struct RawDescriptor {
 }
 
 type GetRegisters = unsafe extern "C" fn() -> *mut RawArray;
-/// Returns the number of bytes that it appended; from version 6 on, returns whether it succeeded.
+/// Returns the number of bytes that it appended or, from version 6 of the plugin API on, whether it
+/// succeeded.
 type ReadRegister = unsafe extern "C" fn(*mut c_void, *mut RawArray) -> c_int;
 type NewByteArray = unsafe extern "C" fn() -> *mut RawArray;
 type SetSize = unsafe extern "C" fn(*mut RawArray, c_uint) -> *mut RawArray;

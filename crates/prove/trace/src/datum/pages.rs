@@ -55,7 +55,7 @@ enum Mark {
     Flag(u32),
     /// The uppermost byte of `page_type` has this value.
     Type(u32),
-    /// This bit of `page_type` is clear, and the upper bits are set.
+    /// In `page_type`, this bit is clear and the bits `OLD_TYPED` are set.
     ClearBit(u32),
 }
 
@@ -125,9 +125,9 @@ impl Pages {
         all
     }
 
-    /// The number of the first page of the allocation that contains the page `number`. `link` is a
-    /// pointer to the first page's `struct page`. From Linux 7.0 on, `link` may instead be a mask,
-    /// which turns the address of the page's own `struct page` into this pointer.
+    /// The number of the first page of the allocation that contains the page `number`. `link` is a pointer to
+    /// the first page's `struct page`. From Linux 7.0 on, `link` may instead be a mask: the pointer is then
+    /// the address of the page's own `struct page`, ANDed with this mask.
     fn first(&self, memory: &Memory, number: u64, link: u64) -> Option<u64> {
         let own = memory.vmemmap.wrapping_add(number * self.bytes);
         let pointer = link & !1;

@@ -102,7 +102,7 @@ impl Ranking {
     }
 }
 
-/// What the tests so far show about a datum.
+/// A datum, as seen in the tests so far.
 #[derive(Default)]
 struct Seen {
     datum: Datum,
