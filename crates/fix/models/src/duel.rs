@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The number of objects in a [`Pool`]. The writer makes each of them the current object in turn.
+/// The number of objects in a [`Pool`]. The writer makes each object the current one in turn.
 const OBJECTS: usize = 64;
 /// The number of stores before each read. Today's store buffers have 56 to 72 entries, so these stores occupy
 /// most of the buffer for a while.

@@ -1,4 +1,5 @@
-//! Checks whether this machine's CPUs reorder accesses. The torture test can notice mutants only if they do.
+//! Checks whether this machine's CPUs reorder accesses. The torture test can notice mutants only on CPUs that
+//! reorder accesses.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicBool, AtomicU64};

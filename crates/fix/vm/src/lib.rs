@@ -66,8 +66,8 @@
 //! record per page: a page's address in a space is computed from the backing, and checked against the tables.
 //! To unmap a page from all spaces, [`Object::evict`] visits all places where the page may be mapped. A
 //! concurrent fault looks up the object's page while it holds the lock of the leaf. If the fault comes before
-//! the visit of that leaf, the visit removes the entry that the fault has stored. A later fault no longer
-//! finds the page resident.
+//! the visit of that leaf, the visit removes the entry that the fault has stored. A fault after that visit no
+//! longer finds the page resident.
 //!
 //! A forked copy shares its pages copy-on-write. Each page records its origin, which initially is the space
 //! that first touched the page. Each origin records the spaces that may share its pages. [`Space::sharers`]

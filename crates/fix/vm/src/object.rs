@@ -127,8 +127,8 @@ enum EvictMode {
     WriteBack,
     /// Remove all pages, without writing any.
     Discard,
-    /// Like `Discard`, but for pages beyond the end of the object. A `pin` that comes later removes its own
-    /// pin, and fails.
+    /// Like `Discard`, but for pages beyond the end of the object. Pinned pages are not skipped: an operation
+    /// that pins such a page finds the page beyond the end, and removes the pin at once.
     Truncate,
 }
 
@@ -190,8 +190,8 @@ impl<'m, M: Machine> Object<'m, M> {
     /// To take the device away from all programs, call [`resize`](Object::resize) with 0. From then on,
     /// accesses fail with [`Fault::BeyondEnd`]. [`discard`](Object::discard) removes the pages from all
     /// spaces, but the next access to a page makes it present again. An operation that changes mapped pages,
-    /// such as `protect`, `remap` or `fork`, may also remove them from a space; again, only until they are
-    /// accessed.
+    /// such as `protect`, `remap` or `fork`, may also remove device pages from a space, and again the next
+    /// access to a page makes it present.
     ///
     /// # Errors
     /// [`MapError::OutOfMemory`], [`MapError::Empty`], and [`MapError::OutOfRange`] if the frames exceed
@@ -429,9 +429,9 @@ impl<'m, M: Machine> Object<'m, M> {
         mode: EvictMode,
     ) -> Result<u64, PagerError> {
         let core = self.get();
-        // From here on, faults on these pages must wait and must not add PTEs. If a fault locks its leaf
-        // after the visit below, the fault sees the new states. If it locks the leaf earlier, the visit finds
-        // the new PTE.
+        // From here on, faults on these pages must wait and must not add PTEs. A fault that locks its leaf
+        // after the visit below sees the new states. A fault that locks its leaf before the visit may still
+        // add a PTE, which the visit then finds.
         core.index.for_each(pages.clone(), |_, slot| {
             if !mode.writes() {
                 // SAFETY: a `Cpu` never leaves its CPU, which holds no lock except `Busy`.
@@ -521,7 +521,7 @@ impl<'m, M: Machine> Object<'m, M> {
     }
 
     /// Writes a page to the pager if the page is dirty and `mode` writes dirty pages. The caller must ensure
-    /// that no CPU can write to the page. Returns whether the caller must count the page in its result.
+    /// that no CPU can write to the page. Returns whether the caller must count the page.
     fn finish_page(
         &self,
         cpu: &Cpu<'m, M>,

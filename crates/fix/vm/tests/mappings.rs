@@ -15,7 +15,8 @@ use knee_vm::{Page, Pages, Protection, Space};
 const READ: Protection = Protection::READ;
 const WRITE: Protection = Protection::READ_WRITE;
 
-/// The list is sorted. It shows unchanged pages exactly, and each changed page as it was at some moment.
+/// The list is sorted, shows unchanged pages exactly, and shows each changed page in a state that the page
+/// had at some moment.
 fn unchanged_mappings_are_listed_exactly_during_other_changes<A: Architecture>() {
     const ROUNDS: u64 = if cfg!(miri) { 10 } else { 1000 };
     let machine = Hosted::<A>::with_architecture(1024, 2);

@@ -3,9 +3,8 @@
 //! An exploration has many situations, and their conditions contain literals that do not matter. A literal is
 //! dropped from a condition if no situation with the opposite verdict satisfies the remaining literals. Then
 //! a greedy search selects enough of the shortened conditions to cover all situations. Terms with different
-//! labels count as unrelated. So it may go unnoticed that two conditions exclude each other, and a literal
-//! may be kept that could be dropped. A condition may therefore be longer than necessary, but it is never
-//! wrong.
+//! labels count as unrelated. So two conditions may exclude each other unnoticed. Then a literal is kept that
+//! could be dropped, and the condition is longer than necessary, but never wrong.
 
 use std::collections::HashMap;
 
@@ -54,8 +53,8 @@ pub struct Reason {
     pub situations: usize,
     /// The index of an example: the situation with the shortest condition.
     pub example: usize,
-    /// The formulas that make the orders differ in the example. If there are none, the orders
-    /// always differ.
+    /// The shortened condition of the example: the orders differ whenever all of these formulas hold. If
+    /// there are no formulas, the orders always differ.
     pub formulas: Vec<String>,
 }
 

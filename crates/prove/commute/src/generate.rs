@@ -1,12 +1,12 @@
 //! Concrete tests of every situation: the set-up, the calls, and the expected results.
 //!
 //! The coverage is COMMUTER's conflict coverage (Clements et al., SOSP 2013, section 5.2). A situation is a
-//! path through the model. It has one test for each pattern of equal and different values, up to isomorphism.
-//! Patterns vary names in arguments and in the state, and integers in arguments. The model may not
-//! distinguish two patterns whose calls touch different cache lines: for example, calls on two descriptors of
-//! one file, and calls on descriptors of two files. Integers of the state (lengths, counts, times, offsets)
-//! are as small as possible. Patterns do not vary them, because the calls touch the same cache lines whether
-//! two such integers are equal or not.
+//! path through the model. Each situation has one test for each pattern of equal and different values, up to
+//! isomorphism. Patterns vary names in arguments and in the state, and integers in arguments. The model may
+//! not distinguish two patterns whose calls touch different cache lines: for example, calls on two
+//! descriptors of one file, and calls on descriptors of two files. Integers of the state (lengths, counts,
+//! times, offsets) are as small as possible. Patterns do not vary these integers, because the calls touch the
+//! same cache lines whether two such integers are equal or not.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -97,9 +97,9 @@ impl Expect {
         self.order == ANY_ORDER
     }
 
-    /// The numbers of the calls in this order, for a test with `of` calls. If the results are the same
-    /// in every order, the numbers ascend. `None` if the order names a call that the test does not
-    /// have or that has no result.
+    /// The call numbers in this order, for a test with `of` calls: in ascending order if the results are the
+    /// same in every order. `None` if the order names a call that the test does not have or that has no
+    /// result.
     pub fn calls(&self, of: usize) -> Option<Vec<usize>> {
         let calls: Vec<usize> = match self.is_of_any_order() {
             true => (0..of).collect(),
@@ -170,9 +170,9 @@ enum Pair {
 }
 
 impl Pair {
-    /// Returns a case for each possible relation of the two values: the answers that the relation implies. In
-    /// the first case, the values are equal. Names have one more case (different), and integers have two
-    /// (greater and less).
+    /// Returns one case for each possible relation of the two values; a case is the list of answers that the
+    /// relation implies. In the first case, the values are equal. Names have one more case (different), and
+    /// integers have two (greater and less).
     fn cases(self) -> Vec<Vec<(Question, bool)>> {
         match self {
             Self::Names(a, b) => {
@@ -245,8 +245,9 @@ fn patterns(facts: &Facts, pairs: &[Pair], most: usize) -> (Vec<Pattern>, bool) 
                 decided.extend(case.iter().map(|(question, answer)| facts.show(question, *answer)));
                 let mut equal = equal.clone();
                 equal.push((nr, case_nr == 0));
-                // The first case makes the two values equal. It is pushed first and thus popped last, so
-                // patterns with many differences come first, and are kept if the limit is reached.
+                // The first case, in which the two values are equal, is pushed first and popped last. So
+                // patterns with many different values come first, and the limit cuts off patterns with many
+                // equal values.
                 open.push((nr + 1, Pattern { facts, decided }, equal));
             }
         }

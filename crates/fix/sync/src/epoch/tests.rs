@@ -189,8 +189,8 @@ fn a_grace_period_waits_for_earlier_sections_and_not_for_later_ones() {
             go.send(()).unwrap();
             domain.wait(cookie);
             assert!(left.load(SeqCst));
-            // The waiter may call `synchronize` after the late section has begun. It then waits for that
-            // section as well.
+            // If the waiter calls `synchronize` only after the late section has begun, the waiter also waits
+            // for that section.
             drop(late);
             waiter.join().unwrap();
         });

@@ -79,15 +79,15 @@ impl<'d, P: Platform> Handle<'d, P> {
     /// mark in its low bits; see [`protect_with`](Handle::protect_with) for links with marks.
     ///
     /// Before the `T` is retired to this domain, its pointer must be removed from each `source` in which a
-    /// thread may still look for it. After that, no thread stores the pointer in such a `source` again. The
-    /// `T` is freed only by this domain.
+    /// thread may still look for it. After the removal, no thread stores the pointer in such a `source`
+    /// again. The `T` is freed only by this domain.
     ///
     /// This also applies to a `source` that is a field of another object, even if that other object is
-    /// already unlinked: a reader that protects the other object may load the field at any time. So, unlike
-    /// with an [epoch](crate::epoch), the links of an unlinked object must not stay as they are. When a list
-    /// removes a node, it makes the node's link point to the node itself, or it marks the link. A reader that
-    /// finds such a link starts again. Following a node's link to itself is safe, because only a reader that
-    /// already protects the node can load the link.
+    /// already unlinked: a reader that protects the other object may load the field at any time. So a writer
+    /// that unlinks an object must also change the links in that object. With an [epoch](crate::epoch), those
+    /// links may stay as they are. When a list removes a node, it makes the node's link point to the node
+    /// itself, or it marks the link. A reader that finds such a link starts again. Following a node's link to
+    /// itself is safe, because only a reader that already protects the node can load the link.
     #[inline]
     pub unsafe fn protect<T>(&self, source: &AtomicPtr<T>) -> Option<Guard<'d, T>> {
         // SAFETY: the contract is the same.

@@ -1,4 +1,4 @@
-//! A task of `knee commute cost`. In each turn, the kernel tells it what to do.
+//! A task of `knee commute cost`. In each turn, the kernel tells the task what to do.
 #![no_std]
 #![no_main]
 

@@ -161,8 +161,8 @@ unsafe impl<A: Architecture> Machine for Hosted<A> {
     type Platform = System;
     type Format = A;
 
-    /// A CPU walks only the tables of a space that it borrows. It never uses cached translations of a
-    /// dropped space, because they are tagged with the space's number, which is never reused.
+    /// A CPU walks only the tables of a space that it borrows. Cached translations are tagged with the number
+    /// of their space, which is never reused, so no CPU uses a cached translation of a dropped space.
     const MAY_DROP_ACTIVE: bool = true;
 
     fn epoch(&self) -> &Domain<System> {

@@ -41,8 +41,9 @@ impl FramePool {
         if self.page.is_some() { Ok(()) } else { Err(Needed::Page) }
     }
 
-    /// Checks whether the pool has a zeroed large page. If the machine had none, returns false once, and the
-    /// next call makes the caller ask the machine again.
+    /// Checks whether the pool has a zeroed large page. If the machine had none when the caller last asked
+    /// it, this call returns false, and the next call returns an error, which makes the caller ask the
+    /// machine again.
     pub(crate) fn has_large_page(&mut self) -> Result<bool, Needed> {
         match self.large {
             LargePage::Unknown => Err(Needed::LargePage),

@@ -324,7 +324,7 @@ fn remaps_of_a_space_exclude_each_other() {
 /// A space with one CPU, whose TLB may still hold an unmapped page.
 struct Settling {
     tree: Tree,
-    /// The tree's ticks. The tree holds their address, so they are in a box, where they do not move.
+    /// The tree's ticks, in a box: the tree holds a pointer to the ticks, so they must not move.
     ticks: Box<Ticks>,
     /// The ticket with which the page was unmapped.
     ticket: u64,

@@ -77,7 +77,7 @@ impl<'m, M: Machine> Space<'m, M> {
     /// is locked: until `with` returns, the page stays in this frame, and this access stays allowed. Programs
     /// and other CPUs may access the frame at the same time, so `with` must use atomics.
     ///
-    /// `with` must be short, because other CPUs may wait for the page. It must not call an operation of a
+    /// `with` must be short, because other CPUs may wait for the page. `with` must not call an operation of a
     /// space or an object: such a call may panic or wait forever. To access a page for longer,
     /// [`pin`](Space::pin) it.
     ///

@@ -57,10 +57,10 @@ impl<'m, M: LazyMachine> Space<'m, M> {
         unsafe { self.tree().set_ticks(is_lazy.then(|| self.machine.ticks())) };
     }
 
-    /// Frees the frames of pages that were unmapped [lazily](Space::set_lazy). Call it when memory is scarce.
-    /// It interrupts the CPUs of the space, unless all of them have ticked since the pages were unmapped.
-    /// Without this call, the frames are freed later: after all CPUs have ticked, the CPU that unmapped the
-    /// pages frees the frames at its next unmap in this space.
+    /// Frees the frames of pages that were unmapped [lazily](Space::set_lazy). Call this function when memory
+    /// is scarce. The call interrupts the CPUs of the space, unless all of them have ticked since the pages
+    /// were unmapped. Without this call, the frames are freed later: after all CPUs have ticked, the CPU that
+    /// unmapped the pages frees the frames at its next unmap in this space.
     pub fn settle(&self, cpu: &Cpu<'m, M>) {
         self.check_cpu(cpu);
         self.settle_in(cpu, self.pages());

@@ -245,9 +245,9 @@ impl<'m, M: Machine> Space<'m, M> {
     }
 
     /// Calls `with` for each space that maps the frame of `page`. `with` gets the number of the space, and
-    /// the page at which it maps the frame. The spaces are this space and all spaces that still share the
-    /// page with it after a fork. Does nothing for pages of [objects](crate::Object::mappings), and for pages
-    /// that are [swapped out](Space::reclaim). `with` may call operations, and may drop spaces.
+    /// the page at which that space maps the frame. The spaces are this space and all spaces that still share
+    /// the page with it after a fork. Does nothing for pages of [objects](crate::Object::mappings), and for
+    /// pages that are [swapped out](Space::reclaim). `with` may call operations, and may drop spaces.
     pub fn sharers(&self, cpu: &Cpu<'m, M>, page: Page, mut with: impl FnMut(u64, Page)) {
         self.check_cpu(cpu);
         if !self.pages().contains(page) {
@@ -264,7 +264,7 @@ impl<'m, M: Machine> Space<'m, M> {
             }))
         });
         let Ok(Some((frame, origin, page))) = found else { return };
-        // `page` is now the page number in the origin, by which attachments are looked up.
+        // From here on, `page` is the page's number in the origin: attachments are looked up by that number.
         origin.attachments().visit_once(self.machine, &(page.0..page.0 + 1), |visit| {
             let found = visit.tree().locked(cpu, Pages::new(page, 1), |locked, _| {
                 Ok(locked.frame::<M>(page) == Some(frame))

@@ -120,8 +120,8 @@ impl<'m, M: Machine> Space<'m, M> {
     /// Maps `more` with the attributes of page `last`. If page `last` maps an object, `more` maps the
     /// object's next pages.
     fn extend(&self, cpu: &Cpu<'m, M>, last: Page, more: Pages) -> Result<(), MapError> {
-        // Attach the new backing while page `last` is locked: once it is unlocked, another CPU may unmap it,
-        // and only this mapping is known to keep the object alive.
+        // Attach the new backing while page `last` is locked. The mapping of `last` may be the only one that
+        // keeps the object alive, and once the lock is released, another CPU may unmap `last`.
         let (attributes, backing) =
             self.tree().locked(cpu, Pages::new(last, 1), |locked, pool| {
                 let Some(attributes) = locked.attributes(last) else {

@@ -138,9 +138,8 @@ impl<'a, M: Machine> Transaction<'a, '_, '_, M> {
                 Attempt::Need(needed) => {
                     drop(pin);
                     self.cpu.defer();
-                    // Release the fork lock, because an operation that could free memory may be waiting for
-                    // it. In its place, take a ticket, so that forks without a ticket still wait for this
-                    // operation.
+                    // Release the fork lock: an operation that could free memory may be waiting for the lock.
+                    // Take a ticket instead, so that forks without a ticket still wait for this operation.
                     if let Hold::Guard(guard) = hold {
                         drop(guard);
                         hold = Hold::Ticket(fork_lock.wait_ticket());

@@ -111,8 +111,8 @@ impl ExtentLatch {
     /// Frees a latch after its grace period.
     ///
     /// # Safety
-    /// `entry` must be the [`entry`](ExtentLatch::entry) of a latch that came from a box and that no reader
-    /// can find, and its grace period must have passed.
+    /// `entry` must be the [`entry`](ExtentLatch::entry) of a latch that came from a box. No reader may be
+    /// able to find the latch, and the latch's grace period must have passed.
     pub(crate) unsafe fn free(entry: NonNull<Entry>) {
         // SAFETY: the entry is the first field, and the latch came from a box, as the caller guarantees.
         drop(unsafe { Box::from_raw(entry.cast::<ExtentLatch>().as_ptr()) });
@@ -184,8 +184,8 @@ impl LatchedExtents {
     }
 
     /// Returns the result of `with` for a consistent snapshot of the extents, or `None` if no extents were
-    /// ever published. The caller must be pinned. `with` may run several times. It may find torn extents,
-    /// but then its result is discarded.
+    /// ever published. The caller must be pinned. `with` may run several times, and may find torn extents; a
+    /// result that comes from torn extents is discarded.
     #[inline]
     pub(crate) fn read<R>(&self, with: impl Fn(View<'_>) -> R) -> Option<R> {
         // SAFETY: a replaced latch is freed after a grace period, and the caller is pinned. Acquire:

@@ -32,8 +32,8 @@ fn a_lazy_unmap_flushes_only_the_calling_cpu<A: Architecture>() {
     });
 }
 
-/// Once all CPUs have ticked, a CPU's next unmap frees the frames of its earlier unmaps. No frame is freed
-/// before that.
+/// The frames of an unmap stay allocated until all CPUs have ticked. After that, the next unmap by the same
+/// CPU frees them.
 fn frames_are_not_reused_before_the_last_cpu_has_ticked<A: Architecture>() {
     with_lazy_space::<A>(|machine, space, [first, second, changer]| {
         space.unmap(changer, only(HERE)).unwrap();
@@ -171,7 +171,7 @@ fn many_waiting_ranges_are_flushed_together<A: Architecture>() {
     });
 }
 
-/// A fork of a lazy space is also lazy. It does not contain the pages that wait for a tick.
+/// A fork of a lazy space is also lazy, and does not contain the pages that wait for a tick.
 fn a_fork_does_not_copy_pages_that_wait_for_a_tick<A: Architecture>() {
     with_lazy_space::<A>(|machine, space, [first, second, changer]| {
         space.unmap(changer, only(HERE)).unwrap();

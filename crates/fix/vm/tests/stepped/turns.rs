@@ -16,8 +16,8 @@ use crate::machine::{Stepped, Waits};
 enum Turn {
     /// There is only one operation.
     Alone,
-    /// The first operation. It passes this many more points, and the second operation begins at the next
-    /// point.
+    /// The first operation, before the second has begun. The first operation passes this many more points; at
+    /// the point after these, the second operation begins.
     Before(u64),
     /// The first operation, after the second has begun.
     First,
@@ -103,8 +103,8 @@ impl Turns {
         }
     }
 
-    /// Called when the running operation must wait. Lets the other operation run, or abandons the running
-    /// operation if the other one has not begun.
+    /// Called when the running operation must wait. If the other operation has begun, it runs next. Otherwise
+    /// the running operation is abandoned.
     pub(crate) fn wait(&self) {
         let mut state = self.state();
         if matches!(state.turn, Turn::Alone | Turn::Before(_)) {

@@ -237,8 +237,8 @@ impl Execution {
 
     /// Runs a search, which compares a key with the keys of entries, one after another. During the search,
     /// comparisons ask questions and choose no values, even while states are compared. Otherwise the explorer
-    /// would choose the value of an open key so that this key equals the first entry's key, and would miss
-    /// that it could equal the key of a later entry.
+    /// would make an open key equal to the key of the first entry, and would miss the case in which the open
+    /// key equals the key of a later entry.
     pub fn search<T>(&mut self, search: impl FnOnce(&mut Self) -> T) -> T {
         let is_comparing = std::mem::replace(&mut self.is_comparing, false);
         let result = search(self);
@@ -246,8 +246,8 @@ impl Execution {
         result
     }
 
-    /// Returns `same`, which says whether two values are equal. If they differ, and results or states are
-    /// being compared, records their descriptions `a` and `b` as a difference.
+    /// Returns `same`: whether the two values that `a` and `b` describe are equal. If `same` is false during
+    /// a comparison of results or states, records the two descriptions as a difference.
     pub fn same_thing(&mut self, a: &str, b: &str, same: bool) -> bool {
         if self.is_comparing && !same {
             self.certificate.claim(Claim::Things(a.to_owned(), b.to_owned()));

@@ -35,7 +35,7 @@ impl<V: State> State for Descriptors<V> {
 }
 
 impl<V: State> Descriptors<V> {
-    /// What `fd` refers to, and whether `fd` has referred to it since the initial state.
+    /// What `fd` refers to, and whether no operation has changed `fd` so far.
     pub(super) fn find(
         &self,
         fd: Int,
@@ -102,8 +102,8 @@ impl<V: State> Descriptors<V> {
                     None => continue,
                 }
             }
-            // All descriptors between the previous unused descriptor and `fd` are in use. So if the unused
-            // descriptor `other` is above the previous one and at most `fd`, it is `fd`.
+            // No unused descriptor lies between the previous unused descriptor and `fd`. So if `other` is
+            // unused, above the previous one and at most `fd`, then `other` is `fd`.
             if value.is_none()
                 && execution.at_most(above + 1, other)?
                 && execution.at_most(other, fd)?

@@ -6,12 +6,12 @@
 //! - The orders agree if an initial element is reserved for each call, because no other call can take that
 //!   element away. The first order of the calls determines which element is reserved for which call: initial
 //!   element 0 for the call that takes an element first, element 1 for the next call, and so on.
-//! - If the bag has initial elements, but fewer than there are calls that take one, no choice makes the
-//!   orders agree. In some order, a call finds the bag empty or takes an element that another call has
-//!   added. But in an order in which that call comes first, it gets an initial element.
-//! - If the bag has no initial elements, each call that takes an element finds the bag empty in an order in
-//!   which that call comes first. So the orders agree only if that call finds the bag empty in every order.
-//!   In that case, there is nothing to choose.
+//! - If the bag has initial elements, but not one for each call that takes an element, no choice makes the
+//!   orders agree. In some order, a call finds the bag empty or takes an element that another call has added.
+//!   In an order in which the same call comes first, the call gets an initial element.
+//! - If the bag has no initial elements, a call that takes an element finds the bag empty if the call comes
+//!   first. Each such call comes first in some order, so the orders agree only if every such call finds the
+//!   bag empty in every order. Then there is nothing to choose.
 
 use super::{Part, State};
 use crate::call::Call;
@@ -43,8 +43,8 @@ impl<V: State> Bag<V> {
         if self.has_initial(own, call.execution)? {
             return Ok(Some(self.take_initial(own, call.execution)));
         }
-        // The bag has fewer initial elements than there are calls that take one. If it has any, the orders
-        // differ, whichever element this call takes.
+        // There are not enough initial elements for all calls that take an element. If there is at least one,
+        // the orders differ, whichever element this call takes.
         for nr in 0..own {
             if self.has_initial(nr, call.execution)? {
                 return Ok(Some(self.take_initial(nr, call.execution)));

@@ -27,7 +27,7 @@ impl State for Int {
 pub struct Natural(pub Int);
 
 impl Natural {
-    /// Assumes that `holder` is one of the holders that this number counts in the initial state. So this
+    /// This number counts holders. Assumes that `holder` was one of them in the initial state, so that the
     /// number is at least the number of different known holders.
     pub fn assume_counts<H: State>(
         self,

@@ -62,7 +62,7 @@ impl Processes {
     }
 }
 
-/// The number of the process in a label.
+/// The number of the process that a label names.
 fn process_of(label: &str) -> usize {
     usize::from(label.starts_with("proc1"))
 }

@@ -5,7 +5,8 @@ use knee_commute::models::sockets;
 use super::{Args, Concrete, arg, check, choices, sequences};
 
 /// Two ordered sockets, whose oldest datagram is first, and two unordered sockets, whose datagrams are
-/// sorted. The two sockets of a kind are symmetric, so a few states of the second socket are enough.
+/// sorted. The two sockets of a kind are symmetric, so the tests start from only a few states of the second
+/// socket.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Sockets {
     ordered: [Vec<i64>; 2],

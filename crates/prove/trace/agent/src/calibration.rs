@@ -117,7 +117,8 @@ impl Memory {
         let bytes = PAGE + cpus * size_of::<Place>();
         let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
         // SAFETY: the memory is new and is never unmapped. It contains only zeroes, which are valid values of
-        // atomics. It is large enough: the shared lines are in its first page, and the places follow.
+        // atomics. The mapping is large enough: its first page contains the shared lines, and the `cpus`
+        // places follow.
         unsafe {
             let flags = flags | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
             let at = libc::mmap(ptr::null_mut(), bytes, protection, flags, -1, 0);
@@ -159,7 +160,7 @@ fn serve(memory: &Memory, cpu: usize, one_file: &File) -> ! {
         match (&own, request.checked_sub(SIDE)) {
             (Ok(own), Some(side)) => own.window(kind, side as u8),
             (Ok(own), None) => own.operate(kind, 0),
-            // A trial without a window makes the calibration fail.
+            // Do nothing: the calibration fails, because this trial has no window.
             (Err(_), _) => {}
         }
         place.request.set(IDLE);

@@ -14,9 +14,9 @@ use crate::layout::{BASE_ENDS, MOST_HIDDEN, hidden_end};
 
 /// A file or a pipe.
 struct Made {
-    /// The step that makes it. `map` and `keeps` are added to the step later.
+    /// The step that makes the file or the pipe, still without `map` and `keeps`.
     step: Step,
-    /// The process that makes it: see [`maker`].
+    /// The process that executes the step: see [`maker`].
     by: u8,
     /// The page that the step maps after it has made the file.
     map: Option<Mapped>,
@@ -259,10 +259,9 @@ fn is_kept(open: &Open, made: &mut [Made]) -> bool {
     is_free
 }
 
-/// Returns the descriptors of a pipe's two ends in the first process. Each is a descriptor of the
-/// test, a hidden descriptor, or a descriptor that only the set-up needs. Appends to `more` the
-/// steps that open further hidden ends. Appends to `closed` the steps that close the descriptors
-/// that only the set-up needs.
+/// Returns the first process's descriptors of a pipe's two ends. Each of these descriptors belongs to the
+/// test, is hidden, or is needed only by the set-up. Appends to `more` the steps that open further hidden
+/// ends, and to `closed` the steps that close the descriptors that only the set-up needs.
 fn ends(made: &Made, nr: Nr, more: &mut Vec<(u8, Step)>, closed: &mut Vec<(u8, Step)>) -> [i32; 2] {
     [0, 1].map(|end| {
         let own = own_end(made, nr, end);

@@ -85,7 +85,7 @@ impl Binding for Bound {
 
     fn prepare(&self, call: &Call<'_>) -> Option<Action<'_>> {
         let (cpu, quota, platform) = (call.thread(), &self.quota, &self.platform);
-        // If there is room, this leaves a share of the quota with the CPU.
+        // If the quota has room, a charge that is given back leaves a share of the quota with the CPU.
         if quota.charge(cpu, 1, platform).is_ok() {
             quota.give_back(cpu, 1, platform);
         }

@@ -1,4 +1,4 @@
-//! Reports the entries of the guest's kernel to the plugin.
+//! Reports the entry points of the guest's kernel to the plugin.
 
 extern crate std;
 
@@ -10,8 +10,8 @@ use crate::entries;
 /// The return instruction of x86.
 const RETURN: u8 = 0xc3;
 
-/// Reports the entries that [`entries`] finds in the text of `/proc/kallsyms`. To do so, writes the
-/// instructions that encode these entries into new memory, and executes them.
+/// Reports the entry points that [`entries`] finds in the text of `/proc/kallsyms`. Each entry point is
+/// encoded as instructions; this function writes all these instructions to new memory, and executes them.
 pub fn emit_entries(kallsyms: &str) -> io::Result<()> {
     let mut code = Vec::new();
     entries(kallsyms, |entry| code.extend(entry.code().iter().flatten()));

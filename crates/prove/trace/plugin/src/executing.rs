@@ -41,10 +41,10 @@ struct Shared(UnsafeCell<Known>);
 // and `locate` calls no function that executes instructions of the guest.
 unsafe impl Sync for Shared {}
 
-/// Selects how CPUs are identified. Call this function when QEMU has loaded the plugin. With
-/// `by_registers`, registers identify the executing CPU if this QEMU lets plugins read them. In this case,
-/// the virtual CPUs must share one thread of the host. If QEMU runs a program without a machine,
-/// its numbers are correct and are used.
+/// Selects how CPUs are identified. Call this function when QEMU has loaded the plugin. If `by_registers` is
+/// set and this QEMU lets plugins read registers, registers identify the executing CPU; the virtual CPUs must
+/// then share one thread of the host. But if QEMU runs a program without a machine, QEMU's numbers are
+/// correct, so the plugin uses these numbers.
 pub(crate) fn start(by_registers: bool) {
     BY_REGISTERS.store(by_registers && !is_program() && Registers::can_be_read(), Relaxed);
 }

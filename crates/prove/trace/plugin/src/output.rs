@@ -99,8 +99,8 @@ impl Output {
         ))
     }
 
-    /// Writes the trace, if there is one, and the result of a test. `sides` are the sides that
-    /// opened a window, with their numbers. Returns the number of listed conflicts.
+    /// Writes the trace, if there is one, and the result of a test. `sides` are the sides that opened a
+    /// window, each with its side number. Returns the number of listed conflicts.
     pub(crate) fn test(
         &mut self,
         test: u64,
@@ -197,7 +197,7 @@ impl Display for SideObject<'_> {
     }
 }
 
-/// The sides that opened a window, with their numbers.
+/// The sides that opened a window, each with its side number.
 type Sides<'a> = &'a [(usize, &'a Side)];
 
 struct ConflictObject<'a>(&'a Conflict<'a>, Sides<'a>);

@@ -38,7 +38,8 @@ extern "C" fn on_reset(_: u64) {
     qemu::translate_with(on_translate);
 }
 
-/// In a block of user code, handles the entries and the marks that precede tests.
+/// Handles the marks that precede tests, and the reports of entry points of the kernel. Both occur in blocks
+/// of user code.
 fn before_arming(block: &Block) {
     for insn in block.instructions() {
         if is_kernel(insn.address()) {

@@ -15,8 +15,8 @@ pub enum Verdict {
     ConflictFree,
     /// The calls share at least one datum in every valid run.
     Conflict,
-    /// The calls share something in some runs, but no datum in every run. Runs in which they share lines only
-    /// because of the addresses of objects count as runs without a shared datum.
+    /// The calls share something in some runs, but no datum in every run. A run in which the calls share
+    /// lines only because of the addresses of objects counts as a run without a shared datum.
     Sometimes,
     /// There is no valid run: tasks were switched out, or observations are incomplete.
     Disturbed,
@@ -29,13 +29,14 @@ pub enum Verdict {
 ///
 /// Kernel objects have different addresses in each run, so lines are matched by their names. If several lines
 /// of a run have the same name, the conflicts contain only as many lines of this name as every run has. A
-/// line with several data keeps the data that the calls share in every run.
+/// conflict lists only those data of its line that the calls share in every run.
 ///
 /// Data that the calls share by position only are not a conflict, even if the calls share them in every run:
-/// with the same objects at other addresses, the calls would not share these data. If the calls share nothing
-/// in one run, that run proves that such addresses exist. So if they share lines by position only in all
-/// other runs, the test is conflict-free. Without this rule, the verdict would depend on the addresses in the
-/// first run, because a test does not run again if its calls share nothing in the first run.
+/// with the same objects at other addresses, the calls would not share these data. A run in which the calls
+/// share nothing proves that such addresses exist. So a test with such a run is conflict-free if its calls
+/// share lines by position only in all other runs. Without this rule, the verdict would depend on the
+/// addresses in the first run: if the calls share nothing in the first run, the test is conflict-free and
+/// does not run again.
 pub(super) fn verdict(mut runs: Vec<Vec<SharedLine>>) -> (Verdict, Vec<SharedLine>) {
     let is_by_position = |run: &Vec<SharedLine>| run.iter().all(|line| line.by_position);
     if runs.iter().any(Vec::is_empty) && runs.iter().all(is_by_position) {
@@ -135,8 +136,8 @@ mod tests {
         assert_eq!(other, named(Verdict::Sometimes, &["a", "b"]), "b is shared in any placement");
         let with = [run(&["b"]), only].concat();
         assert_eq!(judged(&[with.clone(), with.clone()]), named(Verdict::Conflict, &["b"]));
-        // In the first run, the calls share `a` by position only. In the second run, they would share `a` at
-        // any address of the objects.
+        // In the first run, the calls share `a` only because of the objects' addresses. In the second run,
+        // the calls share `a` whatever the addresses.
         assert_eq!(judged(&[with, run(&["a"])]), named(Verdict::Sometimes, &["a", "b"]));
     }
 

@@ -113,9 +113,10 @@ fn start_timer() {
     firmware(SET_TIMER, [time() + super::tick() * MILLISECOND, 0, 0, 0, 0]);
 }
 
-/// Returns the hart of a CPU. The boot hart, which may be any hart, is CPU 0. If it is hart `n`, hart 0 is
-/// CPU `n`. All other harts have their own number as CPU number. (The boot hart must not stop itself to make
-/// hart 0 the first CPU: OpenSBI 1.1 may lose a request to start a hart that has just stopped.)
+/// Returns the hart of a CPU. The boot hart, which may be any hart, is CPU 0. If the boot hart is hart `n`,
+/// then hart 0 is CPU `n`. All other harts have their own number as CPU number. (The boot hart must not stop
+/// itself to make hart 0 the first CPU: OpenSBI 1.1 may lose a request to start a hart that has just
+/// stopped.)
 fn hart(cpu: usize) -> u64 {
     // SAFETY: the boot code writes the variable before it calls Rust code.
     let boot = unsafe { boot_hart };
@@ -312,8 +313,8 @@ pub(crate) fn flush(space: u64, what: Flush, _is_loaded: bool) {
                 unsafe { asm!("sfence.vma {}, {}", in(reg) address, in(reg) identifier) };
             }
         }
-        // A fence with an address does not order non-leaf entries, so `Flush::Tables` needs one without an
-        // address.
+        // With an address, `sfence.vma` covers only leaf entries, so `Flush::Tables` needs an `sfence.vma`
+        // without an address.
         // SAFETY: as above.
         _ => unsafe { asm!("sfence.vma zero, {}", in(reg) identifier) },
     }

@@ -66,8 +66,8 @@ pub(super) fn file_of(
 ) -> Result<Result<Term<Inode>, &'static str>, Stop> {
     Ok(match look_up(state, process, fd, call.execution)? {
         None => Err("EBADF"),
-        // Linux first checks that the descriptor is readable and, for a writable mapping, that it is also
-        // writable. Only then does it check whether the file can be mapped at all.
+        // Linux checks first that the descriptor is readable, then (for a writable mapping) that it is also
+        // writable, and last that the file can be mapped at all.
         Some(Target::Pipe { writer: true, .. }) => Err("EACCES"),
         Some(Target::Pipe { writer: false, .. }) if call.flag("writable")? => Err("EACCES"),
         Some(Target::Pipe { .. }) => Err("ENODEV"),

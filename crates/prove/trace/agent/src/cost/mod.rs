@@ -1,11 +1,11 @@
 //! Measures the cost of an operation. Tasks do the operation in turn, each on its own virtual CPU
 //! and with its own arguments, and the plugin traces the tasks.
 //!
-//! An experiment is one operation on a number of CPUs. It starts new processes, so that its address space
-//! contains nothing from earlier experiments. Its tasks take turns in the order of their CPUs, so the figures
-//! do not depend on the order in which tasks arrive. In its first turn, a task sets up its own objects; in
-//! every later turn but the last, it does the operation once. Meanwhile the other tasks sleep, their CPUs are
-//! idle, and the plugin sees only the operation.
+//! An experiment measures one operation on a given number of CPUs. It starts new processes, so that its
+//! address space contains nothing from earlier experiments. Its tasks take turns in the order of their CPUs,
+//! so the figures do not depend on the order in which tasks arrive. In its first turn, a task sets up its own
+//! objects; in every later turn but the last, it does the operation once. Meanwhile the other tasks sleep,
+//! their CPUs are idle, and the plugin sees only the operation.
 
 mod operations;
 mod own;
@@ -28,8 +28,8 @@ use crate::workers::pin;
 use task::Task;
 use turns::Turns;
 
-/// The file of the request in the initramfs, relative to the root. If it exists, the agent measures
-/// costs and runs no tests.
+/// The path of the request file in the initramfs, relative to the root. If the file exists, the agent
+/// measures costs and runs no tests.
 pub const COST: &str = "cost.json";
 
 /// The resources that tasks share.
@@ -117,7 +117,7 @@ pub(crate) fn run(request: &CostRequest) -> io::Result<()> {
     Ok(())
 }
 
-/// Runs an experiment. Returns the reason why it failed, if it did.
+/// Runs an experiment. If the experiment fails, returns the reason.
 fn make(
     experiment: &Experiment,
     mode: Mode,
