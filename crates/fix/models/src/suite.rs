@@ -242,7 +242,7 @@ impl Suite {
     }
 
     /// Checks that the real code passes the listed tests under Miri, and that Miri finds a data race in each
-    /// mutant. This takes minutes, so it happens only if `KNEE_MIRI` in the environment names a nightly
+    /// mutant. Miri takes minutes, so the check runs only if `KNEE_MIRI` in the environment names a nightly
     /// toolchain with Miri.
     ///
     /// # Panics

@@ -18,8 +18,8 @@ use core::sync::atomic::Ordering::SeqCst;
 /// * When [`heavy`](Platform::heavy) returns, the caller has executed a full fence since the call. Every
 ///   other thread that may execute `light` of an equal platform has also executed a full fence since the
 ///   call, or will execute one before its next instruction. Where [`is_symmetric`](Platform::is_symmetric) is
-///   true, a full fence by the caller is enough. Two platforms count as equal if the same data structure is
-///   used with both.
+///   true, `light` is a full fence itself, so `heavy` needs to execute a full fence only on the calling
+///   thread. Two platforms count as equal if the same data structure is used with both.
 /// * [`is_symmetric`](Platform::is_symmetric) returns the same value at every call, on all equal platforms.
 /// * [`light`](Platform::light) is at least as strong as its default: a full fence where `is_symmetric` is
 ///   true, and otherwise a compiler fence.
@@ -30,20 +30,20 @@ use core::sync::atomic::Ordering::SeqCst;
 ///
 /// Safety does not depend on the results of `now` and `thread`, nor on how long `relax` takes.
 ///
-/// `relax`, `wait_while` and `sleep_while` are called in the middle of operations of this crate. If they
-/// run other work on the calling thread, such as the handlers of pending interrupts, that work must follow
+/// `relax`, `wait_while` and `sleep_while` are called in the middle of operations of this crate. If they run
+/// other work on the calling thread, such as the handlers of pending interrupts, the other work must follow
 /// the rules for interrupt and signal handlers:
 ///
-/// * It may enter and leave sections of [`epoch`](crate::epoch), with a handle that the thread or CPU has
-///   registered before.
-/// * It must use nothing else in this crate with the interrupted thread's handles: it must not retire,
-///   defer, reclaim, register, lock, or take or drop references.
+/// * The other work may enter and leave sections of [`epoch`](crate::epoch), with a handle that the thread or
+///   CPU has registered before.
+/// * The other work must use nothing else in this crate with the interrupted thread's handles: it must not
+///   retire, defer, reclaim, register, lock, or take or drop references.
 pub unsafe trait Platform: Sync {
     /// Whether both sides execute a full fence, because the system has no asymmetric fence or because other
     /// CPUs must not be interrupted.
     fn is_symmetric(&self) -> bool;
 
-    /// The fence of threads that reclaim or wait. They execute it rarely, so it may cost an interrupt on each
+    /// The fence of threads that reclaim or wait. Heavy fences are rare, so one may cost an interrupt on each
     /// CPU.
     fn heavy(&self);
 

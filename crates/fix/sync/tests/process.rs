@@ -232,7 +232,7 @@ fn a_child_of_a_fork_works_without_the_threads_of_its_parent() {
         drop(epoch::pin());
         let in_child = || {
             // The other thread is in a section, but exists only in the parent. So `synchronize` must not wait
-            // for it.
+            // for that thread here.
             epoch::synchronize();
             value.store(2);
             epoch::reclaim();

@@ -177,8 +177,8 @@ proptest! {
             let handle = &handles[thread];
             match operation {
                 0 => {
-                    // SAFETY: an object stays in its place until it is replaced, and is then retired to the
-                    // domain.
+                    // SAFETY: `places` points to live objects. An object that is replaced there is retired to
+                    // the domain.
                     let guard = unsafe { handle.protect(&places[place].0) };
                     guards.push((guard.expect("there is always one"), Arc::clone(&places[place].1)));
                 }
@@ -200,8 +200,8 @@ proptest! {
             }
         }
         for (place, _) in places {
-            // SAFETY: the object came from a box. The loop consumes the object's place, so no thread can find
-            // the object any more.
+            // SAFETY: the object came from a box. The loop consumes the shared pointer to the object, so no
+            // thread can find the object any more.
             unsafe { handles[0].retire(place.into_inner()) };
         }
         // When the domain is dropped, it frees the objects that were protected until now.

@@ -177,12 +177,12 @@ fn device_memory_gets_large_pages<A: Architecture>() {
         unsafe { Object::of_device(&cpu, frames, 2 * LARGE, MemoryType::WriteBack, WRITE) };
     let object = object.unwrap();
     let space = Space::new(&cpu).unwrap();
-    // Aligned like the frames.
+    // This mapping is aligned like the frames, so a fault maps a large page.
     let pages = Pages::new(START, 2 * LARGE);
     space.map_object(&cpu, pages, &object, 0, WRITE, Sharing::Shared).unwrap();
     cpu.store(&space, (START + 3).address(), 3).unwrap();
     assert_eq!(space.resident(), LARGE);
-    // Not aligned like the frames.
+    // This mapping is not aligned like the frames, so a fault maps a small page.
     let shifted = Pages::new(Page(5000), LARGE);
     space.map_object(&cpu, shifted, &object, 0, READ, Sharing::Shared).unwrap();
     assert_eq!(cpu.load(&space, (shifted.start + 3).address()), Ok(3));

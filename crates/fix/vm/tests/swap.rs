@@ -158,7 +158,7 @@ fn a_fork_and_its_original_both_have_the_swapped_pages<A: Architecture>() {
         assert_eq!(space.swap_out(cpu, ALL), Ok(2));
         assert_eq!(swap.used(), 5);
         has_content(cpu, &copy);
-        // A copy of the copy outlives the copy.
+        // A fork of the copy still has the content after the copy is dropped.
         assert_eq!(copy.swap_out(cpu, Pages::new(START, 2)), Ok(2));
         let last = copy.fork(cpu).unwrap();
         drop(copy);

@@ -87,8 +87,8 @@ impl<'w> Call<'w> {
         self.execution.open_int(&label, None, None)
     }
 
-    /// An integer that the interface leaves open, but that no other call may get. So its value is fixed: `at`
-    /// plus the number of the call.
+    /// An integer that the interface leaves open, except that two calls must not get the same integer. So
+    /// each call gets a fixed value: `at` plus the number of the call.
     pub fn unused_int(&mut self, name: &str, at: i64) -> Int {
         let (label, at) = (self.label(name), at + self.nr as i64);
         self.execution.open_int(&label, Some(at), Some(at))
@@ -121,8 +121,8 @@ impl Word {
                 return Ok(word);
             }
         }
-        // The argument equals none of the words, so the path is infeasible. To record this in the
-        // certificate, assume that the argument equals the last word, which fails.
+        // The argument equals none of the words, so the path is infeasible. The certificate must record this,
+        // so assume that the argument equals the last word: the assumption fails.
         let last = execution.terms.word(self.words[self.words.len() - 1]);
         let is_last = Question::Same(self.argument, last);
         Err(execution.assume(&is_last, true).err().unwrap_or(Stop::Infeasible))

@@ -21,7 +21,7 @@ pub struct Certificate {
     pub claims: Vec<Claim>,
 }
 
-/// A claim that must hold for two orders to agree on one part of a result or of a state.
+/// A condition for two orders to agree on one part of a result or of a state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Claim {
@@ -46,7 +46,7 @@ impl Certificate {
         }
     }
 
-    /// The two sides of the last claim.
+    /// The two values that the last claim compares, as text.
     pub(crate) fn last_claim(&self) -> [String; 2] {
         match self.claims.last() {
             None => Default::default(),

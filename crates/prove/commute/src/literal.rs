@@ -73,8 +73,8 @@ impl Bound {
 }
 
 impl Literal {
-    /// The bound that the literal states or, if the answer is no, the bound that its negation
-    /// states. `None` if the literal does not compare integers.
+    /// The bound that follows from this answer to the literal; `None` if the literal does not compare
+    /// integers.
     pub(crate) fn bound(&self, answer: bool) -> Option<Bound> {
         let Self::AtMost(a, plus, b) = self else { return None };
         let (a, b) = (a.clone(), b.clone());

@@ -290,7 +290,7 @@ fn sources_file(suites: &[&str]) -> PathBuf {
     format!("{}.list", suites.join("+")).into()
 }
 
-/// The content of a sources file. It has one line for each suite. Each line requests only package lists.
+/// The content of a sources file. The line of each suite requests only package lists.
 fn sources(mirror: &str, suites: &[&str]) -> String {
     let signed = match Path::new(KEYRING).exists() {
         true => format!(" signed-by={KEYRING}"),
@@ -300,11 +300,10 @@ fn sources(mirror: &str, suites: &[&str]) -> String {
     suites.iter().map(line).collect()
 }
 
-/// apt's configuration. It replaces the machine's directories and preferences, but keeps the
-/// machine's proxies. It disables the machine's update hooks, which concern the machine's own lists.
-/// By default, apt drops privileges to a user who cannot write to `dir`, removes the lists of other
-/// suites, and only warns about a list that it cannot fetch. The configuration overrides these three
-/// defaults.
+/// apt's configuration, which replaces the machine's directories and preferences, but keeps the machine's
+/// proxies. The machine's update hooks are disabled, because they concern the machine's own lists. By
+/// default, apt drops privileges to a user who cannot write to `dir`, removes the lists of other suites, and
+/// only warns about a list that it cannot fetch. The configuration overrides these three defaults.
 fn configuration(dir: &Path) -> String {
     let dir = dir.display();
     format!(

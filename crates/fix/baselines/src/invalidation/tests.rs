@@ -20,7 +20,7 @@ struct Page {
 
 /// Some threads mark pages, and set a flag at the end of each section. Another thread reads which sections
 /// have marked a page, waits, and must then find the flags of all these sections set. Accesses to the flags
-/// are Relaxed, so only the form of delayed invalidation makes the stores to the flags visible.
+/// are Relaxed, so only the wait makes the stores to the flags visible.
 fn waits_for_marks<F: Invalidation + fmt::Debug>(form: F) {
     let tracker = Tracker::new(form);
     let pages: [Page; PAGES] = Default::default();

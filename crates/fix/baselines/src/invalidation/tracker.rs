@@ -1,4 +1,5 @@
-//! Sections of any form, and the threads that run them.
+//! Registered threads, and the sections in which they invalidate mappings, for every form of delayed
+//! invalidation.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,9 +12,9 @@ use knee_sync::System;
 use super::form::{Invalidation, Stamp};
 use crate::primitive::Mutex;
 
-/// Registers the threads that invalidate mappings, and lets other threads wait for their sections.
+/// Registers threads that invalidate mappings in sections, so that any thread can wait for the sections.
 pub struct Tracker<F: Invalidation, P: Platform> {
-    // Dropped before the places, which must outlive the form.
+    // This field precedes `places`, so it is dropped first: the places must outlive the form.
     form: F,
     platform: P,
     places: Mutex<Vec<Arc<CachePadded<F::Place>>>>,
@@ -33,7 +34,7 @@ impl<F: Invalidation, P: Platform> Tracker<F, P> {
         Tracker { form, platform, places: Mutex::new(Vec::new()) }
     }
 
-    /// Registers the thread, with a place that exists as long as the tracker.
+    /// Registers the calling thread. The tracker keeps the state of the thread until the tracker is dropped.
     pub fn join(&self) -> Member<'_, F, P> {
         let place = Arc::new(CachePadded::new(self.form.place()));
         self.places.lock().push(Arc::clone(&place));
@@ -74,8 +75,8 @@ impl<'a, F: Invalidation, P: Platform> Member<'a, F, P> {
     pub fn begin(&mut self) -> Section<'_, 'a, F, P> {
         assert!(!self.is_inside, "the previous section was leaked and never ends");
         self.is_inside = true;
-        // SAFETY: only this member uses the place, and the tracker keeps the place allocated. The flag shows
-        // that the place is not in a section.
+        // SAFETY: only this member uses the place, and the tracker keeps the place allocated. `is_inside` was
+        // false, so the place is not in a section.
         unsafe { self.tracker.form.begin(&self.place, &self.tracker.platform) };
         Section { member: self }
     }

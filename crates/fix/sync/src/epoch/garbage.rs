@@ -8,7 +8,7 @@ use alloc::boxed::Box;
 use core::mem;
 use core::ptr::NonNull;
 
-/// Open objects are sealed when there are this many of them.
+/// When there are this many open objects, they are sealed.
 const SEALED_AT: usize = 64;
 
 /// Retired objects, from the oldest to the newest. Open objects have no tag yet.

@@ -4,9 +4,9 @@
 //! marked, as a Bloom filter of one word. A waiter loads the slots of all threads, and waits for each thread
 //! that is in a section and whose set contains the waiter's stamp.
 //!
-//! No fence is needed, not even an asymmetric one, because the page's lock orders the two sides. The
-//! marking thread stored its section number and its set before it released the lock, and the waiter has
-//! taken the lock since then. So the waiter sees these stores, or later stores to the same slot.
+//! No fence is needed, not even an asymmetric one, because the page's lock orders the marking thread and the
+//! waiter. The marking thread stored its section number and its set before it released the lock, and the
+//! waiter has taken the lock since then. So the waiter sees these stores, or later stores to the same slot.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 

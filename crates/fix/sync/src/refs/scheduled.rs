@@ -142,7 +142,7 @@ fn a_count_that_two_threads_kill_is_dead_for_both() {
 #[test]
 fn the_indicator_is_set_while_any_of_five_threads_has_arrived() {
     check(|| {
-        // With nine leaves, some are below an inner node.
+        // Of nine leaves, the last two (7 and 8) are below an inner node, and the others are below the root.
         let snzi = Arc::new(Snzi::new(9));
         let all = [0, 0, 1, 7, 8].map(|leaf| {
             let snzi = Arc::clone(&snzi);

@@ -27,7 +27,7 @@ pub(crate) fn run(experiments: &str, processes: bool, rounds: u64) {
         if failed.is_some() {
             break;
         }
-        // One test for each task and round, and the test that makes QEMU pause.
+        // Each task ran one test in each round. One more test made QEMU pause.
         first += cpus as u64 * rounds + 1;
     }
 }

@@ -25,7 +25,7 @@ impl Pager for Segment {
     }
 }
 
-/// Maps a program in a space. Returns its entry point.
+/// Maps a program into a space, and returns the program's entry point.
 pub(crate) fn load(space: &Space, program: &'static [u8]) -> u64 {
     const LOAD: u32 = 1;
     let word = |at: usize| u64::from_le_bytes(program[at..at + 8].try_into().expect("8 bytes"));

@@ -19,7 +19,7 @@ use crate::{access, cpu, jobs, machine, programs};
 pub(crate) struct Tasks(Vec<Lock<Option<Thread>>>);
 
 impl Tasks {
-    /// Starts tasks. If `processes` is true, each has its own space; otherwise they share one.
+    /// Starts a task for each CPU. The tasks share one address space, unless `processes` is true.
     pub(crate) fn start(cpus: usize, processes: bool) -> Tasks {
         let mut shared = None;
         let start = |nr: usize| {

@@ -200,7 +200,7 @@ const MUTANTS: &[(&str, &[&Target], &str, u64)] = &[
     ("remove_no_flush", &[&X86_64, &AARCH64, &RISCV64], "churn", 200),
     ("flush_first", &[&X86_64, &AARCH64, &RISCV64], "faults", 2000),
     ("flush_last", &[&X86_64], "faults", 2000),
-    // On RISC-V, QEMU flushes its whole TLB even if the kernel flushes one page, which hides this mutant.
+    // On RISC-V, QEMU flushes its whole TLB when the kernel flushes one page, so this mutant has no effect.
     ("flushes_one_page", &[&X86_64, &AARCH64], "churn", 500),
     ("protect_no_flush", &[&X86_64, &AARCH64, &RISCV64], "protect", 1000),
     ("fork_no_flush", &[&X86_64, &AARCH64, &RISCV64], "forks", 3000),
@@ -263,8 +263,8 @@ fn each_experiment_is_reported_and_the_first_unknown_operation_ends_them() {
     let run = kernel.boot(2, "cost=mmap:2,mmap_churn2:1,nosuch:1,mmap:1 rounds=3 mode=processes");
     let reports: Vec<&str> =
         run.printed.lines().filter_map(|line| Some(line.split_once("knee-cost: ")?.1)).collect();
-    // The first 20 tests are the calibration trials of a guest with 2 CPUs. Each experiment then has a test
-    // for each CPU and round, and the test that makes QEMU pause.
+    // The first 20 tests are the calibration trials of a guest with 2 CPUs. Then each CPU of an experiment
+    // runs one test in each round, and one more test makes QEMU pause.
     let report = |operation: &str, cpus: u32, first: u32, failed: &str| {
         let experiment = format!(r#"{{"operation":"{operation}","cpus":{cpus}}}"#);
         format!(r#"{{"experiment":{experiment},"first":{first},"failed":{failed}"#)

@@ -18,8 +18,8 @@ pub trait Architecture: Format + sealed::Sealed {
     /// software invalidates the entry.
     #[doc(hidden)]
     const FAULT_DROPS_ENTRY: bool;
-    /// Whether absent entries are cached. If so, accesses fault until software invalidates the cached
-    /// entry.
+    /// Whether the TLB caches absent entries, so that accesses fault until software invalidates these
+    /// entries.
     #[doc(hidden)]
     const CACHES_ABSENT: bool;
     /// Whether cached non-leaf entries survive a [`Flush::Range`](crate::Flush::Range). On x86-64, `invlpg`

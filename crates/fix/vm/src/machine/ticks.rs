@@ -49,9 +49,9 @@ impl Ticks {
     /// [online](Ticks::cpu_online) again, lazy spaces do not wait for its ticks.
     ///
     /// Before the call, the CPU must load a root table that only the kernel uses, and then flush its whole
-    /// TLB. It must cache no translation until it is online again. An offline CPU still receives
-    /// shootdowns: as long as the CPU is [active](crate::Space::active_cpus) in a space, it must
-    /// acknowledge them. To avoid that, [deactivate](crate::Space::deactivate) the space before the call.
+    /// TLB. It must cache no translation until it is online again. An offline CPU still receives shootdowns:
+    /// as long as the CPU is [active](crate::Space::active_cpus) in a space, it must acknowledge them. To
+    /// spare the CPU these shootdowns, [deactivate](crate::Space::deactivate) the space before the call.
     /// `GUIDE.md` in the package has all steps in order.
     pub fn cpu_offline(&self, cpu: usize) {
         // Release: the CPU's accesses through flushed entries happen before this store.
@@ -91,7 +91,7 @@ impl Ticks {
     }
 
     /// Advances the clock and returns the new time. After the call, the caller observes every table change
-    /// whose ticket is earlier than that time.
+    /// whose ticket is earlier than the returned time.
     pub(crate) fn now(&self) -> u64 {
         let time = self.clock.0.fetch_add(1, Relaxed) + 1;
         if !is_mutant!("ticks_now_no_fence") {

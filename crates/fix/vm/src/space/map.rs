@@ -88,12 +88,12 @@ impl<'m, M: Machine> Space<'m, M> {
         let backing = backing.map_err(|_| OutOfMemory)?;
         let id = Some(Backing::id(backing));
         let attributes = Attributes { protection: protection.readable(), backing: id };
-        // SAFETY: the caller's `object` keeps the core alive. The backing is detached below if mapping
-        // fails, and otherwise once nothing is mapped by it.
+        // SAFETY: the caller's `object` keeps the core alive. If mapping fails, the backing is detached
+        // below. Otherwise it is detached when it no longer maps any page.
         unsafe { Backing::attach(backing, cpu.number(), cpu.platform(), false) };
         let result = map(attributes);
         if result.is_err() {
-            // SAFETY: `map` failed, so nothing is mapped by the backing.
+            // SAFETY: `map` failed, so the backing maps no page.
             unsafe { Backing::detach(backing, self.machine) };
         }
         result

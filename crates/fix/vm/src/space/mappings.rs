@@ -39,8 +39,7 @@ impl Mapping {
     /// # Safety
     /// The pages must be mapped with these attributes, and their node must be locked.
     unsafe fn new(pages: Pages, attributes: Attributes) -> Mapping {
-        // SAFETY: the caller guarantees that the backing maps a page, and continues to do so during the
-        // call.
+        // SAFETY: the caller guarantees that the backing maps at least one page throughout the call.
         let object = unsafe { Backing::of(attributes) }.map(|backing| MappedObject {
             id: backing.object().id(),
             first: backing.index(pages.start),

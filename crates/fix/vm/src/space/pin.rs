@@ -15,7 +15,7 @@ use crate::tree::Tree;
 use crate::tree::node::Leaf;
 
 /// A pinned page, made by [`Space::pin`]. A device or the kernel may access the frame until this value is
-/// dropped, which may happen on any CPU.
+/// dropped. Any CPU may drop it.
 pub struct PinnedPage<'m, M: Machine> {
     machine: &'m M,
     frame: Frame,
@@ -56,8 +56,8 @@ impl<'m, M: Machine> Space<'m, M> {
     /// While a private page is pinned (anonymous memory, or a private copy of a page of an object):
     /// * `unmap`, `discard` and `replace` of the page fail with
     ///   [`MapError::Pinned`](crate::MapError::Pinned).
-    /// * `fork` gives the copy a frame of its own at once. So the pinned frame stays the one that this
-    ///   space's program accesses.
+    /// * `fork` gives the copy a frame of its own at once. So the program of this space and the device keep
+    ///   using the same frame.
     /// * Dropping the space panics.
     ///
     /// While a page of an object is pinned, the object keeps it, even if all spaces unmap it:

@@ -66,7 +66,8 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Adds a page. Returns its slot, to which the page's entry will refer, or `None` if no slot is left.
+    /// Adds a page to the batch. Returns the slot to which the page's entry must refer from now on, or `None`
+    /// if no slot is left.
     fn add(&mut self, page: Page, frame: Frame) -> Option<u64> {
         let victim = self.victims[..self.reserved].get_mut(self.used)?;
         (victim.page, victim.frame) = (page, frame);
@@ -87,11 +88,11 @@ impl<'a> Batch<'a> {
 
 impl<'m, M: Machine> Space<'m, M> {
     /// Creates an address space in which nothing is mapped, and whose private pages can be
-    /// [swapped out](Space::reclaim) to `swap`. Its pages will be charged to `quota`, if there is one:
-    /// swapped pages are still mapped, so they stay charged.
+    /// [swapped out](Space::reclaim) to `swap`. The pages of the space are charged to `quota`, if there is
+    /// one. Swapped pages stay charged, because they are still mapped.
     ///
     /// # Errors
-    /// If there is no memory for its root.
+    /// If there is no memory for the root of the space.
     ///
     /// # Panics
     /// If `quota` was made for fewer CPUs than the machine has.
@@ -113,16 +114,16 @@ impl<'m, M: Machine> Space<'m, M> {
     /// next call continues where this one stopped. A call ends when it has freed `count` frames, after two
     /// rounds, or when all slots are in use.
     ///
-    /// The private pages are anonymous memory and private copies of pages of objects. The hand passes over
-    /// pages that the space shares copy-on-write with a fork, and over [pinned](Space::pin) pages. Without
+    /// The private pages are anonymous memory and private copies of pages of objects. The hand skips pages
+    /// that the space shares copy-on-write with a fork, and [pinned](Space::pin) pages. Without
     /// [swap](Space::with_swap), this does nothing.
     ///
     /// A swapped page is still mapped, and all operations treat it as such. The next access reads it into a
     /// new frame. If several CPUs access the page at the same time, only one reads it from the device, and
     /// the others fail with [`Fault::Retry`]. An access while the page is being written to the device fails
-    /// in the same way. The page then counts as accessed and [dirty](crate::Usage::DIRTY), as every new page
-    /// does. A fork gets the swapped pages without reading them, and each of the two spaces reads them into
-    /// frames of its own.
+    /// in the same way. A page that was read from the device counts as accessed and
+    /// [dirty](crate::Usage::DIRTY), as every new page does. A fork gets the swapped pages without reading
+    /// them, and each of the two spaces reads them into frames of its own.
     ///
     /// A reclaim allocates no memory. So it works even when memory has run out, unless the device needs
     /// memory. It visits one leaf table at a time, and takes the same locks as any other operation on the
@@ -131,8 +132,8 @@ impl<'m, M: Machine> Space<'m, M> {
     /// the number of leaf tables and present pages that the hand passes.
     ///
     /// # Errors
-    /// The device's error. The pages that it did not accept stay in memory. The frames of other pages may
-    /// have been freed.
+    /// The device's error. The pages that the device did not accept stay in memory. The frames of other pages
+    /// may have been freed.
     pub fn reclaim(&self, cpu: &Cpu<'m, M>, count: u64) -> Result<u64, PagerError> {
         self.check_cpu(cpu);
         let (all, hand) = (self.pages(), &self.tree().hand.0);
@@ -229,8 +230,8 @@ impl<'m, M: Machine> Space<'m, M> {
         result
     }
 
-    /// Makes a page present again in its old frame, because the device did not accept it. If the page has
-    /// been moved or copied since, the slot keeps the frame.
+    /// Makes a page that the device did not accept present again, in its old frame. If the page has been
+    /// unmapped, moved or forked meanwhile, the frame stays with the slot.
     fn put_back(&self, cpu: &Cpu<'m, M>, swap: &Swap, Victim { page, frame, slot }: Victim) {
         // The transfer has not ended yet, so no other CPU reads the slot. If this CPU and the page's locked
         // entry are the only users of the slot, `install` gives the frame back to the entry.
@@ -280,10 +281,10 @@ impl<'m, M: Machine> Space<'m, M> {
         }
     }
 
-    /// If the page's entry still refers to the slot, makes the page present in `frame`, which must have the
-    /// slot's content, and returns true. If `is_alone`, requires also that no other entry or CPU uses the
-    /// slot. The caller must be a user of the slot. After a result of true, the caller must also release the
-    /// use of the slot by the entry.
+    /// Makes the page present in `frame`, which must have the slot's content, if the page's entry still
+    /// refers to the slot. With `is_alone`, does so only if no other entry or CPU uses the slot. Returns
+    /// whether it has done so. The caller must be a user of the slot. If the result is true, the caller must
+    /// release two uses of the slot: its own and that of the page's entry.
     fn install(
         &self,
         cpu: &Cpu<'m, M>,
@@ -348,8 +349,8 @@ impl<'m, M: Machine> Space<'m, M> {
         }
     }
 
-    /// Copies the entries of swapped pages to the leaf of a fork. Both leaves must be locked, and the new one
-    /// must have a table.
+    /// Copies the entries of swapped pages to the leaf of a fork. Both leaves must be locked, and the fork's
+    /// leaf must have a table.
     pub(super) fn copy_swapped(&self, from: &Leaf, to: &Leaf) {
         let (Some(swap), Some(entries)) = (self.tree().swap(), to.table()) else { return };
         for (page, _, slot) in from.swapped_in::<M::Format>(from.span()) {
@@ -363,7 +364,7 @@ impl<'m, M: Machine> Space<'m, M> {
 }
 
 /// Moves the entry of a swapped page to another page, whose entry must be absent. Both leaves must be locked,
-/// and the second must have a table.
+/// and the leaf of the other page must have a table.
 pub(super) fn move_swapped((leaf, entry): (&Leaf, &AtomicU64), (to, page): (&Leaf, Page)) {
     let entries = to.table().expect("the destination has a table");
     entries[to.slot(page)].store(entry.swap(ABSENT, Relaxed), Relaxed);

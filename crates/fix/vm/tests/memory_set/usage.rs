@@ -1,11 +1,11 @@
-// A kernel that uses memory_set. It is compiled twice, with a different `the_crate` each time.
+// A kernel that uses memory_set. This file is compiled twice, with a different `the_crate` each time.
 
 use memory_addr::{AddrRange, VirtAddr, va, va_range};
 use the_crate::{MappingBackend, MappingError, MappingResult, MemoryArea, MemorySet};
 
 use super::{BYTES, Change, Listed, Table};
 
-/// A backend whose flags are bytes; 0 means unmapped. Its table has the flags of each address.
+/// A backend whose page table has a byte of flags for each address; 0 means unmapped.
 #[derive(Clone)]
 struct Bytes;
 

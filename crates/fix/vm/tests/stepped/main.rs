@@ -75,7 +75,8 @@ fn unmap_flushes_all_cpus<A: Architecture>() {
     });
 }
 
-/// The flush comes after the entry is cleared. Otherwise the CPU could cache the entry again in between.
+/// The entry is cleared before the flush. If the flush came first, the CPU could cache the entry again before
+/// the entry is cleared.
 fn unmap_flushes_a_cpu_that_keeps_loading_the_page<A: Architecture>() {
     with_space::<A>(|machine, space, [first, _, changer]| {
         machine.store(first, space, HERE, 1).unwrap();

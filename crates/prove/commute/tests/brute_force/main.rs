@@ -51,9 +51,9 @@ fn after<C: Concrete>(
     ends.filter(|(_, seen)| seen == result).map(|(state, _)| state).collect()
 }
 
-/// Whether the calls commute, by definition: there must be a result for each call so that the calls can
-/// return these results in every order. In addition, if they return these results, the possible states after
-/// each set of the calls must not depend on the order in which these calls were made.
+/// Whether the calls commute, by definition: there are results that the calls can return in every order. If
+/// the calls return these results, the possible states after each set of the calls must also not depend on
+/// the order in which the calls of the set were made.
 fn commutes<C: Concrete>(start: &C, calls: &[(&str, &Args)]) -> bool {
     // All possible results of the calls in the given order.
     let mut ends = vec![(start.clone(), Vec::new())];

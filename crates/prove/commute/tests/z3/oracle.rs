@@ -29,7 +29,7 @@ pub(crate) enum Fault {
     Unfounded,
 }
 
-/// A fault and its place.
+/// What is wrong with an exploration, and in which situation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Objection {
     pub(crate) fault: Fault,

@@ -108,8 +108,8 @@ pub(crate) fn close(side: u8) {
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn set_ac() {
-    // SAFETY: the code pushes and pops one word, for which the compiler leaves room. The caller has
-    // checked that [`prepare`] succeeded, which happens only in a guest. AC has no effect there.
+    // SAFETY: the code pushes and pops one word, for which the compiler leaves room. The caller has checked
+    // that [`prepare`] succeeded, which happens only in a guest. AC has no effect in a guest.
     unsafe { std::arch::asm!("pushfq", "or qword ptr [rsp], {}", "popfq", const AC) }
 }
 

@@ -45,7 +45,7 @@ pub(crate) fn path_of(home: Home) -> &'static CStr {
     }
 }
 
-/// Returns the path by which either process opens descriptor `fd` of process `main`.
+/// Returns the path by which either process opens descriptor `fd` of the process whose ID is `main`.
 pub(crate) fn path_of_end(main: i32, fd: i32) -> CString {
     CString::new(format!("/proc/{main}/fd/{fd}")).expect("no NUL in it")
 }

@@ -16,8 +16,8 @@ state! {
     }
 }
 
-/// Everything commutes: the model leaves open which address `malloc` returns, and a program frees
-/// only addresses that are its own.
+/// Everything commutes: the model leaves open which address `malloc` returns, and a program frees only its
+/// own addresses.
 fn allocator() -> Interface<Heap> {
     Interface {
         name: "allocator",

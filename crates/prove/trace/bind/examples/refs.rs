@@ -1,6 +1,6 @@
 //! `knee_sync::refs`: the three kinds of reference counts.
 //!
-//! Each operation is on one kind of count: `percpu_…`, `snzi_…` and `refcache_…`.
+//! Each operation uses one kind of count: `percpu_…`, `snzi_…` and `refcache_…`.
 
 use std::process::ExitCode;
 use std::sync::Mutex;

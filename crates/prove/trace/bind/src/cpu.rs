@@ -2,17 +2,17 @@
 //!
 //! The plugin identifies a thread by its virtual CPU; in QEMU's user mode, each thread has its own virtual
 //! CPU anyway. A thread does not stay pinned, because on a pinned thread, a library that asks for the number
-//! of CPUs gets 1. Instead, a thread is pinned only until it has moved to its CPU. It then stays there,
-//! because the guest's kernel is configured not to balance load.
+//! of CPUs gets 1. Instead, a thread is pinned only until it has moved to its CPU. The unpinned thread stays
+//! on this CPU, because the guest's kernel is configured not to balance load.
 
 use std::io;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// The environment variable that is `1` if the program runs in a guest of knee, with
-/// [`SIDES`](knee_marks::SIDES) + 1 virtual CPUs and a kernel that does not migrate threads. In QEMU's user
-/// mode it is `0`. knee sets the variable in both cases: the environment is part of the program's memory, so
-/// its size affects the addresses of other data.
+/// The environment variable that tells whether the program runs in a guest of knee (`1`) or in QEMU's user
+/// mode (`0`). A guest has [`SIDES`](knee_marks::SIDES) + 1 virtual CPUs, and its kernel does not migrate
+/// threads. knee sets the variable in both cases, because the environment is part of the program's memory,
+/// and its size affects the addresses of other data.
 pub const GUEST: &str = "KNEE_BIND_GUEST";
 
 /// Moves the calling thread to a CPU. Does nothing outside of a guest.

@@ -130,7 +130,7 @@ impl<B: Binding> Workers<B> {
 
     /// Makes thread `nr` do its part of a trial, and waits until it has done so.
     pub(crate) fn try_out(&self, kind: Kind, nr: usize) {
-        // The reply is empty, because the stores of a trial cannot fail.
+        // A trial cannot fail, so the reply contains nothing.
         let _ = self.0[nr].request(Turn::Try(kind));
     }
 }

@@ -25,8 +25,8 @@ pub enum Mark {
     Begin,
     /// The test ends. The plugin compares the sides and writes the result.
     End,
-    /// From this mark on, QEMU translates code with callbacks. Before it, the guest boots at full
-    /// speed.
+    /// From this mark on, QEMU translates code with callbacks. The guest boots at full speed before this
+    /// mark.
     Arm,
     /// The caches that the plugin models become empty: no virtual CPU holds any cache line.
     Flush,

@@ -110,7 +110,7 @@ pub fn run<'o, S: Session>(
     (Ok(()), results)
 }
 
-/// Makes one run. If `results` is given, the run is traced, and its end increments `results`.
+/// Makes one run. With `results`, the run is traced, and `results` counts the run after its [`Mark::End`].
 fn run_once<S: Session>(
     session: &mut S,
     order: usize,

@@ -7,9 +7,9 @@
 //! * QEMU refuses a plugin whose `qemu_plugin_version` is below the oldest version that this QEMU supports: 2
 //!   from QEMU 9.0 on, 7 in QEMU 11.1. QEMU reads the symbol after it has loaded the plugin, so a constructor
 //!   can set it. The plugin's constructor sets the symbol to the value of the environment variable
-//!   `KNEE_PLUGIN_API`, which knee sets after QEMU has reported the oldest version that it supports. Without
-//!   this variable, the constructor sets the symbol to 2 if this QEMU has the functions for scoreboards,
-//!   which API version 2 introduced.
+//!   `KNEE_PLUGIN_API`. knee sets this variable to the oldest version that QEMU supports, if QEMU refuses the
+//!   plugin's default. Without this variable, the constructor sets the symbol to 2 if this QEMU has the
+//!   functions for scoreboards, which API version 2 introduced.
 //! * `qemu_plugin_insn_data` returns a pointer before version 3 (9.1), and copies to the caller's
 //!   buffer from then on. In the C calling convention of x86-64, both forms can be called with all
 //!   three arguments.
@@ -108,8 +108,8 @@ pub(crate) fn start(id: u64, version: c_int) {
 
 /// Calls `callback` for each block that is translated from now on.
 pub(crate) fn translate_with(callback: OnTranslate) {
-    // SAFETY: the ID is the one that QEMU passed. The callback stays valid, since QEMU unloads a
-    // plugin only on the plugin's request. The callback takes two words in each version.
+    // SAFETY: the ID is the one that QEMU passed. The callback stays valid, since QEMU unloads a plugin only
+    // on the plugin's request. Every version of QEMU calls the callback with two arguments, each a word.
     unsafe {
         qemu_plugin_register_vcpu_tb_trans_cb(ID.load(Relaxed), callback, ptr::null_mut());
     }
@@ -122,8 +122,8 @@ pub(crate) fn reset(on_reset: extern "C" fn(u64)) {
     unsafe { qemu_plugin_reset(ID.load(Relaxed), on_reset, ptr::null_mut()) }
 }
 
-/// A block that is being translated. It exists only during QEMU's callback. QEMU keeps the handles of the
-/// block and of its instructions valid for that time, so calls with them are sound.
+/// A block that is being translated. A `Block` exists only during QEMU's callback. QEMU keeps the handles of
+/// the block and of its instructions valid during the callback, so calls with these handles are sound.
 pub(crate) struct Block(*mut RawBlock);
 
 impl Block {

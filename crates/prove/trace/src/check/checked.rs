@@ -20,7 +20,7 @@ pub struct Checked {
 }
 
 impl Checked {
-    /// A test of which no run was observed.
+    /// A test none of whose runs was observed.
     pub(crate) fn unobserved(id: String, outcome: Result<Outcome, End>) -> Checked {
         Checked { id, outcome, runs: Vec::new(), trace: Vec::new() }
     }

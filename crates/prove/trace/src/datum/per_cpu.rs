@@ -25,12 +25,12 @@ pub(crate) struct PerCpu {
     types: BTreeMap<u64, TypeId>,
 }
 
-/// What is at an address in a CPU's area.
+/// What an address in a CPU's area belongs to. The addresses here do not include the CPU's offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// A variable of the kernel. The address does not include the CPU's offset.
+    /// A variable of the kernel.
     Variable(u64),
-    /// An allocation. The address does not include the CPU's offset.
+    /// An allocation.
     Allocated(u64),
 }
 
@@ -61,7 +61,7 @@ impl PerCpu {
         Some(PerCpu { offsets, begin, end, end_of_first, types })
     }
 
-    /// What is at an address; `None` if the address is not in any CPU's area.
+    /// What an address belongs to; `None` if the address is not in any CPU's area.
     pub(crate) fn at(&self, address: u64) -> Option<Place> {
         self.offsets.iter().find_map(|offset| {
             let address = address.wrapping_sub(*offset);

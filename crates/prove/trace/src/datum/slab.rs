@@ -40,7 +40,7 @@ const EMBEDDING: &str = "_info";
 /// Types whose last field has room for the largest possible FPU state. The kernel allocates only as much of
 /// this field as its CPU needs, so an object may be smaller than its type.
 const OPEN_ENDED: &[&str] = &["task_struct"];
-/// Maximum size of an object in bytes; a greater size is invalid. Objects of general caches take at most two
+/// Maximum size of an object in bytes; a larger size is invalid. Objects of general caches take at most two
 /// pages (KMALLOC_MAX_CACHE_SIZE); objects of other caches may be larger.
 const MAX_OBJECT: u64 = 1 << 22;
 

@@ -25,13 +25,13 @@ struct Object<T, R> {
 /// An owning reference, like [`Arc`]. Threads clone and drop it without writing to a shared cache line.
 ///
 /// Cloning and dropping take a few instructions, which write only to the calling thread's own cache of
-/// deltas. The value is dropped by the third [`tick`](super::tick) after its last reference was dropped, on
-/// the thread that ticks.
+/// deltas. After the last reference was dropped, the third [`tick`](super::tick) drops the value, on the
+/// thread that calls `tick`.
 ///
 /// Use it for objects that many threads refer to briefly, and that may live a little longer than needed:
-/// pages, cache entries, nodes of a tree. Do not use it where a value must be dropped immediately, or where
-/// references rarely change: 48 bytes for each object and 4 KiB for each thread are more than an `Arc` needs.
-/// As with `Arc`, cycles are never freed.
+/// pages, cache entries, nodes of a tree. Do not use it where a value must be dropped immediately. Where
+/// references rarely change, prefer an `Arc`, which needs less memory: a `RefcacheArc` costs 48 bytes for
+/// each object, and 4 KiB of cache for each thread. As with `Arc`, cycles are never freed.
 ///
 /// `C` is the set of threads, by default those of the process.
 pub struct RefcacheArc<
@@ -191,7 +191,7 @@ impl<T: Send + Sync + 'static, C: Threads> Weak<T, C> {
     /// An owning reference, if the value has not been freed yet.
     pub fn upgrade(&self) -> Option<RefcacheArc<T, C>> {
         let header = C::with_local(|local| local.upgrade(&self.word))?;
-        // The word was made for an object of this type.
+        // The cast is right, because the word was made for an object of this type.
         Some(RefcacheArc { object: header.cast(), owns: PhantomData })
     }
 }

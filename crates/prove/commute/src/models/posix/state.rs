@@ -25,7 +25,7 @@ state! {
     pub struct Process {
         pub(super) fds: Descriptors<Fd>,
         pub(super) memory: Map<Term<Va>, Area>,
-        /// The pages with a delayed unmapping.
+        /// The pages that a call has unmapped with a delay: they stay mapped until another call removes them.
         pub(super) leaving: Map<Term<Va>, ()>,
     }
 }
