@@ -55,7 +55,8 @@ impl Build<'_> {
 }
 
 impl Program {
-    /// Runs the program as this mutant, or unchanged, for at most `limit`.
+    /// Runs the program for at most `limit`. If `mutant` is given, the program makes the mistake of this
+    /// name.
     pub(crate) fn run(&self, mutant: Option<&str>, arguments: &[&str], limit: Duration) -> Run {
         let mut command = Command::new("timeout");
         command.args(["--foreground", &limit.as_secs().to_string()]).arg(&self.0).args(arguments);
@@ -160,8 +161,8 @@ fn wrapper(tmpdir: &Path, cfgs: &[&str]) -> PathBuf {
     path
 }
 
-/// Runs a unit test under a toolchain's Miri with several seeds, as this mutant or unchanged. If the test
-/// fails, returns Miri's output.
+/// Runs a unit test under a toolchain's Miri with several seeds. If `mutant` is given, the program makes the
+/// mistake of this name. If the test fails, returns Miri's output.
 pub(crate) fn interpret(
     package: &Package,
     toolchain: &OsStr,

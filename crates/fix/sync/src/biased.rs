@@ -68,15 +68,16 @@ impl<T> Biased<T> {
         result
     }
 
-    /// Whether the owner is inside. The calling thread must have executed `heavy` since it last had the
-    /// lock. If the owner is not inside, the calling thread sees what the owner did in its last use. At its
-    /// next use, the owner will see what the calling thread did before `heavy`.
+    /// Whether the owner uses the value or tries to take the lock. The calling thread must have executed
+    /// `heavy` since it last had the lock. If the result is false, the calling thread sees what the owner did
+    /// in its last use. At its next use, the owner will see what the calling thread did before `heavy`.
     #[cfg(feature = "alloc")]
     pub(crate) fn is_owner_inside(&self) -> bool {
         self.inside.load(order!(Acquire, "biased_skip"))
     }
 
-    /// Lets remote threads take the lock before the owner.
+    /// Lets remote threads go first: clears `inside` until none of them requests the lock. Returns with
+    /// `inside` set.
     #[cold]
     fn wait(&self, platform: &impl Platform) {
         loop {
@@ -135,8 +136,8 @@ impl<T> Biased<T> {
     /// release, the owner cannot take the lock. Threads that request several locks must all request them in
     /// the same order.
     pub(crate) fn request(&self, platform: &impl Platform) {
-        // Relaxed: the caller executes `heavy` next, a full fence that acquires what the last holder did. The
-        // exchange publishes nothing: an owner that sees the request reads nothing and waits.
+        // Relaxed: the caller executes `heavy` next. After this full fence, the caller sees what the last
+        // holder did. The exchange publishes nothing: an owner that sees the request reads nothing and waits.
         platform.wait_while(|| {
             self.requested.compare_exchange(false, true, Relaxed, Relaxed).is_err()
                 && !is_mutant!("biased_crowd")

@@ -539,8 +539,8 @@ fn no_store_is_lost_while_pages_are_evicted<A: Architecture>() {
                         let cpu = machine.cpu(1 + thread as usize);
                         let mine = Space::new(&cpu).unwrap();
                         let pages = |at| Pages::new(at, 8);
-                        // One mapping is in the common space, where the thread sometimes unmaps it and maps
-                        // it again. The other is in the thread's own space.
+                        // Each thread maps the object twice: in the common space, where the thread sometimes
+                        // unmaps the object and maps it again, and in a space of its own.
                         let common = pages(Page(512 * (1 + thread)));
                         space.map_object(&cpu, common, object, 0, WRITE, Sharing::Shared).unwrap();
                         mine.map_object(&cpu, pages(Page(508)), object, 0, WRITE, Sharing::Shared)

@@ -335,7 +335,7 @@ fn run(
             }
         };
         let mut state = State::default();
-        // Reserved in advance, because the test's own allocations would fail as well.
+        // Reserve memory for the copies now: later, the test's own allocations would fail as well.
         let (mut copies, mut states) = (Vec::with_capacity(trace.len()), Vec::new());
         for (place, &operation) in trace.iter().enumerate() {
             let mut result =
@@ -433,7 +433,7 @@ fn reclaim_frees_frames_when_there_is_no_memory() {
         let disk = Disk(Mutex::new(vec![[0; PAGE]; 80]));
         let swap = Arc::new(Swap::new(80, Box::new(disk)).unwrap());
         let space = Space::with_swap(&cpu, None, swap).unwrap();
-        // Around the end of a leaf table, so that a branch stores the mapping.
+        // The pages are in two leaf tables, so a branch stores the mapping.
         let pages = Pages::new(Page(512 - 40), 80);
         space.map(&cpu, pages, READ | WRITE).unwrap();
         let store = |page: Page| {

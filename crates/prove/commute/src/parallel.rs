@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn no_work_starts_after_take_returns_break() {
-        // So much work that `in_order` returns only if it stops early.
+        // Too much work to complete: `in_order` can return only by stopping early.
         let pieces = usize::MAX / 2;
         let work = |_| std::thread::sleep(std::time::Duration::from_millis(1));
         let mut taken = 0;

@@ -240,8 +240,8 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
     pub(super) fn remove(&self, cpu: &Cpu<'m, M>, pmap: &Pmap<S::Reverse>, pages: Pages) -> u64 {
         let (mut first, mut count) = (END, 0);
         let mut gone = Pages { start: Page(u64::MAX), end: Page(0) };
-        // The increment comes before the first table lock. So if another operation finds an entry that this
-        // operation has cleared but not flushed yet, it also sees the increment.
+        // Increment `flushing` before taking any table lock. So if another operation finds an entry that this
+        // operation has cleared but not flushed yet, the other operation also sees the increment.
         pmap.flushing.fetch_add(1, Relaxed);
         let section = self.begin(cpu);
         let mut whole = pmap.lock_whole(cpu);

@@ -158,8 +158,8 @@ impl<R: Reverse> Node<R> {
             // SAFETY: the caller is in a section or holds the lock.
             return self.places_up_to(page).checked_sub(1).map(|place| unsafe { self.area(place) });
         }
-        // The key of a slot may be less than the start of the child's first area, so the child may contain no
-        // area that begins at or before `page`.
+        // A key is only a lower bound: even if it is at most `page`, all areas of the child may begin after
+        // `page`. So the search may have to continue in the children before this one.
         // SAFETY: the caller is in a section or holds the lock.
         (0..=self.place(page)).rev().find_map(|place| unsafe { self.child(place).up_to(page) })
     }
@@ -211,8 +211,7 @@ impl<R: Reverse> Area<R> {
         View { pages: *pages, protection: *protection, backing }
     }
 
-    /// Makes the caller a reader, unless the area is marked: `vma_start_read`. Returns whether the caller is
-    /// a reader.
+    /// Makes the caller a reader, or returns false if the area is marked: `vma_start_read`.
     #[inline]
     fn try_read(&self, turn: &AtomicU64) -> bool {
         // Acquire: if the turn in which the area was marked is over, the reader sees what was done in that

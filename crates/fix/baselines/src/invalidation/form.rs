@@ -28,9 +28,9 @@ impl Default for Stamp {
 /// A form of delayed invalidation. [`Tracker`](super::Tracker) is a safe interface to any form.
 ///
 /// # Safety
-/// A caller of [`wait`](Invalidation::wait) first takes the lock of the stamp's page. `wait` returns only
-/// after all sections of `places` that had marked the stamp by then have finished, and the caller then sees
-/// what these sections did. Callers free frames when `wait` returns.
+/// A caller of [`wait`](Invalidation::wait) first takes the lock of the stamp's page. When the caller takes
+/// this lock, some sections of `places` may have marked the stamp. `wait` returns only after all these
+/// sections have finished, and the caller then sees what they did. Callers free frames when `wait` returns.
 pub unsafe trait Invalidation: Sync {
     /// The state of each participating thread.
     type Place: Send + Sync;
@@ -51,15 +51,15 @@ pub unsafe trait Invalidation: Sync {
     /// address as long as the form exists, must be used with this form only, and must not be in a section.
     unsafe fn begin(&self, place: &Self::Place, platform: &impl Platform);
 
-    /// Records that the thread to which `place` belongs has removed a mapping of the stamp's page in its
-    /// section. The caller holds the page's lock.
+    /// Marks the stamp: records that the current section of `place` has removed a mapping of the stamp's
+    /// page. The caller holds the page's lock.
     ///
     /// # Safety
     /// As for [`Invalidation::begin`], but the place must be in a section.
     unsafe fn mark(&self, place: &Self::Place, stamp: &Stamp);
 
-    /// Ends the section. By then, all mappings that the section removed must have been invalidated on all
-    /// CPUs.
+    /// Ends the section. Before the call, the mappings that the section removed must have been invalidated on
+    /// all CPUs.
     ///
     /// # Safety
     /// As for [`Invalidation::mark`].

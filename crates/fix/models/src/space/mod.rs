@@ -76,7 +76,7 @@ impl Model {
         (page < end).then_some(protection)
     }
 
-    /// Splits runs at both ends of these pages.
+    /// Splits the runs that cross the start or the end of these pages.
     fn cut(&mut self, pages: Pages) {
         for at in [pages.start, pages.end] {
             let Some((&start, &(end, protection))) = self.runs.range(..at).next_back() else {
@@ -225,7 +225,7 @@ pub fn apply<'m, A: Architecture>(
 /// The quota of a family, in pages. The large ranges together exceed this quota.
 const LIMIT: u64 = 5 * 512 * 512;
 
-/// The number of slots of a family's swap area. Large ranges do not fit.
+/// The number of slots of a family's swap area: too few for the pages of a large range.
 const SLOTS: u64 = 40;
 
 /// The maximum number of operations in an input. Each operation takes four bytes. More operations could need
@@ -422,8 +422,8 @@ fn step<'m, A: Architecture>(
             return assert_eq!(result, Err(MapError::QuotaExceeded), "{pages:?}");
         }
         0..3 => Operation::Map(pages, protection),
-        // Kind 4 is a replacement only if `value` is at least 64. So corpus inputs with small values keep
-        // their meaning: an unmap, which ignores `value`.
+        // Kind 4 is a replacement only if `value` is at least 64, and otherwise an unmap, which ignores
+        // `value`. So older inputs of the corpus, which have small values, are still unmaps.
         4 if value >= 64 && pages.count() - model.mapped(pages) > left => {
             let result = space.replace(cpu, pages, protection);
             return assert_eq!(result, Err(MapError::QuotaExceeded), "{pages:?}");
@@ -437,7 +437,7 @@ fn step<'m, A: Architecture>(
             space.promote(cpu, around).expect("there is memory");
             Operation::Load(pages.start)
         }
-        // As for kind 4: inputs of kinds 8 and 12 with small values are still a populate and a load.
+        // As for kind 4: with small values, kind 8 is still a populate, and kind 12 a load.
         8 if value >= 128 => Operation::SwapOut(pages),
         8 => Operation::Populate(Pages::new(pages.start, 1 + u64::from(second % 4))),
         9..12 => Operation::Store(pages.start, 1 + u64::from(value)),

@@ -201,8 +201,8 @@ impl<P: Platform> Domain<P> {
     /// the reader's loads come after the fence, too, and see every unlinking that came before the fence. So
     /// the reader holds no object with a tag below `fenced`. A reader that loaded the global epoch long ago
     /// and stores it only now may have an epoch below the safe epoch. The safe epoch need not go backward for
-    /// such a reader. As in the second case, the reader holds no object with a tag below the safe epoch. No
-    /// object that is sealed from now on gets such a tag.
+    /// such a reader. As in the second case, the reader holds no object with a tag below the safe epoch. From
+    /// now on, no sealed object gets a tag below the safe epoch.
     fn scan(&self, fenced: u64) -> u64 {
         let mut oldest = fenced;
         for record in self.records.values() {
@@ -214,17 +214,17 @@ impl<P: Platform> Domain<P> {
             }
             oldest = oldest.min(time);
         }
-        // AcqRel: a thread that sees the new value frees objects only after the reads of all sections that
-        // this scan found to have ended.
+        // AcqRel: this scan has found that older sections have ended. Their reads come before every free by a
+        // thread that sees the new value.
         fetch_max(&self.safe, oldest, order!(AcqRel, "epoch_read")).max(oldest)
     }
 
     /// The sections that exist now and that a scan first saw at least `age` ago. Reclamation waits for the
     /// oldest of these sections.
     ///
-    /// Only scans see sections. Scans run in this function, in waits and during reclamation. To watch a
-    /// domain, call this function periodically. A section may have begun long before a scan sees it, so a
-    /// stall may be reported as shorter than it is, but never as longer.
+    /// A section is noticed only by scans, which run in this function, in waits and during reclamation. To
+    /// watch a domain, call this function periodically. A section may have begun long before a scan sees it,
+    /// so a stall may be reported as shorter than it is, but never as longer.
     pub fn stalls(&self, age: Duration) -> impl Iterator<Item = Stall> {
         // After this advance, every section that has already begun has an earlier epoch than any section that
         // begins later. So the scan below can record the sections that have begun: see `Watch::observe`.
@@ -328,8 +328,9 @@ impl<P: Platform> Domain<P> {
             let watch = &node.value.watch;
             let adopter = watch.adopter.load(Relaxed);
             if own.is_some_and(|own| ptr::eq(adopter, &own.value)) {
-                // This thread had adopted the record, and forked while it was making one of the record's
-                // calls. The thread releases the record when the call returns.
+                // This thread had adopted the record, and was running one of the record's destructors or
+                // deferred calls, which called fork(2). The thread releases the record when that call
+                // returns.
                 continue;
             }
             watch.calls.end();
@@ -354,7 +355,7 @@ impl<P: Platform> Domain<P> {
     unsafe fn free(&self, record: &Record) -> usize {
         // A destructor that retires objects may call this function again. The inner call frees nothing.
         let Some(_calls) = record.watch.calls.begin() else { return 0 };
-        // Acquire: destructors run after the reads of all sections that have ended, whichever thread
+        // Acquire: all reads in sections that have ended come before the destructors, whichever thread
         // scanned.
         let read = self.safe.load(order!(Acquire, "epoch_free"));
         // SAFETY: the caller owns the record.
@@ -425,7 +426,7 @@ impl<P: Platform> Domain<P> {
         let taken = Taken(&self.drain.weight);
         let all = self.take_all();
         taken.0.store(all.weight as u64, Relaxed);
-        // All these objects were unlinked before this call to `cookie`.
+        // `take_all` has returned only objects that were unlinked earlier, so this cookie covers all of them.
         self.wait(self.cookie());
         // SAFETY: every section that may have found one of these objects has ended.
         unsafe { all.call() };

@@ -168,10 +168,10 @@ impl<P: Platform> Domain<P> {
         let is_own = self.barriers.is_own() || self.garbage.values().any(|one| one.calls.is_own());
         assert!(!is_own, "barrier would wait for the destructor that calls it");
         let _locked = self.barriers.lock(&self.platform);
-        // Another thread that reclaims may have scanned before this call, and may keep an object whose
-        // guard has been dropped since. This fence pairs with the heavy fence of that scan: either the
-        // loads of `calls` below see that the other thread is reclaiming, or its scan sees that the guard
-        // was dropped. When the other thread's calls have ended, the objects that it keeps are in its list.
+        // Another thread that reclaims may have scanned before this call, and may keep an object whose guard
+        // has been dropped since. This fence pairs with the heavy fence of that scan: either the loads of
+        // `calls` below see that the other thread is reclaiming, or its scan sees that the guard was dropped.
+        // Once the other thread's calls have ended, that thread's list contains the objects that it kept.
         if !is_mutant!("hazard_barrier_no_fence") {
             self.platform.heavy();
         }

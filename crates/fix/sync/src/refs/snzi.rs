@@ -14,10 +14,10 @@ const FAN_OUT: usize = 8;
 
 /// A word with a count, a flag and a version. A compare-exchange replaces all three together.
 ///
-/// In a node the flag is the paper's "one half": the count is zero, and the first arrival is on its way to
-/// the parent. In the root the flag is the paper's announcement: the indicator may not be set yet. In the
-/// indicator the flag is the answer to a query. 32 bits of version suffice: only a thread that sleeps
-/// through exactly 2^32 changes could be misled.
+/// What the flag means depends on the word. In a node, the flag is the paper's "one half": the count is zero,
+/// and the first arrival is on its way to the parent. In the root, the flag is the paper's announcement:
+/// perhaps the indicator is not set yet. In the indicator, the flag is the answer to a query. 32 bits of
+/// version suffice: only a thread that sleeps through exactly 2^32 changes could be misled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Word {
     count: u32,
@@ -51,8 +51,8 @@ impl AtomicWord {
     }
 
     /// AcqRel everywhere: a thread arrives at the parent before it sets a node's count to one. A later thread
-    /// that finds the count above zero relies on that arrival, so its exchange must make the arrival visible
-    /// to it.
+    /// that finds the count above zero relies on that arrival, so the later thread's exchange must acquire
+    /// what the first thread's exchange released.
     fn replace(&self, old: Word, new: Word) -> bool {
         self.0
             .compare_exchange(old.pack(), new.pack(), order!(AcqRel, "snzi_replace"), Relaxed)
@@ -67,14 +67,14 @@ impl AtomicWord {
 /// departing together cost two atomic exchanges on a leaf. A thread that finds its leaf in use does not
 /// touch the parent. With a leaf for each CPU, threads share nothing while their leaves are in use.
 ///
-/// Use it where the answer must be correct *now* and is needed often: whether a lock has readers, or whether
-/// transactions are in flight. If queries may interrupt other CPUs, let each thread mark a cache line of its
-/// own instead: arrivals and departures are then ten times as fast. If a late answer is good enough, use
-/// [`refcache`](super::refcache), which is five times as fast.
+/// Use an indicator where the answer must be correct *now* and is needed often: whether a lock has readers,
+/// or whether transactions are in flight. If queries may interrupt other CPUs, let each thread mark a cache
+/// line of its own instead: arrivals and departures are then ten times as fast. If a late answer is good
+/// enough, use [`refcache`](super::refcache), which is five times as fast.
 ///
 /// A query returns true if it begins after an arrival has returned and ends before that arrival's departure
-/// begins. It returns false if it begins after all departures have returned and ends before another arrival
-/// begins.
+/// begins. A query returns false if it begins after all departures have returned and ends before another
+/// arrival begins.
 ///
 /// Each leaf and each inner node takes 128 bytes.
 ///
@@ -101,11 +101,11 @@ impl AtomicWord {
 /// A node counts the arrivals that have not departed yet. The node arrives at its parent when its count rises
 /// from zero, and departs from the parent when its count returns to zero. The first arrival cannot change the
 /// node and the parent in one step. If arrivals changed the parent before the node, each of many simultaneous
-/// arrivals would change the parent. If they changed the node before the parent, the second arrival would
+/// arrivals would change the parent. If arrivals changed the node before the parent, the second arrival would
 /// wrongly assume that the parent already counts the node. So the first arrival sets the node's count to *one
-/// half*. Every thread that finds one half also arrives at the parent, and then tries to set the count to
-/// one. A thread that fails to set the count has arrived at the parent once too often, and departs from the
-/// parent again.
+/// half*. Every thread that finds a count of one half also arrives at the parent, and then tries to set the
+/// count to one. A thread that fails to set the count has arrived at the parent once too often, and departs
+/// from the parent again.
 ///
 /// The indicator is a separate word, so that queries do not touch the root's count. After a thread has raised
 /// the root's count from zero, it sets the indicator. Threads that arrive at the root before the indicator is
@@ -192,8 +192,8 @@ impl Snzi {
                 }
                 (word, arrived) = (half, true);
             }
-            // The count is one half. If another thread has set it to one half, this thread helps to complete
-            // that thread's arrival.
+            // The count is one half. If another thread has stored this count, this thread helps to complete
+            // the other thread's arrival.
             self.arrive_at_node(parent);
             if !node.replace(word, Word { count: 1, flag: false, ..word }) {
                 too_often += 1;
@@ -237,7 +237,7 @@ impl Snzi {
             }
         };
         if new.flag && (new.count == 1 || !is_mutant!("snzi_no_help")) {
-            // The thread that raised the count from zero may not have set the indicator yet.
+            // Perhaps the thread that raised the count from zero has not set the indicator yet.
             loop {
                 let word = self.indicator.load();
                 let set = Word { flag: true, version: word.version.wrapping_add(1), ..word };

@@ -10,11 +10,11 @@ use crate::primitive::{AtomicU32, AtomicU64};
 /// themselves. Further read locks cost as much as the underlying lock. Four slots fill one cache line.
 const SLOTS: usize = 4;
 
-/// This bit is set if the thread has the slot's lock through the underlying lock. Writers need not wait for
-/// such a slot.
+/// This bit is set if the thread took the underlying lock in order to read. Writers take that lock, too, so
+/// they need not wait for such a slot.
 const BELOW: u64 = 1;
 
-/// This bit is set if the thread has the slot's lock more than once.
+/// This bit is set if the thread holds the slot's lock more than once.
 const NESTED: u64 = 2;
 
 /// On symmetric platforms, the first slot of a thread always has this value: it is not free, but it records
@@ -36,7 +36,7 @@ pub struct Slots {
 pub(super) struct Slot {
     /// The lock's number, with the bits [`BELOW`] and [`NESTED`]; 0 in a free slot.
     lock: AtomicU64,
-    /// The number of times that the thread has the lock, minus one.
+    /// How many times the thread holds the lock, minus one.
     nested: AtomicU32,
 }
 
@@ -65,7 +65,7 @@ impl Slots {
         self.slots.iter().find(|slot| slot.is_free())
     }
 
-    /// The slot with this lock's number, whether or not the thread has the lock through the underlying lock.
+    /// The slot with this lock's number, whether or not [`BELOW`] is set.
     pub(super) fn of(&self, lock: u64) -> Option<&Slot> {
         self.slots.iter().find(|slot| slot.lock.load(Relaxed) & !(BELOW | NESTED) == lock)
     }
@@ -120,7 +120,7 @@ impl Slot {
         self.lock.load(order!(Acquire, "rm_holds")) & !nested == lock
     }
 
-    /// Whether the thread has this lock exactly once, and not through the underlying lock.
+    /// Whether the thread holds this lock exactly once, without the underlying lock.
     #[inline]
     pub(super) fn is_single(&self, lock: u64) -> bool {
         self.lock.load(Relaxed) == lock
@@ -133,7 +133,7 @@ impl Slot {
         self.lock.store(lock, order!(Release, "rm_set"));
     }
 
-    /// Takes the slot for a lock that the thread has through the underlying lock.
+    /// Takes the slot for a lock whose underlying lock the thread holds.
     pub(super) fn set_below(&self, lock: u64) {
         self.lock.store(lock | BELOW, order!(Release, "rm_set_below"));
     }

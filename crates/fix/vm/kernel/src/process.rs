@@ -35,11 +35,11 @@ pub(crate) enum Next {
 
 /// Why a thread does not continue after a system call.
 pub(crate) enum Stop {
-    /// It lets other threads run, and then repeats the system call.
+    /// The thread lets other threads run, and then repeats the system call.
     Again,
-    /// Its turn has ended with this status; see [`crate::cost`].
+    /// The thread's turn has ended with this status; see [`crate::cost`].
     Turn(u64),
-    /// It ends with this status.
+    /// The thread ends with this status.
     Exit(u64),
 }
 
@@ -71,7 +71,7 @@ const KILLED: u64 = 1000;
 const STACKS: Page = Page(0x7f_0000);
 /// The size of a stack, in pages.
 const STACK: u64 = 16;
-/// The distance between two stacks, in pages. It gives each stack a page table of its own.
+/// The distance between two stacks, in pages: each stack has a page table of its own.
 const STACK_APART: u64 = 512;
 
 /// Runs a program on all CPUs. Returns its status.

@@ -170,8 +170,9 @@ impl Backing {
     /// Adds the backing to the attachments of its object.
     ///
     /// # Safety
-    /// The caller must have a reference to the object, or, for a copy, the original backing must be
-    /// attached. The new backing must stay valid until it is passed to [`detach`](Backing::detach).
+    /// The caller must have a reference to the object. If the backing is a copy, it is enough that the
+    /// original backing is attached. The new backing must stay valid until it is passed to
+    /// [`detach`](Backing::detach).
     pub(crate) unsafe fn attach(
         backing: NonNull<Backing>,
         cpu: usize,

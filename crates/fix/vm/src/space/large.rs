@@ -1,6 +1,6 @@
 //! Large pages: 2 MiB of memory under one entry, like Linux's transparent huge pages.
 //!
-//! The entry of a large page is in the place of the pointer to a leaf's table. The leaf keeps its table,
+//! The entry of a large page replaces the parent's pointer to a leaf's table. The leaf keeps its table,
 //! which maps the same frames page by page. So operations find the pages in the table, as they do in any
 //! leaf. Before an operation changes an entry, it [begins a flush](Leaf::begin_flush), and this splits the
 //! large page.
@@ -40,10 +40,10 @@ enum Promotion {
 }
 
 impl<'m, M: Machine> Space<'m, M> {
-    /// Turns large pages on or off. The default is off. If they are on, a page fault in anonymous memory maps
-    /// a large page of 2 MiB. The 512 pages must be aligned, mapped alike and not present, and the machine
-    /// must [have](Machine::allocate_large) a large page; otherwise the fault maps one page. Forks of the
-    /// space inherit the setting.
+    /// Turns large pages on or off. The default is off. If large pages are on, a page fault in anonymous
+    /// memory maps a large page of 2 MiB. The 512 pages must be aligned, mapped alike and not present, and
+    /// the machine must [have](Machine::allocate_large) a large page; otherwise the fault maps one page.
+    /// Forks of the space inherit the setting.
     ///
     /// A large page is split by an operation that changes a part of the page, changes its protection, or
     /// clears its [usage](Space::usage) flags. A fork splits all large pages, because it shares their frames
@@ -175,8 +175,9 @@ impl<'m, M: Machine> Space<'m, M> {
             if let Entry::FlushPending(frame) = M::Format::read(entry.load(Relaxed), 0) {
                 let to = Frame(first.0 + index as u64);
                 let (from, to) = (self.machine.address(frame), self.machine.address(to));
-                // SAFETY: the new frame is ours. No CPU can access the old one: no entry allows it, all CPUs
-                // have flushed it, and it is neither pinned nor shared.
+                // SAFETY: only this operation uses the new frame. No CPU can access the old frame: no entry
+                // allows an access, all CPUs have flushed the page, and the frame is neither pinned nor
+                // shared.
                 unsafe { from.copy_to_nonoverlapping(to, PAGE) };
                 self.machine.frame_meta(frame).set_next(old);
                 old = Some(frame);
@@ -219,8 +220,8 @@ impl<'m, M: Machine> Space<'m, M> {
         unsafe { leaf.end_flush() };
     }
 
-    /// For a fault in a locked leaf in which no page is present: makes a large page of the leaf, if possible.
-    /// Returns whether it has made one.
+    /// Handles a fault in a leaf: maps the whole leaf as a large page, if possible, and otherwise returns
+    /// false. The leaf must be locked, and none of its pages may be present.
     #[cold]
     pub(super) fn make_large(&self, leaf: &Leaf, pool: &mut PerCpuPool) -> Result<bool, Needed> {
         let Some(attributes) = leaf.uniform() else { return Ok(false) };

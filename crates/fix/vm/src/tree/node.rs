@@ -340,9 +340,9 @@ impl Leaf {
         }
     }
 
-    /// The pages of the span that are in `pages`, with their entries. The caller looks for entries of one
-    /// kind, and `count` is their number in the whole leaf. If `count` is 0, the iterator is empty. The
-    /// caller must have the lock.
+    /// The pages of the span that are in `pages`, with their entries. `count` counts the leaf's entries of
+    /// the kind that the caller looks for: if the leaf has none, the iterator is empty. The caller must have
+    /// the lock.
     #[inline]
     fn entries_in(
         &self,
@@ -410,8 +410,9 @@ impl Leaf {
     }
 
     /// Whether TLBs may still have stale entries for pages of the leaf, or entries that allow more accesses
-    /// than the table does. An operation that is about to reuse such pages must wait. Acquire: pairs with the
-    /// end of the flush, so that the flush is complete on all CPUs if this returns false.
+    /// than the table does. Before an operation reuses the addresses of such pages, it must wait until this
+    /// returns false. Acquire: pairs with the end of the flush, so that the flush is then complete on all
+    /// CPUs.
     #[inline]
     pub(crate) fn is_flushing(&self) -> bool {
         self.flushing.load(order!(Acquire, "flushing_load"))
@@ -442,7 +443,8 @@ impl Leaf {
         Some(NonNull::from(self))
     }
 
-    /// Ends a flush, after all CPUs have flushed. Returns the rest of the list.
+    /// Ends a flush, after all CPUs have flushed. Returns the list of leaves that was passed to
+    /// [`begin_flush`](Leaf::begin_flush).
     ///
     /// # Safety
     /// The caller must be the operation that called [`begin_flush`](Leaf::begin_flush).
@@ -459,8 +461,8 @@ impl Leaf {
     }
 
     /// The flush-pending pages among `pages`, with their frames. The caller must have the lock. If the leaf
-    /// is not being [flushed](Leaf::is_flushing), they *linger*: they were unmapped lazily, and TLBs may hold
-    /// them until the CPUs tick.
+    /// is not being [flushed](Leaf::is_flushing), these pages *linger*: they were unmapped lazily, and TLBs
+    /// may hold their translations until the CPUs tick.
     #[inline]
     pub(crate) fn flush_pending_in<F: Format>(
         &self,
@@ -486,8 +488,8 @@ impl Leaf {
         self.link.get() == Link::Large
     }
 
-    /// Stores the parent's entry, which must be what `link` says. The caller must have the lock. Release: a
-    /// CPU that finds the table or the page sees its content.
+    /// Stores `entry` in the parent's table. `link` must say what kind of entry it is. The caller must
+    /// have the lock. Release: a CPU that finds the table or the page sees its content.
     pub(crate) fn set_link(&self, link: Link, entry: u64) {
         let parent = self.above().expect("a leaf has a parent");
         let entries = parent.table().expect("branches have tables");
@@ -643,8 +645,8 @@ impl Branch {
         used.store(used.load(Relaxed) | 1 << (slot % 64), Relaxed);
     }
 
-    /// Removes a child, marks it detached and unlocks it. CPUs that have found it earlier may read it until
-    /// a grace period has passed.
+    /// Removes a child, marks it detached and unlocks it. CPUs that found the child before its removal may
+    /// read it until a grace period has passed.
     ///
     /// # Safety
     /// The caller must have the locks of the branch and the child. The child must exist and be empty.

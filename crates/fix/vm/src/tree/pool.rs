@@ -135,8 +135,8 @@ impl TreePool {
         if have >= count { Ok(()) } else { Err(Needed::Palettes { count, room }) }
     }
 
-    /// Keeps a latch until [`defer`](TreePool::defer). A latch of the pool must have replaced this latch: a
-    /// refill reserves room in the list of retired latches for each latch of the pool.
+    /// Keeps a replaced latch until [`defer`](TreePool::defer). The new latch must have come from this pool,
+    /// because a refill reserves room for only as many retired latches as the pool has latches.
     pub(crate) fn retire(&mut self, old: Option<NonNull<ExtentLatch>>) {
         debug_assert!(self.retired.len() < self.retired.capacity(), "the refill reserved room");
         self.retired.extend(old);

@@ -93,8 +93,8 @@ fn a_fork_does_not_wait_for_later_operations<A: Architecture>() {
                 machine.load(&second, &space, HERE).unwrap();
                 let (copy, has_begun) = (RefCell::new(None), Cell::new(false));
                 let mut change = || {
-                    // `begun[1]`: whether the fork had begun when this round began. `begun[0]`: the same for
-                    // the previous round.
+                    // Whether the fork had begun at the start of the previous round, and at the start of this
+                    // round.
                     let mut begun = [false; 2];
                     for round in 0..4 {
                         begun = [begun[1], has_begun.get()];

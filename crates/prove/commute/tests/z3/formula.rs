@@ -78,7 +78,7 @@ pub(crate) struct Terms {
     pub(crate) names: BTreeSet<String>,
     pub(crate) ints: BTreeSet<String>,
     pub(crate) flags: BTreeSet<String>,
-    /// Names that are literal words. Literal words differ from each other.
+    /// Names that are literal words. In a formula, no two of these words are equal.
     pub(crate) words: BTreeSet<String>,
 }
 
@@ -131,7 +131,7 @@ impl Terms {
         self.ints.extend(labels.into_iter().filter(|label| !label.is_empty()).cloned());
     }
 
-    /// The assertion that all literal words differ.
+    /// The assertion that no two literal words are equal.
     fn words_differ(&self) -> String {
         let words: Vec<String> = self.words.iter().map(|word| symbol(word)).collect();
         if words.len() < 2 {

@@ -7,7 +7,7 @@ use crate::solver::Solver;
 use crate::toys::{TOYS, sets};
 use crate::z3;
 
-/// A fault to plant in a situation, and the expected objection.
+/// A fault to plant in an exploration, and the kind of fault that z3 must report.
 struct Plant {
     fault: Fault,
     /// Plants the fault in a situation, given by number. Returns `false` if this situation cannot have
@@ -42,8 +42,8 @@ const DROPPED: Plant = Plant {
     },
 };
 
-/// Drops the last answer of a situation's condition. The opposite answer was possible and led to another
-/// situation, so the two situations now overlap.
+/// Drops the last answer in the condition of a situation. The opposite answer leads to another situation, so
+/// the two situations now overlap.
 const WEAKENED: Plant = Plant {
     fault: Fault::Overlap,
     plant: |exploration, nr| exploration.situations[nr].condition.pop().is_some(),

@@ -75,7 +75,8 @@ impl<O, E> Operation<O, E> {
         Operation { name, about, set_up: nothing, prepare: nothing, call, restore: nothing }
     }
 
-    /// Does the operation once, as a test of one side. Only [`Operation::call`] is in the window.
+    /// Performs the operation once, as a test with a single side. The plugin observes only
+    /// [`Operation::call`].
     pub fn perform(&self, own: &mut O) -> Result<(), Failed<E>> {
         (self.prepare)(own).map_err(|error| (Part::Prepare, error))?;
         Mark::Begin.emit();

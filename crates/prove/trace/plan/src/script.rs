@@ -50,7 +50,7 @@ impl List {
     }
 }
 
-/// The datum of a page of zeroes, and of a page whose content the test leaves open.
+/// The datum of a page of zeroes. A page whose content does not matter to the test has this datum, too.
 pub const ZEROES: Nr = Nr::MAX;
 /// The name by which the steps of a set-up find a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,7 +85,7 @@ pub enum Step {
     OpenFile { home: Home, open: Opened },
     /// Opens an end of a pipe as `fd`. The first process has that end open as `end`.
     OpenPipe { fd: i32, end: i32, write: bool },
-    /// Occupies a descriptor; what it refers to does not matter.
+    /// Occupies a descriptor, which may refer to anything.
     Occupy { fd: i32 },
     /// Maps a page of anonymous memory.
     MapAnonymous { va: Nr, writable: bool, datum: Nr },

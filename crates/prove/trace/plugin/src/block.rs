@@ -5,11 +5,11 @@ use knee_marks::EntryKind;
 /// How a block of instructions ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ends {
-    /// With a jump, or because QEMU ends the block here.
+    /// A jump, or any other instruction after which QEMU ends the block.
     Otherwise,
     Call,
     Return,
-    /// With a return from an exception or from the kernel: `iretq`, `sysretq`.
+    /// A return from an exception or from the kernel: `iretq`, `sysretq`.
     Leaves,
 }
 

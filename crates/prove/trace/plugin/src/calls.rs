@@ -24,9 +24,9 @@ pub(crate) const MAX_CALLERS: usize = 6;
 /// The maximum number of frames that are kept. The outermost frames are dropped first. In Linux, function
 /// calls nest about twenty deep within a system call.
 const MAX_FRAMES: usize = 64;
-/// The maximum number of chains. Beyond this number, code is recorded without callers. Only an operation that
-/// touches more than 100,000 lines can have more chains, because at most eight chains are recorded for a
-/// line.
+/// The maximum number of chains. Beyond this number, code is recorded without callers. At most eight chains
+/// are recorded for a cache line, so only an operation that touches more than 100,000 lines can reach this
+/// number.
 const MAX_CHAINS: usize = 1 << 20;
 /// The maximum length of an instruction, in bytes.
 pub(crate) const INSTRUCTION_BYTES: u64 = 15;
@@ -51,7 +51,7 @@ impl Chain {
 pub(crate) struct Calls {
     /// A ring: if the stack is deeper, new frames overwrite the outermost ones.
     frames: [Frame; MAX_FRAMES],
-    /// The number of the next frame. Its index in the ring is this number modulo [`MAX_FRAMES`].
+    /// The number of the next frame, whose index in the ring is this number modulo [`MAX_FRAMES`].
     next: usize,
     /// The number of frames.
     count: usize,

@@ -15,10 +15,10 @@ use std::{hint, mem, ptr, thread};
 
 use knee_marks::{Mark, emit_entries};
 
-/// Untraced runs before the first test of a kind. They fill slabs, page tables and each CPU's
-/// caches.
+/// The number of untraced runs before the first test of a kind. These runs fill slabs, page tables and each
+/// CPU's caches.
 const WARM_UP: u32 = 50;
-/// System calls in a long window, which lasts several ticks of a timer at 250 Hz.
+/// The number of system calls in a long operation, which lasts several ticks of a timer at 250 Hz.
 const LONG_CALLS: u32 = 20_000;
 const SIDES: [u8; 2] = [0, 1];
 
@@ -97,7 +97,7 @@ fn operation(kind: &str) -> Option<Operation> {
         "getppid" => |_, _| getppid(),
         "pread" => |state, side| pread(&state.files[side], state.pages[side].0.as_ptr().cast(), 64),
         "lseek" => |state, _| lseek(state),
-        // The kernel writes neighbouring bytes of one line for the two sides.
+        // The two sides make the kernel write neighbouring bytes of one cache line.
         "kernel-neighbours" => {
             |state, side| pread(&state.files[side], ptr::from_ref(state.neighbour(side)).cast(), 1)
         }
@@ -107,7 +107,7 @@ fn operation(kind: &str) -> Option<Operation> {
             unsafe { AtomicU64::from_ptr(state.line.0.as_ptr().cast_mut().cast()) }
                 .store(1, Ordering::Relaxed);
         },
-        // One instruction, with one or a hundred repetitions.
+        // A single instruction, which stores 1 byte or 100 bytes.
         "string-1" => |state, side| store_string(&state.pages[side], 1),
         "string-100" => |state, side| store_string(&state.pages[side], 100),
         "user-neighbours" => |state, side| state.neighbour(side).store(1, Ordering::Relaxed),
@@ -122,7 +122,7 @@ fn operation(kind: &str) -> Option<Operation> {
                 lseek(state);
             }
         },
-        // The task sleeps in its window.
+        // The task sleeps while the plugin observes it.
         "sleep" => |_, _| thread::sleep(std::time::Duration::from_millis(1)),
         "panic" => |_, _| drop(fs::write("/proc/sysrq-trigger", "c")),
         "reset" => |_, _| drop(fs::write("/proc/sysrq-trigger", "b")),
@@ -137,7 +137,7 @@ fn operation(kind: &str) -> Option<Operation> {
 /// Stores zeroes with a repeated string instruction. QEMU may end a translation block before or after such an
 /// instruction.
 fn store_string(page: &Page, bytes: usize) {
-    // SAFETY: the page consists of atomics, is larger than `bytes`, and only this side uses it.
+    // SAFETY: the page consists of atomics and is larger than `bytes`, and only this side uses the page.
     unsafe {
         std::arch::asm!(
             "rep stosb",

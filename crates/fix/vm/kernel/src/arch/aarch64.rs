@@ -289,8 +289,8 @@ const ONE_BY_ONE: u64 = 32;
 macro_rules! invalidate {
     ($space:expr, $what:expr, $leaf:literal, $tables:literal, $all:literal) => {{
         let identifier = identifier($space);
-        // SAFETY: a barrier. The table walks of all CPUs see the changed entries before the TLBs drop the old
-        // entries.
+        // SAFETY: a barrier changes no memory. This one makes the table walks of all CPUs see the changed
+        // entries before the TLBs drop the old entries.
         unsafe { asm!("dsb ishst") };
         match $what {
             Flush::Range(pages) if pages.count() <= ONE_BY_ONE => {
@@ -308,7 +308,7 @@ macro_rules! invalidate {
             // SAFETY: as above.
             _ => unsafe { asm!(concat!("tlbi ", $all, ", {}"), in(reg) identifier) },
         }
-        // SAFETY: barriers. They wait until the TLBs have dropped the entries.
+        // SAFETY: barriers change no memory. These wait until the TLBs have dropped the entries.
         unsafe { asm!("dsb ish", "isb") };
     }};
 }
@@ -342,6 +342,6 @@ pub(crate) fn prepare_code(frame: Frame) {
         // SAFETY: this only cleans a cache line.
         unsafe { asm!("dc cvau, {0}", in(reg) direct(frame).add(at)) };
     }
-    // SAFETY: barriers, and the invalidation of instruction caches.
+    // SAFETY: barriers and the invalidation of instruction caches change no memory.
     unsafe { asm!("dsb ish", "ic ialluis", "dsb ish", "isb") };
 }

@@ -75,7 +75,7 @@ pub(crate) struct Registers {
     ss: u64,
 }
 
-/// Per-CPU data of the entry code. The base of GS points to it.
+/// A CPU's data for the entry code, to which the base of GS points.
 #[repr(C)]
 struct EntryData {
     /// The end of the running program's [`Registers`], into which a trap pushes the registers.

@@ -24,13 +24,13 @@ impl Shared {
         self.page.address().0 + 8 * (1 + self.page.0 % 3)
     }
 
-    /// The word that is stored in the page. The versions 4n to 4n + 3 have the same word.
+    /// The word that is stored in the page. It is the same in the four versions 4n to 4n + 3.
     fn word(&self, version: u64) -> u64 {
         self.page.0 << 32 | version >> 2 << 1 | 1
     }
 
-    /// Maps the page if it is unmapped, or unmaps it if it is mapped. Does nothing while another CPU changes
-    /// it.
+    /// Maps the page if it is unmapped, or unmaps it if it is mapped. Does nothing if another CPU is changing
+    /// the page.
     fn change(&self, space: &Space) {
         let version = self.version.load(SeqCst);
         let is_ours =
@@ -48,7 +48,8 @@ impl Shared {
         self.version.store(version + 2, SeqCst);
     }
 
-    /// Accesses the page. If the version is even and does not change meanwhile, only one result is correct.
+    /// Accesses the page. If the version is even before the access and has not changed after the access, only
+    /// one result is correct.
     fn access(&self, space: &Space, long: bool) {
         let before = self.version.load(SeqCst);
         let expected = self.word(before & !3);

@@ -115,8 +115,8 @@ impl Turns {
         unsafe { (*self.shared.failure.get()).get_or_insert(failed) };
     }
 
-    /// Returns the first failure. Only the task that has the turn may call this method, or the
-    /// parent after all tasks have ended.
+    /// Returns the first failure. While tasks run, only the task that has the turn may call this method.
+    /// After all tasks have ended, the parent may call it.
     pub(super) fn failure(self) -> Option<Failed> {
         // SAFETY: as in `fail`. The text in the failure is a constant of the program. The constant has the
         // same address in all processes, since these processes are forks of the agent.
