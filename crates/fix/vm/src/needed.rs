@@ -8,7 +8,8 @@ pub(crate) enum Needed {
     Retry,
     /// These nodes and tables of a tree.
     Nodes(Nodes),
-    /// A working copy and `latches` latches, each with room for `room` extents.
+    /// Memory for lists of extents: one working copy and `latches` latches. Each of them needs room for
+    /// `room` extents.
     Extents { latches: usize, room: usize },
     /// `count` palettes, each with room for `room` attributes.
     Palettes { count: usize, room: usize },

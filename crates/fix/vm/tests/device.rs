@@ -18,9 +18,9 @@ use knee_vm::{
 const READ: Protection = Protection::READ;
 const WRITE: Protection = Protection::READ_WRITE;
 const SHARED: Sharing = Sharing::Shared;
-/// Around the end of a leaf table.
+/// The first page of most tests, just before the end of a leaf table.
 const START: Page = Page(508);
-/// Pages of the device.
+/// The number of pages of the device.
 const PAGES: u64 = 8;
 
 on_each_architecture!(

@@ -157,7 +157,7 @@ struct Leaving {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 struct State {
     views: [Option<View>; PAGES],
-    /// The word of each content, indexed by `View::content`.
+    /// The words that pages contain, indexed by `View::content`.
     words: Vec<u64>,
     leaving: Vec<Leaving>,
     /// `said` has a bit for each operation that is published, and `over` has a bit for each operation that is
@@ -343,7 +343,7 @@ impl Drop for Meets<'_> {
     }
 }
 
-/// Runs histories in one space. Each of them begins with no page mapped or with all pages mapped.
+/// Runs histories in one space. Each history begins with no page mapped, or with all pages mapped.
 fn histories<A: Architecture>(seed: u64, count: u64) {
     let machine = Hosted::<A>::with_architecture(1 << 10, CPUS);
     let all = machine.free_frames();

@@ -18,7 +18,7 @@ use knee_vm::{
 
 const READ: Protection = Protection::READ;
 const WRITE: Protection = Protection::READ_WRITE;
-/// Around the end of a leaf table.
+/// The first page of most tests, just before the end of a leaf table.
 const START: Page = Page(510);
 
 on_each_architecture!(

@@ -212,8 +212,8 @@ fn interrupts_leave_no_trace_in_the_figures() {
     assert!(run.results("long-getppid").iter().all(TestResult::is_interrupted));
     // The figures of a window of n calls are n times the figures of a window of one call, no matter what
     // interrupts the window. There is one exception: after an interrupt, the kernel may call the scheduler
-    // before it returns to the task. This can happen in windows of one call, too, so compare with the
-    // shortest of these windows.
+    // before it returns to the task, and the window then includes the scheduler's work. The shortest window
+    // of one call does not include such work, so compare with this window.
     let calls = sides("getppid");
     let one = calls.iter().min_by_key(|side| side.instructions).expect("some calls");
     let many = sides("long-getppid");

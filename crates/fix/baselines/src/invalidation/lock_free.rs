@@ -24,9 +24,9 @@ use knee_sync::{is_mutant, order};
 /// Delayed invalidation as in FreeBSD since 2019.
 ///
 /// Each `begin` and each `finish` walks the list of active sections and changes it with a 128-bit
-/// compare-exchange, so this form scales no better than a spin lock. FreeBSD still benefited from this form,
-/// because a thread that begins or finishes a section no longer blocks on a mutex. A waiter waits for the
-/// sections that marked the page, and for all older sections.
+/// compare-exchange, so this list scales no better than a spin lock. For FreeBSD the list was an improvement
+/// nevertheless, because a thread that begins or finishes a section no longer blocks on a mutex. A waiter
+/// waits for the sections that marked the page, and for all older sections.
 #[derive(Debug)]
 pub struct LockFree {
     head: Link,
@@ -76,8 +76,9 @@ impl Link {
         self.0.store(pair.pack(), Release);
     }
 
-    /// Release: a thread that sees the new number sees what the section with this number did. Acquire: if the
-    /// numbers of other sections were moved here before, that thread also sees what those sections did.
+    /// Release: a thread that sees the new number sees what the section with this number did. Acquire: this
+    /// link may hold a number that another section moved here when it ended; the thread that sees the new
+    /// number then also sees what that section did.
     fn replace(&self, old: Pair, new: Pair) -> bool {
         self.0
             .compare_exchange(old.pack(), new.pack(), order!(AcqRel, "link_replace"), Relaxed)
@@ -97,7 +98,7 @@ impl Link {
 }
 
 impl LockFree {
-    /// Returns a form that has no sections yet, or `None` if the CPU has no 128-bit compare-exchange (of all
+    /// Returns an empty list of sections, or `None` if the CPU has no 128-bit compare-exchange (of all
     /// x86-64 CPUs, only AMD's first models have none).
     pub fn new() -> Option<LockFree> {
         AtomicU128::is_lock_free().then(|| LockFree { head: Link::new(0, 0) })

@@ -55,8 +55,8 @@ pub(super) struct Reader {
 pub(super) struct Watch {
     /// The owner's thread.
     pub(super) thread: AtomicU64,
-    /// Whether the owner is a section, or a handle that the user registered. Any thread may hold such a
-    /// section or handle, so the child of a fork must keep the record.
+    /// Whether the child of a fork must keep the record: true if the owner is a section, or a handle that the
+    /// user registered, because any thread may hold such a section or handle.
     pub(super) is_kept: AtomicBool,
     /// The record of the thread that has adopted this record to free the objects in it.
     pub(super) adopter: AtomicPtr<Record>,
@@ -97,8 +97,8 @@ impl Record {
         }
     }
 
-    /// Assigns the record to the calling thread. If `is_kept` is true, the owner is a section or a handle
-    /// that the child of a fork keeps.
+    /// Assigns the record to the calling thread. `is_kept` says whether the child of a fork must keep the
+    /// record.
     pub(super) fn begin(&self, platform: &impl Platform, is_kept: bool) {
         // Release: see `Record::stall`.
         self.watch.thread.store(platform.thread(), order!(Release, "epoch_thread"));

@@ -7,8 +7,8 @@ use super::{Domain, Handle};
 use crate::model::{Model, check, thread};
 use crate::primitive::AtomicPtr;
 
-/// An object whose memory stays valid: freeing the object only sets the flag. Its state is not part of the
-/// model, so each access sees the latest value.
+/// An object whose memory stays valid: freeing the object only sets the flag. The model checker does not
+/// control the flag, so each access sees the latest value.
 #[derive(Default)]
 struct Object {
     freed: AtomicBool,
@@ -55,7 +55,7 @@ impl World {
         object: usize,
         free: unsafe fn(*mut ()),
     ) {
-        // Lets readers protect the old object.
+        // Lets other threads run, so that they can protect the old object.
         thread::yield_now();
         let new = std::ptr::from_ref(&self.objects[object]).cast_mut();
         let old = self.sources[source].swap(new, Relaxed);

@@ -126,7 +126,8 @@ impl Section<'_, '_> {
     /// for this section.
     #[inline]
     pub fn mark(&self, stamp: &Stamp) {
-        // SAFETY: only this member has the slot, which is in the section that `Member::begin` began.
+        // SAFETY: only this member has the slot, and the section that `Member::begin` began in the slot has
+        // not ended.
         unsafe { self.member.node.value.mark(stamp) };
     }
 

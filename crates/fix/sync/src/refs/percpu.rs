@@ -117,8 +117,8 @@ impl<P: Platform> PerCpuRef<P> {
         self.platform.light();
         // Acquire: a user that finds the count live after `reinit` sees everything that came before `reinit`.
         let live = self.mode.load(order!(Acquire, "percpu_mode")) == LIVE;
-        // Relaxed: the thread has used its reference before this `light`. `kill` adds up the counters after
-        // this `light`, and the last put comes after that.
+        // Relaxed, even for a put: the thread used its reference before the `light` above. `kill` adds up the
+        // counters after this `light`, and no put is the last one before `kill` has added them up.
         let counted = if live { word.wrapping_add(change) } else { word };
         counter.store(counted, Relaxed);
         live
@@ -186,8 +186,8 @@ impl<P: Platform> PerCpuRef<P> {
             self.platform.wait_while(|| self.mode.load(Relaxed) == DYING);
             return false;
         }
-        // This fence pairs with `light` in `count`. A thread whose counter is allocated too late for the loop
-        // below sees the new mode.
+        // This fence pairs with `light` in `count`. If the loop below misses a counter, because the counter
+        // is allocated later, the thread that uses this counter sees the new mode.
         if !is_mutant!("percpu_no_fence") {
             self.platform.heavy();
         }

@@ -1,11 +1,11 @@
 //! The fast path of readers, which bypasses the underlying lock while there are no writers.
 //!
 //! A reader writes the lock's number into a slot of its thread and checks whether the lock is *open*. If the
-//! lock is open, the reader has the lock, and has written only to its own thread's slots: a cache line that
-//! no other thread writes, and that others read only if they shut a lock. A writer takes the underlying lock,
-//! shuts the fast path, and waits until no slot has the lock's number. Readers of a shut lock take the
-//! underlying lock, and after a while one of them opens the fast path again. So a lock that is written all
-//! the time costs as much as the underlying lock plus one load.
+//! lock is open, the reader has the lock, and has written only to the slots of its own thread. No other
+//! thread writes the cache line of these slots, and other threads read it only when they shut a lock. A
+//! writer takes the underlying lock, shuts the fast path, and waits until no slot has the lock's number.
+//! Readers of a shut lock take the underlying lock, and after a while one of them opens the fast path again.
+//! So a lock that is written all the time costs as much as the underlying lock plus one load.
 //!
 //! Slots hold the lock's number, not its address. If a thread leaks a guard, the guard's slot is never
 //! emptied, but the lock may be moved or freed, and another lock may be created at the same address. If the
@@ -55,8 +55,7 @@ pub(super) struct Bias<R> {
     /// needs only a slot. Any holder of the underlying lock may open the lock; only an exclusive holder may
     /// shut it.
     open: AtomicU64,
-    /// The number of reads that took the underlying lock since the lock was shut. Some reads may not be
-    /// counted.
+    /// The approximate number of reads that took the underlying lock since the lock was shut.
     reads: AtomicU32,
     /// When a reader may open the lock again, by the platform's clock.
     shut_until: AtomicU64,

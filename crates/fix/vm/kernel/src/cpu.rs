@@ -83,8 +83,8 @@ pub(crate) fn load(space: Option<&Space>) {
     }
     own().loaded.set(new);
     if !arch::KEEPS_ENTRIES && !old.is_null() {
-        // SAFETY: a space is dropped only after all CPUs have left it, so `old` still exists. The load has
-        // flushed the entries of `old`.
+        // SAFETY: a space is dropped only after all CPUs have left it, so `old` still exists. Loading another
+        // table has flushed the entries of `old`.
         unsafe { (*old).deactivate(current()) };
     }
 }

@@ -226,8 +226,8 @@ pub fn exit(status: u64) -> ! {
 /// The number of threads that have ended.
 static ENDED: AtomicU64 = AtomicU64::new(0);
 
-/// Starts `count` threads. Each calls `work` with its number, starting from 0. Returns when all calls have
-/// returned.
+/// Starts `count` threads with the numbers `0..count`, each of which calls `work` with its number. Returns
+/// when all these calls have returned.
 pub fn on_threads(count: u64, work: fn(u64)) {
     const STACK: u64 = 16 * PAGE;
     ENDED.store(0, Relaxed);

@@ -75,7 +75,8 @@ impl ObjectCore {
         ObjectId(core::ptr::from_ref(self).addr())
     }
 
-    /// An object of `pages` pages. The caller owns the first reference, which `attachments` counts.
+    /// An object of `pages` pages. The caller owns the first reference; the reference count in `attachments`
+    /// already includes it.
     pub(crate) fn new(
         index: Index,
         pages: u64,

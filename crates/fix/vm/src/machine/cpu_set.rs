@@ -11,7 +11,8 @@ use crate::per_cpu::for_each;
 /// A set of CPU numbers that any CPU may change concurrently.
 #[derive(Debug)]
 pub struct CpuSet(
-    /// A word per 64 CPUs. Each has cache lines of its own, because CPUs change it when they switch spaces.
+    /// A word for every 64 CPUs. Each word has cache lines of its own, because CPUs change it when they
+    /// switch spaces.
     Box<[Padded<AtomicU64>]>,
 );
 

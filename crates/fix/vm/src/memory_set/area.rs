@@ -17,7 +17,7 @@ impl<B: MappingBackend> MemoryArea<B> {
     /// An area of `size` bytes, which is not mapped yet.
     ///
     /// # Panics
-    /// If its end overflows.
+    /// If the end of the area overflows.
     pub fn new(start: B::Addr, size: usize, flags: B::Flags, backend: B) -> Self {
         MemoryArea { range: AddrRange::from_start_size(start, size), flags, backend }
     }

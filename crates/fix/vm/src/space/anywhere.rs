@@ -198,13 +198,13 @@ impl<'m, M: Machine> Space<'m, M> {
     }
 
     /// Gives this CPU's arena the addresses that the CPU has unmapped, so that they can be reused. All CPUs
-    /// must have flushed them. `mapped` is the number of pages that were mapped. If `mapped` is 0, the arena
-    /// does not get the range. So for a range that contains only guards, the caller passes 1.
+    /// must have flushed them. `mapped` is the number of these pages that had been mapped. If `mapped` is 0,
+    /// the arena does not get the range, so a caller that unmapped only guards passes 1.
     #[inline]
     pub(crate) fn give_range(&self, cpu: &Cpu<'m, M>, pages: Pages, mapped: u64) {
         let pages = self.arenas.sliced(pages);
         // A program may unmap a large, sparse range only to make sure that nothing is mapped there. Other
-        // arenas may list addresses in such a range, so it is not listed here.
+        // arenas may list addresses in such a range, so this arena does not list the range.
         let is_whole = mapped > 0 && (pages.count() <= SLICE || mapped >= pages.count());
         if is_whole {
             self.give(cpu, pages);

@@ -23,7 +23,7 @@ use crate::tree::update::{add_child, add_table};
 /// The state in which a fault found the PTE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Before {
-    /// Not present; or the fault itself has made all CPUs flush the old PTE.
+    /// Not present, or made flush-pending by this fault; in that case all CPUs have flushed the old PTE.
     Absent,
     /// Present, without the permission for the access.
     Less,
@@ -51,7 +51,7 @@ pub(super) enum Step<'a, 'm, M: Machine> {
     SwapIn(Transfer),
 }
 
-/// A shared frame that a copy will replace. Its PTE is flush-pending.
+/// A shared frame that a copy will replace, and whose PTE is flush-pending.
 pub(super) struct Shared<'a> {
     leaf: &'a Leaf,
     frame: Frame,
@@ -209,7 +209,7 @@ impl<'m, M: Machine> Space<'m, M> {
         })
     }
 
-    /// The part of `pages` in the first leaf that overlaps them.
+    /// Finds the first leaf that overlaps `pages`, and returns the overlap.
     pub(super) fn first_leaf_span(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Option<Pages> {
         let _guard = cpu.pin();
         let leaf = first_leaf(NodeRef::Branch(self.tree().root()), pages)?;
@@ -288,9 +288,9 @@ impl<'m, M: Machine> Space<'m, M> {
         let is_private = !self.machine.frame_meta(frame).is_object();
         if is_private {
             let (from, to) = (self.machine.address(frame), self.machine.address(own));
-            // SAFETY: the new frame is ours. The flush-pending PTE holds a reference to the old frame, which
-            // we release below. Until then, nobody frees that frame. Nobody writes to a private frame while
-            // it is shared.
+            // SAFETY: the new frame is ours. Nobody frees the old frame, because the flush-pending PTE holds
+            // a reference to the frame until we release this reference below. Nobody writes to a private
+            // frame that is shared copy-on-write.
             unsafe { from.copy_to_nonoverlapping(to, PAGE) };
         } else {
             // SAFETY: the new frame is ours. The old frame stays allocated: an operation that takes it out of
@@ -533,7 +533,8 @@ impl<'m, M: Machine> Space<'m, M> {
         Err(Needed::Retry)
     }
 
-    /// Makes a frame, whose content is complete, a private frame of this space at `page`.
+    /// Prepares a frame to be mapped at `page` as a private frame of this space. The content of the frame
+    /// must be complete.
     #[inline]
     pub(super) fn init_private(&self, frame: Frame, page: Page, protection: Protection) {
         let meta = self.machine.frame_meta(frame);

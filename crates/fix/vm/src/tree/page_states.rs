@@ -11,9 +11,9 @@ use crate::tree::attributes::Attributes;
 /// The code of an unmapped page.
 const NOTHING: u16 = 0;
 
-/// The state of each page, as a two-byte index into a palette of attributes. Changing a run of pages is a
-/// fill, and a query is one load. For 512 pages this is faster than a list of runs, and takes a quarter of
-/// the memory of the page table.
+/// The state of each page, as a two-byte index into a palette of attributes. Changing a run of pages fills a
+/// part of the array, and querying a page is one load. For 512 pages this is faster than a list of runs, and
+/// takes a quarter of the memory of the page table.
 #[derive(Debug)]
 pub(crate) struct PageStates {
     states: [u16; ENTRIES],
@@ -43,7 +43,7 @@ impl StatePalette {
     }
 }
 
-/// What the pages of a leaf have in common.
+/// Whether the pages of a leaf are alike.
 pub(crate) enum Uniform {
     /// All are unmapped.
     Free,
@@ -65,7 +65,7 @@ impl PageStates {
         Some(self.palette.0[code.checked_sub(1)?])
     }
 
-    /// What the pages have in common.
+    /// Whether the pages are alike.
     pub(crate) fn uniform(&self) -> Uniform {
         match self.mapped {
             0 => Uniform::Free,

@@ -42,8 +42,8 @@ type CachedTable = Option<(Frame, u64)>;
 struct Tlb {
     /// Translations by space and page.
     pages: BTreeMap<(u64, Page), Option<Translation>>,
-    /// Tables, by space and by the entry that points to the table: its level, and its index among all entries
-    /// of that level.
+    /// Tables, by space and by the level and the index of the entry that points to the table. The index
+    /// counts all entries of the level.
     tables: BTreeMap<(u64, u8, u64), CachedTable>,
 }
 

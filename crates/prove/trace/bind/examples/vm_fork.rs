@@ -95,8 +95,8 @@ fn pair(
     Ok(pair)
 }
 
-/// Returns the arguments `page` and `child`, the page in both spaces, and the page in the space
-/// that `child` selects.
+/// Returns four values: the arguments `page` and `child`, the pair of copies of this page, and the copy in
+/// the space that `child` selects.
 fn find(state: &Spaces, call: &mut Call<'_>) -> Result<(Term<Page>, bool, Pair, Copy), Stop> {
     let (page, child) = (call.term("page"), call.flag("child")?);
     let pair = pair(&state.pages, &page, call.execution)?;

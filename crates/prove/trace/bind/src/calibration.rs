@@ -32,7 +32,7 @@ impl Kind {
         [Kind::Nothing, Kind::OwnLines, Kind::SharedWord, Kind::NeighbouringBytes];
 }
 
-/// A trial. Its two threads run one after the other. The number of a thread is also the number of its side.
+/// A trial: two threads that run one after the other. The number of a thread is also the number of its side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trial {
     /// What each of the two threads does.

@@ -9,7 +9,7 @@ pub struct KernelSymbol<'t> {
     pub kind: &'t str,
     /// Its name.
     pub name: &'t str,
-    /// Whether it belongs to a module.
+    /// Whether the symbol belongs to a module.
     pub is_of_module: bool,
 }
 

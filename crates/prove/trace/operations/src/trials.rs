@@ -5,7 +5,7 @@
 /// may disturb it. A guest with many CPUs has enough trials of each kind, and runs each trial once.
 const ROUNDS: usize = 2;
 const FEW_CPUS: usize = 4;
-/// The number of times that each operation is done untraced before the first trial, to fill caches
+/// The number of times that each operation runs untraced before the first trial, to fill caches
 /// and page tables.
 pub const WARM_UP: usize = 3;
 /// The offset of the shared word in its line, in bytes.
@@ -15,7 +15,7 @@ pub const WORD_BYTES: usize = 8;
 /// The offset of the first of the two neighbouring bytes in their line.
 pub const NEIGHBOURS_AT: usize = 10;
 
-/// The operation that the two sides of a trial do, each on its own CPU.
+/// The operation that both sides of a trial perform, each on its own CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// Nothing.
@@ -55,7 +55,7 @@ impl Kind {
     ];
 }
 
-/// A trial. Its two sides run one after the other.
+/// A trial: two sides that run one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Trial {
     /// The operation of both sides.

@@ -13,7 +13,7 @@ pub(crate) struct Side {
     pub(crate) table: LineTable,
     pub(crate) count: Count,
     pub(crate) calls: Calls,
-    /// All accesses, if the test is traced.
+    /// The accesses of the side, at most [`MAX_TRACE`]; `None` if the test is not traced.
     pub(crate) trace: Option<Vec<Access>>,
 }
 

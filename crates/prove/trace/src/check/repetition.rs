@@ -59,8 +59,8 @@ impl Repetition {
         Repetition { max_runs, max_placements, runs: 0, before: None }
     }
 
-    /// Adds a run of the current test, and returns whether the test runs again. If it does not, the next run
-    /// to be added is the first run of another test.
+    /// Adds a run of the current test, and returns whether the test runs again. After false, the next run
+    /// belongs to another test.
     pub(super) fn wants_another(&mut self, run: &TestResult) -> bool {
         self.runs += 1;
         let shared = Shared::in_run(run);

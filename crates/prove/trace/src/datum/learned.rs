@@ -5,8 +5,8 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// What code has touched. The key is an instruction's address, with or without other properties of an
-/// access.
+/// The data that each instruction has touched. The key is the instruction's address, with or without other
+/// properties of an access.
 #[derive(Debug)]
 pub(crate) struct CodeHistory<K, V>(HashMap<K, Majority<V>>);
 
@@ -44,9 +44,9 @@ impl<K: Eq + Hash, V: Clone + PartialEq> CodeHistory<K, V> {
         }
     }
 
-    /// What the code with these keys touches. A key counts if one value clearly predominates among the values
-    /// recorded for it. Returns this value if it is the same for all keys that count, and `None` if it is not
-    /// or if no key counts.
+    /// Returns what the code with these keys touches. A key counts if one value clearly predominates among
+    /// the values recorded for the key. Returns `None` if no key counts, or if the keys that count have
+    /// different values.
     pub(crate) fn recall(&self, keys: impl Iterator<Item = K>) -> Option<&V> {
         let sure = |known: &&Majority<V>| known.lead > known.all / 2;
         let mut known = keys.filter_map(|key| self.0.get(&key).filter(sure));
@@ -56,8 +56,8 @@ impl<K: Eq + Hash, V: Clone + PartialEq> CodeHistory<K, V> {
 }
 
 impl CodeHistory<u64, String> {
-    /// What code touches. If `seen` is `Some`, records and returns it. If `seen` is `None`, returns what the
-    /// code has touched before.
+    /// Returns what the code touches: `seen`, which is also recorded, or, if `seen` is `None`, what the code
+    /// has touched before.
     pub(crate) fn known(&mut self, code: &[u64], seen: Option<String>) -> Option<String> {
         match seen {
             Some(touched) => {

@@ -91,10 +91,10 @@ pub enum Tested {
     Kernel {
         /// The kernel.
         kernel: TestedKernel,
-        /// The file system of the tests' files: `tmpfs`.
+        /// The file system of the tests' files, such as `tmpfs`.
         file_system: String,
     },
-    /// The library in a program.
+    /// The library that a program calls.
     Program {
         /// The program.
         program: TestedProgram,

@@ -43,9 +43,9 @@ impl TestLine {
         let lines = |run: &TestResult, all: bool| -> Vec<SharedLine> {
             run.conflicts.iter().map(|c| SharedLine::of(c, functions, all)).collect()
         };
-        // Naming the code takes longer than everything else here. The names are needed only for the cache
-        // lines that the verdict lists, and most of these lines are from the last run. So, for lines with
-        // known data, the code of the other runs is named only if the verdict is `sometimes`.
+        // Naming the code takes longer than everything else here. For a line with known data, the code must
+        // be named only if the record lists the line. The verdict `conflict` lists lines of the last run
+        // only, so the code of the other runs is named only if the verdict is `sometimes`.
         let runs = |all: bool| -> Vec<Vec<SharedLine>> {
             let is_last = |run| last.is_some_and(|last| std::ptr::eq(last, run));
             counted().map(|run| lines(run, all || is_last(run))).collect()

@@ -22,21 +22,21 @@
 //!
 //! # Which conflicts a test has
 //!
-//! A test runs until its calls share the same data in two successive runs, or nothing in one run, but at most
-//! three times, or six times if they share lines by position only. A run that was disturbed or is incomplete
-//! is not valid, and counts only towards this maximum. A conflict of the test is a datum that its calls share
-//! in **every** valid run. If the datum is unknown, the conflict is a line that the same functions write in
-//! every valid run.
+//! A test runs until its calls share nothing in one run, or the same data in two successive runs. It runs at
+//! most three times, or six times if its calls share lines by position only: the calls touch different bytes
+//! of these lines, and in another object of the same type, these bytes might be in different lines. A run
+//! that was disturbed or is incomplete is not valid, and counts only towards this maximum. A conflict of the
+//! test is a datum that its calls share in **every** valid run. If the datum is unknown, the conflict is a
+//! line that the same functions write in every valid run.
 //!
-//! * `conflict-free`: the calls share nothing in any valid run. This is also the verdict if they share
-//!   nothing in at least one run and share lines by position only in all other runs.
+//! * `conflict-free`: the calls share nothing in any valid run. This is also the verdict if some runs show no
+//!   sharing and all other runs show only sharing by position.
 //! * `conflict`: the calls share at least one datum in every run. `conflicts` lists the data that they share
 //!   in every run, with the addresses and functions of the last run.
 //! * `sometimes`: the calls share something in some runs, but there is no datum that they share in every run.
 //!   `conflicts` lists everything that the calls share in any run, each datum once. One cause of this verdict
-//!   is a cache that is occasionally refilled from a shared list. A test also gets this verdict if its calls
-//!   share lines in every run, but only lines that are `by_position`: the calls touch different bytes, and in
-//!   another object of the same type, these bytes might be in different lines.
+//!   is a cache that is occasionally refilled from a shared list. This is also the verdict if the calls share
+//!   lines in every run, but by position only (`by_position`).
 //! * `disturbed`: no run is valid.
 //! * `died`: the guest or the program did not survive the test. The member `died` describes how the
 //!   guest or the program ended.

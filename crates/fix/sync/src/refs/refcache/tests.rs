@@ -189,8 +189,7 @@ fn threads_that_clone_drop_and_upgrade_never_see_a_freed_value() {
     let _alone = alone();
     let live = Arc::default();
     let end = AtomicBool::new(false);
-    // Each place has a weak reference, and possibly a strong reference. Any thread may replace these
-    // references.
+    // Each element has a weak reference, and possibly a strong reference. Any thread may replace both.
     let places: Vec<_> = (0..VALUES)
         .map(|_| {
             let shared = Counted::new(&live);

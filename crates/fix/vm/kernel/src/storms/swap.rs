@@ -24,7 +24,7 @@ pub(super) fn swap(options: &Options) {
     access::map_code(&space);
     // The pages are in two leaf tables.
     let all = Pages::new(Page(0xe_0000 - PAGES / 2), PAGES);
-    // One page of each CPU, which moves between two places.
+    // Each CPU has a page of its own, and moves this page between two addresses.
     let own = |number: usize, is_there: bool| {
         Pages::new(Page(0xf_0000 + 2 * number as u64 + if is_there { 0x1000 } else { 0 }), 1)
     };

@@ -11,11 +11,12 @@ use crate::page::{Frame, Page, Pages};
 use crate::tree::node::{Leaf, Present};
 
 impl TlbGather<'_> {
-    /// Replaces the entries of private pages among `pages` with entries of swapped pages: `slot` gets a page
-    /// and its frame, which now belongs to the caller, and returns the slot. Skips pages that other spaces
-    /// share and pages that are pinned. If `spares_accessed`, also skips pages whose accessed bit is set, and
-    /// clears this bit. Stops at the first page for which `slot` returns `None`, and returns this page;
-    /// otherwise returns the end of the pages. The leaf must be locked as for [`take`](TlbGather::take).
+    /// Replaces the entries of private pages among `pages` with entries of swapped pages. For each page,
+    /// calls `slot` with the page and its frame; `slot` returns the number of a swap slot, and the frame then
+    /// belongs to the caller. Skips pages that other spaces share and pages that are pinned. If
+    /// `spares_accessed`, also skips pages whose accessed bit is set, and clears this bit. Stops at the first
+    /// page for which `slot` returns `None`, and returns this page; otherwise returns the end of the pages.
+    /// The leaf must be locked as for [`take`](TlbGather::take).
     pub(crate) fn swap_out<M: Machine>(
         &mut self,
         machine: &M,
