@@ -10,8 +10,8 @@ use crate::primitive::{AtomicBool, AtomicU64, constant, fence};
 ///
 /// The kernel executes barriers one after the other, so if two threads each request a barrier, the second
 /// thread waits for both barriers. With a combiner, one barrier serves every thread that called before that
-/// barrier began. If barrier `n` was the last to begin before a call, the caller waits for barrier `n + 1`,
-/// whichever thread executes that one.
+/// barrier began. If barrier `n` was the last to begin before a call, the caller waits for barrier `n + 1`.
+/// Another thread may execute that barrier.
 ///
 /// ```text
 /// thread A  call ──── execute barrier 1 ────┐ return

@@ -38,9 +38,9 @@ pub struct System {
 }
 
 impl System {
-    /// A system with the asymmetric fence if this process can use it, because readers are then cheapest;
-    /// otherwise a [symmetric](System::symmetric) system. The first call in the process decides, and later
-    /// calls return the same system.
+    /// The system whose readers are cheapest: one with the asymmetric fence if this process can use that
+    /// fence, and otherwise a [symmetric](System::symmetric) system. The first call in the process decides,
+    /// and later calls return the same system.
     pub fn detect() -> System {
         static CAN: OnceLock<bool> = OnceLock::new();
         let can = || {
@@ -95,9 +95,9 @@ unsafe impl Platform for System {
     /// Sleeps in growing intervals of at most 10 ms. Each interval is a quarter longer than the previous
     /// interval. So an interval is at most 50 µs plus a quarter of the total time that the thread has slept
     /// so far. The thread notices the end of the wait at most one interval late. The thread wakes up on its
-    /// own, so no wake-up can be lost. No memory records that a thread waits, so the child of a fork inherits
-    /// nothing from a wait. A thread with a real-time policy sleeps as well; if it yielded instead, a reader
-    /// of lower priority might never get the CPU.
+    /// own, so no wake-up can be lost. A waiting thread is in no list of waiters, so the child of a fork has
+    /// no such list to repair. A thread with a real-time policy sleeps as well; if it yielded instead, a
+    /// reader of lower priority might never get the CPU.
     fn sleep_while(&self, mut condition: impl FnMut() -> bool) {
         for round in 0..SPINS_BEFORE_SLEEP {
             if !condition() {

@@ -32,8 +32,9 @@ use crate::per_cpu::for_each;
 /// slot later. After `page_in` has returned an error, the device must not write to the page.
 ///
 /// On x86-64 CPUs with the L1 terminal fault (L1TF), a program that has a page in slot `s` can speculatively
-/// read the frame with number `s`, as far as the first-level cache holds it. Linux prevents this: it inverts
-/// the numbers in entries that are not present. knee-vm does not do so yet. Do not use swap on such CPUs.
+/// read the frame with number `s`, as far as the first-level cache holds that frame. Linux prevents this: it
+/// inverts the numbers in entries that are not present. knee-vm does not do so yet. Do not use swap on such
+/// CPUs.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
@@ -124,7 +125,7 @@ impl State {
     }
 }
 
-/// The exclusive right to transfer the content of a slot, which must be [ended](Swap::end).
+/// The exclusive right to transfer the content of a slot. The transfer must be [ended](Swap::end).
 #[derive(Debug)]
 pub(crate) struct Transfer {
     pub(crate) slot: u64,
@@ -133,8 +134,8 @@ pub(crate) struct Transfer {
 }
 
 impl Swap {
-    /// Creates a swap area of `slots` pages on the device of `pager`. Page numbers of the pager are the
-    /// slots, from 0 on. This allocates 16 bytes per slot; nothing is allocated later.
+    /// Creates a swap area of `slots` pages on the device of `pager`. Slot `n` is the page with number `n` of
+    /// the pager. This call allocates 16 bytes per slot; nothing is allocated later.
     ///
     /// The area neither reads nor discards what the device contains. It never reads a slot before it has
     /// written the slot.
@@ -263,7 +264,7 @@ impl Swap {
         let to: NonNull<[u8; PAGE]> = machine.address(frame).cast();
         match transfer.before {
             State::Kept(kept) => {
-                // SAFETY: the caller owns `frame`. The slot owns the other frame, and nobody writes to it.
+                // SAFETY: the caller owns `frame`. The slot owns `kept`, and nobody writes to `kept`.
                 unsafe { machine.address(kept).cast().copy_to_nonoverlapping(to, 1) };
                 Ok(())
             }

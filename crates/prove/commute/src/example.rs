@@ -44,7 +44,7 @@ impl<'f> Example<'f> {
         self.names.entry(self.facts.oldest(name)).or_insert_with(new).clone()
     }
 
-    /// The first of `words` that the argument can equal.
+    /// The value of an argument that is one of `words`: the first word that the situation allows.
     pub(crate) fn word(&self, argument: Name, words: &[&'static str]) -> &'static str {
         let can_be = |word: &&&'static str| self.facts.can_be_word(argument, word);
         words.iter().find(can_be).expect("an argument is one of its words")

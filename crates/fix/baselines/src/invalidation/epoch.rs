@@ -22,7 +22,7 @@ pub struct Epoch {
 }
 
 impl Epoch {
-    /// Returns a form that has no sections yet.
+    /// Creates an epoch without sections.
     pub fn new() -> Epoch {
         Epoch { clock: AtomicU64::new(IDLE + 1) }
     }

@@ -11,10 +11,10 @@ use knee_baselines::invalidation::{Epoch, Invalidation, LockFree, Locked, Slots}
 use knee_vm::hosted::{Architecture, Hosted, Processor};
 use knee_vm::{Audit, Quota, Space, X86_64};
 
-/// The machine of a design.
+/// The machine on which the spaces of the design `D` run.
 pub(crate) type MachineOf<D> = Hosted<<D as Design>::Architecture>;
 
-/// A CPU of a design's machine.
+/// A CPU of [`MachineOf<D>`](MachineOf).
 pub(crate) type ProcessorOf<'m, D> = Processor<'m, <D as Design>::Architecture>;
 
 /// A design of address spaces.
@@ -34,7 +34,7 @@ pub(crate) trait Design: Sized + 'static {
         older
     }
 
-    /// Creates the shared state. All spaces together may map `limit` pages.
+    /// Creates the shared state. All spaces together may map at most `limit` pages.
     fn shared(machine: &MachineOf<Self>, limit: u64) -> Self::Shared<'_>;
     fn space<'m>(shared: &Self::Shared<'m>, cpu: &ProcessorOf<'m, Self>) -> Self::Space<'m>;
     /// Returns the number of charged pages.
@@ -114,7 +114,7 @@ impl<A: Architecture> Design for Lazy<A> {
 /// An older design.
 pub(crate) struct Classic<S, A = X86_64>(PhantomData<(S, A)>);
 
-/// Returns the form of delayed invalidation that the strategies `S` use.
+/// Creates an instance of the delayed invalidation that the strategies `S` use.
 pub(crate) fn form<S: Strategies>() -> S::Invalidation {
     S::Invalidation::supported().expect("the CPU has a 128-bit compare-exchange")
 }

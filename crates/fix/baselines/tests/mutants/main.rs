@@ -37,8 +37,8 @@ fn the_torture_passes_and_notices_each_mutant() {
     SUITE.check_torture();
 }
 
-/// Tests the memory orderings of accesses to process-wide data, which loom does not model. `scripts/sanitize
-/// baselines miri` runs this test.
+/// loom does not model process-wide data, so Miri tests the memory orderings of accesses to such data.
+/// `scripts/sanitize baselines miri` runs this test.
 #[test]
 fn miri_passes_and_notices_each_mutant() {
     SUITE.check_miri();

@@ -11,7 +11,7 @@ struct Place {
     /// How many sections have removed something from the page.
     taken: Mutex<usize>,
     stamp: Stamp,
-    /// The stamp of another page, which no thread waits for.
+    /// The stamp of a second page. No thread waits for the sections that mark the second page only.
     other: Stamp,
     /// One flag for each section that marks the page. The section sets its flag after it has marked the page.
     /// loom panics if a thread reads a flag without having waited for that section.

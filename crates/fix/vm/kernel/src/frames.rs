@@ -1,8 +1,8 @@
 //! Free frames. Each CPU has its own list.
 //!
 //! Several words of each free frame contain [`FREE`], which no program stores. These words expose accesses
-//! through stale translations: a load returns the pattern, and a store overwrites it, which the next
-//! allocation of the frame detects.
+//! through stale translations: a load returns the pattern, and a store destroys the pattern, so the next
+//! allocation of the frame detects the store.
 
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 

@@ -183,8 +183,9 @@ struct Lines([AtomicU64; 8], [AtomicU8; 64]);
 
 static LINES: Lines = Lines([const { AtomicU64::new(0) }; 8], [const { AtomicU8::new(0) }; 64]);
 
-/// Stores what a trial needs: the shared word if `side` is 2, and otherwise the byte of that side. Swaps, and
-/// returns the previous value: the compiler could omit plain stores to memory that nothing loads.
+/// Stores to memory for a trial: to the shared word if `side` is 2, and to the side's own byte if `side` is 0
+/// or 1. The store is a swap whose old value is returned, because the compiler could omit a plain store to
+/// memory that nothing loads.
 fn trial_store(side: u64) -> i64 {
     match side {
         0 | 1 => LINES.1[NEIGHBOURS_AT + side as usize].swap(1, Relaxed).into(),

@@ -25,7 +25,7 @@ use crate::page::{Page, Pages};
 use crate::per_cpu::for_each;
 use crate::tree::Tree;
 
-/// If forks have attached copies during each of this many passes, [`Attachments::visit_all`] throttles forks.
+/// After this many passes during which forks attached copies, [`Attachments::visit_all`] throttles forks.
 const PASSES: u32 = 4;
 
 /// After every `VISITS` visits of a pass, [`Attachments::visit_all`] checks whether forks have attached
@@ -115,7 +115,7 @@ impl<M: Machine> Visit<'_, M> {
         unsafe { self.tree.as_ref() }
     }
 
-    /// The pages of the space at which this attachment maps pages of `indexes`.
+    /// The pages of the space at which the attachment maps those pages of the object that are in `indexes`.
     pub(crate) fn pages(&self, indexes: &Range<u64>) -> Pages {
         let (start, end) =
             (indexes.start.max(self.indexes.start), indexes.end.min(self.indexes.end));
@@ -350,10 +350,9 @@ impl Attachments {
         let lets_go = self.shards[shard].0.with(platform, |content| {
             // SAFETY: the shard is locked, and `old` is in it.
             content.root = unsafe { remove(content.root, old) };
-            // Relaxed: `close` sets the flag before it locks this shard. If `close` has already locked the
-            // shard, this load sees the flag. Otherwise, this load may or may not see the flag. If it does,
-            // this call drops the reference of the empty shard. If it does not, `close` drops that reference
-            // later.
+            // Relaxed: `close` sets the flag before it locks this shard. So if this load misses the flag,
+            // `close` locks the shard later, and then drops the reference of the empty shard. If this load
+            // sees the flag, this call drops that reference.
             let lets_go = content.root.is_none() && self.is_closed.load(Relaxed);
             content.holds &= !lets_go;
             lets_go
@@ -436,8 +435,8 @@ impl Attachments {
     }
 
     /// Whether a fork must release its locks and wait before it attaches copies, because forks have already
-    /// attached too many during a visit. A fork that has read the flag just before it was set still proceeds:
-    /// that is at most one fork per CPU.
+    /// attached too many during a visit. A fork that read the flag just before the visitor set the flag still
+    /// proceeds. There is at most one such fork per CPU.
     pub(crate) fn forks_throttled(&self) -> bool {
         self.forks_throttled.load(Relaxed) && !is_mutant!("forks_for_ever")
     }

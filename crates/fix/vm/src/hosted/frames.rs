@@ -66,10 +66,10 @@ impl Frames {
         pop(&mut list, frames)
     }
 
-    /// Steals frames from the other lists, starting `next` places after the calling CPU's own list, until
-    /// `list` has `count` frames. Takes half of each visited list, or more if `list` needs more. The caller
-    /// must hold the lock `sharing`. Visited lists stay locked until the end, so that a CPU cannot free a
-    /// frame to a list that was already visited.
+    /// Steals frames from the other lists until `list` has `count` frames. The first of these lists comes
+    /// `next` lists after the calling CPU's own list. Takes half of each visited list, or more if `list`
+    /// needs more. The caller must hold the lock `sharing`. Visited lists stay locked until the end, so that
+    /// a CPU cannot free a frame to a list that was already visited.
     #[cold]
     fn share(&self, list: &mut Vec<Frame>, count: usize, next: usize) {
         if list.len() >= count || next == self.lists.len() {

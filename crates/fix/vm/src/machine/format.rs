@@ -103,8 +103,8 @@ pub unsafe trait Format: Sync + 'static {
     /// The number of table levels, the root included.
     const LEVELS: u8;
 
-    /// Whether one root table covers both halves of the address space. If so, the upper half of its entries
-    /// belongs to the kernel, and spaces manage the lower half.
+    /// Whether one root table covers both halves of the address space: the kernel owns the upper half of the
+    /// root table's entries, and a space manages the lower half.
     const HAS_KERNEL: bool = false;
 
     /// What the page-fault handler must flush on the faulting CPU. The default is correct for any hardware.
@@ -127,7 +127,7 @@ pub unsafe trait Format: Sync + 'static {
     /// Encodes a page that user programs may at least read. The entry must not be global: the hardware may
     /// use it only for the space whose tables contain it. This allows a kernel to keep TLB entries of several
     /// spaces, tagged by PCID or ASID. The accessed bit is set, and if `protection` allows writes, so is the
-    /// dirty bit. This saves the hardware the update on first access.
+    /// dirty bit. So the hardware need not update the entry at the first access.
     fn page(frame: Frame, protection: Protection) -> u64;
 
     /// Encodes a page of device memory that user programs may at least read and never execute. A bit that the
@@ -137,11 +137,12 @@ pub unsafe trait Format: Sync + 'static {
 
     /// Turns an entry made by [`page`](Format::page) or [`device`](Format::device) into the entry of a large
     /// page: 2 MiB in a table of level 1, or 1 GiB in a table of level 2. The large page begins with the
-    /// frame of `entry`, whose number is a multiple of the number of frames that the large page covers.
+    /// frame of `entry`, and the number of this frame is a multiple of the number of frames in the large
+    /// page.
     fn large(entry: u64) -> u64;
 
-    /// Returns `entry`, which must be an entry made by [`page`](Format::page), with the accessed bit clear.
-    /// The next access sets the accessed bit, or raises a page fault, which
+    /// Returns a copy of `entry` whose accessed bit is clear. `entry` must have been made by
+    /// [`page`](Format::page). The next access sets the accessed bit, or raises a page fault, which
     /// [`Space::fault`](crate::Space::fault) resolves.
     fn clear_accessed(entry: u64) -> u64;
 
@@ -416,8 +417,8 @@ pub enum AArch64 {}
 
 mod aarch64 {
     pub(super) const VALID: u64 = 1;
-    /// In a leaf table, the bit marks a page. In other tables, it is set if the entry points to a table, and
-    /// clear if the entry is a block (a large page).
+    /// In a leaf table, this bit marks a page. In other tables, this bit distinguishes a pointer to a table
+    /// (set) from a block, which is a large page (clear).
     pub(super) const PAGE_OR_TABLE: u64 = 1 << 1;
     /// Bit position of AttrIndx.
     pub(super) const ATTRIBUTES: u32 = 2;

@@ -257,8 +257,9 @@ impl Arena {
 /// The arenas of a space.
 pub(crate) struct Arenas {
     window: Pages,
-    /// Start of the slices taken so far. Slices are taken from the top down, away from the addresses that
-    /// programs choose at the bottom. A multiple of [`SLICE`], or the window's end.
+    /// The first page of the slices taken so far: a multiple of [`SLICE`], or the end of `window` before any
+    /// slice is taken. Slices are taken from the top down, away from the addresses that programs choose at
+    /// the bottom.
     taken: AtomicU64,
     arenas: Box<[RefCell<Arena>]>,
 }

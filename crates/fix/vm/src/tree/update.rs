@@ -275,8 +275,8 @@ pub(crate) fn remove_extents(
     Ok(())
 }
 
-/// Changes the extents of a locked branch. Besides the two extents that it may add by splitting extents,
-/// `change` may add at most `more`.
+/// Changes the extents of a locked branch. `change` may add two extents by splitting, and at most `more`
+/// extents besides.
 pub(crate) fn change_extents(
     branch: &Branch,
     more: usize,

@@ -35,8 +35,8 @@ impl Default for Table {
 }
 
 impl Table {
-    /// Replaces the flags of all addresses in the range, unless `with` returns `None` for one of them.
-    /// Returns whether it has replaced them.
+    /// Replaces the flags of all addresses in the range and returns true, or replaces nothing and returns
+    /// false if `with` returns `None` for one of these addresses.
     fn replace(&mut self, start: usize, size: usize, with: impl Fn(u8) -> Option<u8>) -> bool {
         let entries = &mut self.0[start..start + size];
         let is_right = entries.iter().all(|&old| with(old).is_some());

@@ -1,4 +1,4 @@
-//! The conditions of operations as text.
+//! Writes the conditions under which operations commute as text.
 
 use knee_commute::{Difference, Interface, Limits, State, call_label, conditions, explore};
 
@@ -6,8 +6,8 @@ fn all_of(formulas: &[String]) -> String {
     if formulas.is_empty() { "always".to_owned() } else { formulas.join(" and ") }
 }
 
-/// The conditions under which the named operations commute, and the differences between orders in all
-/// other situations, as text.
+/// Returns a text that lists when the named operations commute, and for all other situations, how the results
+/// of the orders differ.
 pub(crate) fn shown<S: State>(interface: &Interface<S>, names: &[&str]) -> String {
     let operations: Vec<_> = names.iter().map(|name| interface.operation(name).unwrap()).collect();
     let exploration = explore(interface, &operations, &Limits::default()).unwrap();

@@ -32,7 +32,8 @@ global_asm!(
     "ret",
 );
 
-/// The result of the load or the store. The calling convention returns it in rax and rdx.
+/// The result of the load or the store. In the C calling convention, a function returns this struct in rax
+/// and rdx.
 #[repr(C)]
 struct Loaded {
     value: u64,

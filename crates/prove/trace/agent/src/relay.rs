@@ -97,7 +97,7 @@ impl Relay {
         for place in places(self.written..end) {
             let (part, behind) = rest.split_at(place.len());
             rest = behind;
-            // SAFETY: the place is inside the ring, in a part that the host has already read.
+            // SAFETY: `place` is inside the ring, in a part that the host has already read.
             unsafe { self.at.add(place.start).copy_from_nonoverlapping(part.as_ptr(), part.len()) };
         }
         self.written = end;
@@ -135,7 +135,7 @@ mod tests {
         for one in &sent {
             relay.send(one).unwrap();
             for place in places(read..relay.written) {
-                // SAFETY: the place is inside the memory.
+                // SAFETY: `place` is inside the memory.
                 let part = unsafe { std::slice::from_raw_parts(at.add(place.start), place.len()) };
                 bytes.extend(part);
             }

@@ -55,7 +55,7 @@ fn find(state: &Mapped, call: &mut Call<'_>, index: Int) -> Result<Content, Stop
     Ok(page)
 }
 
-/// Changes the page of the object whose index is the call's argument, if the object has this page.
+/// Changes page `index` of the object, if the object has this page. `index` is an argument of the call.
 fn change(
     state: &mut Mapped,
     call: &mut Call<'_>,
@@ -70,8 +70,8 @@ fn change(
     Ok(Outcome::nothing())
 }
 
-/// Returns the index of the page of the object that is mapped at the call's argument `page`. If no page is
-/// mapped there, or the object ends before this index, returns the outcome of an access to `page`.
+/// Looks up the call's argument `page`, and returns the index of the object's page that is mapped there. If
+/// nothing is mapped there, or the object ends before that index, returns the outcome of the failed access.
 fn access(state: &Mapped, call: &mut Call<'_>) -> Result<Result<Int, Outcome>, Stop> {
     let page: Term<Page> = call.term("page");
     let Some(index) = state.mapped.get(&page, call.execution)? else {

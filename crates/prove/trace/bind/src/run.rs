@@ -18,10 +18,10 @@ use crate::cpu;
 use crate::workers::{Reply, Workers, message};
 use crate::{Binding, Setup};
 
-/// How often each order of a test's calls runs untraced. The first run fills caches, and allocates
-/// and initializes memory that later runs reuse.
+/// The number of untraced runs of each order of a test's calls. The first run fills caches, and allocates and
+/// initializes memory that later runs reuse.
 const UNTRACED: u32 = 1;
-/// How often each order then runs traced.
+/// The number of traced runs of each order of a test's calls. They follow the untraced runs.
 const TRACED: u32 = 2;
 
 /// The prefix of a line in which a binding sends knee a [`Message`], as JSON. It distinguishes these lines

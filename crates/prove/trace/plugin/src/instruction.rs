@@ -6,8 +6,8 @@ use crate::block::Ends;
 pub(crate) const IRETQ: [u8; 2] = [0x48, 0xcf];
 
 /// Returns whether this is a repeated string instruction. A real CPU executes all repetitions as one
-/// instruction. Before version 10.0, QEMU executes a new block for each element, and this block begins with
-/// the string instruction.
+/// instruction. QEMU before version 10.0 executes a new block for each element, and each of these blocks
+/// begins with the string instruction.
 pub(crate) fn is_repeated_string(code: &[u8]) -> bool {
     let opcode = match *code {
         [0xf2 | 0xf3, 0x40..=0x4f, opcode, ..] | [0xf2 | 0xf3, opcode, ..] => opcode,
@@ -17,8 +17,8 @@ pub(crate) fn is_repeated_string(code: &[u8]) -> bool {
     matches!(opcode, 0x6c..=0x6f | 0xa4..=0xa7 | 0xaa..=0xaf)
 }
 
-/// Returns the number of memory accesses of an instruction that ends a block; `None` if it is
-/// neither a jump nor a simple instruction.
+/// Returns the number of memory accesses of an instruction that ends a block, or `None` if this instruction
+/// is neither a jump nor a simple instruction.
 ///
 /// QEMU 7.2 does not clear the memory callback of a block's last instruction if that instruction leaves the
 /// block through a helper. Examples are returns (a helper finds the next block), conditional jumps (a helper

@@ -9,7 +9,7 @@ pub(crate) struct Settings {
     pub(crate) resume: Option<String>,
     pub(crate) moves: bool,
     pub(crate) stack: bool,
-    /// Whether only user code is traced, and lines are identified by virtual addresses.
+    /// If true, the plugin traces only user code, and identifies lines by their virtual addresses.
     pub(crate) program: bool,
     pub(crate) registers: bool,
 }

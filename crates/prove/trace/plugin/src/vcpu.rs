@@ -1,12 +1,12 @@
-//! Decides which accesses of a virtual CPU belong to the side whose window is open on it.
+//! Decides which accesses of a virtual CPU belong to the operation that is being traced on that CPU.
 //!
-//! An interrupt inside a window does not belong to the operation, so it is ignored. The plugin tracks the
-//! nesting depth of interrupts. The entry of an interrupt increments the depth, and so does the entry of a
-//! fault inside an interrupt. An `iretq` decrements the depth, with one exception: the kernel also uses
-//! `iretq` to serialize the CPU (`iret_to_self` of arch/x86/include/asm/sync_core.h), and then execution
-//! continues with the next instruction. So the address of the next block shows whether the `iretq` was a
-//! return. After the return, recording continues with the interrupted code, so none of its accesses is
-//! missed.
+//! An interrupt during the operation does not belong to the operation, so the accesses of the interrupt are
+//! ignored. The plugin tracks the nesting depth of interrupts. The entry of an interrupt increments the
+//! depth, and so does the entry of a fault inside an interrupt. An `iretq` decrements the depth, with one
+//! exception: the kernel also uses `iretq` to serialize the CPU (`iret_to_self` of
+//! arch/x86/include/asm/sync_core.h), and then execution continues with the next instruction. So the address
+//! of the next block shows whether the `iretq` was a return. After the return, recording continues with the
+//! interrupted code, so none of its accesses is missed.
 //!
 //! While a task is switched out, because it sleeps or was preempted, the accesses of its CPU are ignored. The
 //! plugin cannot see which task is running. But `__switch_to_asm` saves the registers of a task on the task's
@@ -29,8 +29,8 @@ use crate::side::Side;
 /// The maximum number of virtual CPUs. QEMU's x86 machines have at most 255 without interrupt
 /// remapping.
 pub(crate) const MAX_VCPUS: usize = 256;
-/// The size of the range of addresses that counts as `__switch_to_asm`, in bytes. The function is shorter,
-/// and the code after it in this range does not switch tasks.
+/// The size of the range of addresses that counts as `__switch_to_asm`, in bytes. The function is shorter
+/// than the range, but the code in the rest of the range does not switch tasks.
 const SWITCH_BYTES: u64 = 256;
 /// The maximum number of addresses that a switch writes: it saves six registers, the flags in older
 /// kernels, and the stack pointer, and sets the stack canary.
@@ -51,7 +51,7 @@ enum Presence {
 pub(crate) struct Vcpu {
     /// The side whose window is open, and its number.
     side: Option<(usize, Box<Side>)>,
-    /// The number of interrupts, and of exceptions inside of them, that have not returned.
+    /// How many interrupts, and exceptions raised inside interrupts, have not returned yet.
     depth: u32,
     /// The address after an `iretq` that is being executed inside an interrupt.
     returning: Option<u64>,
@@ -182,14 +182,15 @@ impl Vcpu {
         }
     }
 
-    /// Handles an `iretq`; `behind` is the address of the next instruction.
+    /// Handles an `iretq`; `behind` is the address after this instruction.
     pub(crate) fn returns(&mut self, behind: u64) {
         if self.depth > 0 && self.presence == Presence::Here {
             self.returning = Some(behind);
         }
     }
 
-    /// Handles the last instruction of a block, which makes this number of accesses.
+    /// Handles the last instruction of a block. `accesses` is the number of accesses that this instruction
+    /// makes.
     pub(crate) fn last_of_block(&mut self, accesses: usize) {
         self.last_accesses = accesses;
     }
@@ -272,8 +273,8 @@ mod tests {
         BlockStart { address, length: 1, enters, ends: Ends::Otherwise }
     }
 
-    /// Runs blocks; `Err` stands for an `iretq` and contains the address of the next instruction. Returns the
-    /// side and the depth of interrupts at the end.
+    /// Runs blocks; `Err` stands for an `iretq` and contains the address after the `iretq`. Returns the side
+    /// and the depth of interrupts at the end.
     fn run(blocks: &[Result<(u64, Option<EntryKind>), u64>]) -> (Box<Side>, u32) {
         let mut vcpu = Vcpu::new();
         vcpu.open(0, Box::new(Side::new()));
@@ -327,8 +328,8 @@ mod tests {
                 vcpu.repeat(string);
             }
         };
-        // Three instructions, the last of which is repeated; two repetitions; the instructions
-        // after them.
+        // The first block has three instructions and ends with the string instruction. Two blocks repeat the
+        // string instruction, and the last block contains the two instructions after it.
         run(KERNEL, 3, true);
         run(string, 1, true);
         run(string, 1, true);

@@ -1,4 +1,4 @@
-//! Names the data in lines that moved.
+//! Names the data in lines that moved between CPUs.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub(super) fn of_lines<'r>(
     lines.map(|line| (line.line, names.datum(&line))).collect()
 }
 
-/// The lines that moved, as conflicts whose sides are the CPUs.
+/// Returns one conflict for each line that moved. The sides of the conflict are the CPUs.
 fn lines<'r>(operations: impl Iterator<Item = &'r TestResult>) -> Vec<Conflict> {
     let mut lines: BTreeMap<u64, BTreeMap<usize, Touch>> = BTreeMap::new();
     for done in operations {
@@ -31,9 +31,9 @@ fn lines<'r>(operations: impl Iterator<Item = &'r TestResult>) -> Vec<Conflict> 
     lines.into_iter().map(|(line, by_cpu)| shared(line, by_cpu.into_values().collect())).collect()
 }
 
-/// A line as a conflict between the CPUs. If the line moved to only one CPU, a second side stands for the
-/// CPUs that held the line before. Both sides have the same accesses, because all CPUs perform the same
-/// operation.
+/// Returns a conflict between the CPUs to which a line moved. If the line moved to only one CPU, a second
+/// side stands for the CPUs that held the line before. Both sides have the same accesses, because all CPUs
+/// perform the same operation.
 ///
 /// A line moves only if some CPU writes it. So if no CPU wrote the line in these operations, a CPU must have
 /// written it at another time, and the bytes that the CPUs read count as written.

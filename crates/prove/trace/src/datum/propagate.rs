@@ -248,8 +248,8 @@ impl<'a> Scan<'a> {
             // a struct fills at most half of an object, other data must follow it: alone, the struct would be
             // in a smaller cache.
             Known::Struct(of) if 2 * pointer.bytes <= cache.object => {
-                // Most structs contain links or locks, so a pointer to one does not show which struct
-                // contains it.
+                // Most structs contain links or locks, so a pointer to a link or a lock does not show which
+                // struct contains the link or the lock.
                 let identifies = cache.is_general() && !is_whole(self.btf.name(of));
                 Known::Begin(Some(of).filter(|_| identifies)?)
             }

@@ -20,8 +20,8 @@ const MAX_FIELDS: usize = 4;
 /// table contains no offset, because an offset in a table does not identify a field.
 const MAX_STATIC_STRUCT: u64 = 1024;
 /// Functions that write only page-table entries, so a page that they touch is a page table. The call that
-/// executes one of these functions often frees the page table afterwards, and then its `struct page` no
-/// longer shows this use.
+/// executes one of these functions often frees the page table afterwards, and then the `struct page` of the
+/// freed page no longer shows this use.
 const PAGE_TABLE_CODE: &[&str] =
     &["native_set_pte", "native_set_pmd", "native_set_pud", "native_set_p4d", "native_set_pgd"];
 

@@ -19,7 +19,7 @@ const MAX_SCANS: usize = 50;
 /// name.
 const WHOLE_STRUCTS: &[&str] = &["maple_node", "xa_node"];
 
-/// The kernel's types, and what searches and earlier accesses have shown about objects and pages.
+/// The kernel's types, and what is known about objects and pages from searches and from earlier accesses.
 #[derive(Debug)]
 pub(super) struct Types {
     pub(super) btf: Btf,
@@ -189,7 +189,7 @@ impl Types {
         self.pages_of_code.known(code, now)
     }
 
-    /// The use of a page whose `struct page` does not show it.
+    /// Finds out what a page is used for if the page's `struct page` does not show the use.
     fn other_page(&mut self, memory: &Memory, physical: u64, code: &[u64]) -> Option<String> {
         if self.pages_of_code.recall(code.iter().copied()).is_none() {
             self.search(memory, (0, 0, code.to_vec()));

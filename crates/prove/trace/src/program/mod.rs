@@ -213,7 +213,7 @@ impl Process {
         })
     }
 
-    /// Waits for the next completed test, or the end.
+    /// Waits until the next test is completed, or the process ends or hangs.
     fn next(&mut self, names: &mut ProgramNames) -> Result<Next, CheckError> {
         loop {
             if self.is_calibrated()?

@@ -26,8 +26,8 @@ const SLOTS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 256 };
 /// until all caches of the group are flushed, which takes a few microseconds for each cache.
 pub(super) const GROUP: usize = 16;
 
-/// A bit in a weak reference's word. Each touch of the object sets the bit. An upgrade clears it, and so does
-/// a review that finds a global count other than zero.
+/// A bit in a weak reference's word. Each touch of the object sets the bit. An upgrade clears the bit, and so
+/// does a review that finds a global count other than zero.
 const DYING: usize = 1;
 
 /// The count of an object, at the start of the object.
@@ -39,7 +39,7 @@ pub(super) struct Header<R> {
 struct State {
     /// The global count.
     count: i64,
-    /// The epoch in which the object was last touched, or the epoch after it.
+    /// The epoch of the object's last touch, or the epoch after that one.
     touched: u64,
     /// Whether the object is in a queue.
     queued: bool,
@@ -66,7 +66,8 @@ impl<R: RawMutex> Header<R> {
         let queued = state.queued;
         let word = state.weak.get_or_insert_with(|| {
             let word = WeakRef(AtomicPtr::new(object.as_ptr().cast()));
-            // Without this, a review would find the bit cleared and wait for another two epochs.
+            // A review of a queued object that finds the bit clear waits for another two epochs, so set the
+            // bit.
             if queued {
                 word.set_dying();
             }
@@ -358,8 +359,8 @@ impl<'d, P, R> Local<'d, P, R> {
 
     /// # Safety
     /// The node came from [`into_node`](Local::into_node) of a `Local` of this refcache. Only one thread uses
-    /// the `Local`s that are made from the node. Once that thread has dropped one of them, it uses none of
-    /// them any more.
+    /// the `Local`s that are made from the node. After that thread has dropped one of these `Local`s, it uses
+    /// no `Local` that is made from the node.
     #[inline]
     pub(super) unsafe fn from_node(
         refcache: &'d Refcache<P, R>,

@@ -42,7 +42,7 @@ pub(super) fn objects(options: &Options) {
                 }
                 1 => _ = object.write_back(current(), 0..PAGES).expect("the disk does not fail"),
                 2 => {
-                    // A copy of a space maps the object as well.
+                    // A fork of a space maps the object as well.
                     let copy = Box::new(space.fork(current()).expect("there is memory"));
                     assert_eq!(
                         load(&copy, address(shared)),
@@ -52,8 +52,8 @@ pub(super) fn objects(options: &Options) {
                     drop_space(copy);
                 }
                 3 => {
-                    // A page that only this CPU uses, in the private mapping. The store makes a private copy
-                    // of it, in which stores to the object are not visible.
+                    // Only this CPU uses this page of the private mapping. The store makes a private copy of
+                    // the page, in which stores to the object are not visible.
                     let page = private + number as u64;
                     let at = page.address().0 + 8 * 100;
                     assert_eq!(store(space, at, round + 1), Ok(()));
