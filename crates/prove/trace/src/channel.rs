@@ -6,30 +6,44 @@ use std::sync::Arc;
 use knee_plan::{Plan, Report, Word, channel, reports};
 
 use crate::error::GuestError;
+use crate::guest::Guest;
 use crate::ram::Ram;
+
+/// The room for the text of /proc/kallsyms, in bytes. For a large kernel with modules, this text is
+/// 12 MB long.
+const SYMBOLS_BYTES: usize = 32 << 20;
 
 /// The host's end of the channel. The host writes the plans; the guest adds reports and the
 /// kernel's symbols. The guest's data may be invalid.
 #[derive(Debug)]
 pub(crate) struct Channel {
-    ram: Arc<Ram>,
+    ram: Ram,
+    /// Where the channel begins in this memory, in bytes.
+    at: u64,
     /// How many bytes of reports have been read.
     read: usize,
 }
 
 impl Channel {
-    /// Creates a channel that contains these plans.
+    /// Creates a channel that contains these plans and has room for the symbols of Linux. It has memory of
+    /// its own.
     pub(crate) fn new(plans: &[&Plan]) -> Result<Channel, GuestError> {
-        let (content, bytes) = channel(plans);
+        let (content, bytes) = channel(plans, SYMBOLS_BYTES);
         let failed = GuestError::system("allocate memory for a guest");
-        let ram = Ram::new("knee-channel", bytes).map_err(&failed)?;
+        let ram = Ram::new("knee-channel", bytes.next_power_of_two() as u64).map_err(&failed)?;
         ram.write(0, &content).map_err(&failed)?;
-        Ok(Channel { ram: Arc::new(ram), read: 0 })
+        Ok(Channel { ram, at: 0, read: 0 })
+    }
+
+    /// The channel in the memory of a guest, where it begins at address `at`. The guest has started with the
+    /// content of the channel there.
+    pub(crate) fn of_guest(guest: &Guest, at: u64) -> Channel {
+        Channel { ram: guest.ram().clone(), at, read: 0 }
     }
 
     /// The shared memory.
     pub(crate) fn ram(&self) -> Arc<Ram> {
-        Arc::clone(&self.ram)
+        Arc::new(self.ram.clone())
     }
 
     /// The number of tests that the guest has begun.
@@ -57,18 +71,20 @@ impl Channel {
     /// Tells a paused guest whether to run the same test again.
     pub(crate) fn set_run_again(&self, again: bool) -> Result<(), GuestError> {
         let failed = GuestError::system("ask for another run of a test");
-        self.ram.write(Word::Again.at() as u64, &u64::from(again).to_le_bytes()).map_err(failed)
+        self.ram
+            .write(self.at + Word::Again.at() as u64, &u64::from(again).to_le_bytes())
+            .map_err(failed)
     }
 
     fn word(&self, word: Word) -> Result<usize, GuestError> {
         let mut bytes = [0; 8];
-        self.ram.read(word.at() as u64, &mut bytes).map_err(read_error)?;
+        self.ram.read(self.at + word.at() as u64, &mut bytes).map_err(read_error)?;
         Ok(u64::from_le_bytes(bytes) as usize)
     }
 
     fn bytes(&self, at: usize, count: usize) -> Result<Vec<u8>, GuestError> {
         let mut bytes = vec![0; count.min(self.ram.bytes() as usize)];
-        self.ram.read(at as u64, &mut bytes).map_err(read_error)?;
+        self.ram.read(self.at.saturating_add(at as u64), &mut bytes).map_err(read_error)?;
         Ok(bytes)
     }
 }

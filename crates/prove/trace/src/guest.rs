@@ -51,6 +51,9 @@ const OF_LINUX: Messages =
 const OF_KNEE: Messages = Messages { power_down: "passed", panic: "panicked at " };
 /// Where knee's own kernel expects its parameters: `AT` of its module `parameters`.
 const PARAMETERS_AT: u64 = 0xf0_0000;
+/// Where knee's own kernel expects the memory that it shares with knee: after its image and its heap
+/// (`IMAGE_END` and `HEAP` of its `lib.rs`).
+pub(crate) const KNEE_CHANNEL_AT: u64 = 64 << 20;
 
 /// Text on the console that shows how a kernel ends.
 #[derive(Clone, Copy, Debug)]
@@ -162,7 +165,7 @@ impl Guest {
         initramfs: &[u8],
         options: &GuestOptions,
     ) -> Result<Guest, GuestError> {
-        Guest::boot(OF_LINUX, options, |launch| {
+        Guest::boot(OF_LINUX, options, |launch, _| {
             let kernel = launch.inherit(memory_file("knee-kernel", kernel.image())?);
             let initrd = launch.inherit(memory_file("knee-initramfs", initramfs)?);
             let line = command_line(options);
@@ -171,15 +174,19 @@ impl Guest {
         })
     }
 
-    /// Starts a guest with knee's own kernel and its parameters, like [`Guest::start`].
+    /// Starts a guest with knee's own kernel and its parameters, like [`Guest::start`]. `channel` is the
+    /// content of its memory at [`KNEE_CHANNEL_AT`].
     pub(crate) fn start_knee(
         kernel: &KneeKernel,
         parameters: &str,
+        channel: &[u8],
         options: &GuestOptions,
     ) -> Result<Guest, GuestError> {
         let (cpus, memory) = (options.cpus, options.memory);
         let parameters = format!("cpus={cpus} memory={memory} {parameters}");
-        Guest::boot(OF_KNEE, options, |launch| {
+        Guest::boot(OF_KNEE, options, |launch, ram| {
+            let failed = GuestError::system("write the memory of a guest");
+            ram.write(KNEE_CHANNEL_AT, channel).map_err(failed)?;
             let kernel = launch.inherit(memory_file("knee-kernel", kernel.image())?);
             let file = memory_file("knee-parameters", parameters.as_bytes())?;
             let file = launch.inherit(file);
@@ -189,11 +196,11 @@ impl Guest {
         })
     }
 
-    /// Starts QEMU. `add` adds the arguments that select the kernel.
+    /// Starts QEMU. `add` adds the arguments that select the kernel, and may write the guest's memory.
     fn boot(
         messages: Messages,
         options: &GuestOptions,
-        add: impl FnOnce(&mut Launch) -> Result<(), GuestError>,
+        add: impl FnOnce(&mut Launch, &Ram) -> Result<(), GuestError>,
     ) -> Result<Guest, GuestError> {
         let bytes = u64::from(options.memory) << 20;
         let ram = Ram::new("knee-ram", bytes)
@@ -213,7 +220,7 @@ impl Guest {
             .arg("-m")
             .arg(options.memory.to_string())
             .args(["-machine", "memory-backend=ram", "-object", &memory]);
-        add(&mut launch)?;
+        add(&mut launch, &ram)?;
         if let Some(channel) = &options.channel {
             let memory = backend(&mut launch, "channel", channel)?;
             let device = ["-device", "ivshmem-plain,memdev=channel", "-object", &memory];

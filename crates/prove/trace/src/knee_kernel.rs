@@ -35,6 +35,8 @@ pub struct KneeKernel {
 impl KneeKernel {
     /// The names of the operations that the kernel can measure, as for [`cost`](fn@crate::cost).
     pub const OPERATIONS: &[&str] = &MEMORY_NAMES;
+    /// The calls of the interface `posix` that the kernel has, as for [`check`](fn@crate::check).
+    pub const CALLS: &[&str] = &["mmap", "munmap", "mprotect", "memread", "memwrite"];
     /// The maximum number of virtual CPUs: the constant of the same name in the knee-kernel crate.
     pub const MOST_CPUS: u32 = 16;
 
@@ -66,11 +68,6 @@ impl KneeKernel {
     /// The file's content.
     pub(crate) fn image(&self) -> &[u8] {
         &self.image
-    }
-
-    /// The kernel's functions.
-    pub(crate) fn functions(&self) -> &Functions {
-        &self.functions
     }
 
     fn add_symbols(&mut self, image: &[u8]) -> Option<()> {
@@ -122,6 +119,11 @@ pub(crate) struct KneeData<'a> {
 impl<'a> KneeData<'a> {
     pub(crate) fn new(kernel: &'a KneeKernel) -> KneeData<'a> {
         KneeData { kernel, memory: BTreeMap::new() }
+    }
+
+    /// The kernel's functions.
+    pub(crate) fn functions(&self) -> &'a Functions {
+        &self.kernel.functions
     }
 
     /// Adds the range of memory that a console line names, if it names one.

@@ -10,7 +10,8 @@ use std::time::Duration;
 use knee_commute::{Limits, Wanted, models};
 use knee_host::skip::skip;
 use knee_trace::{
-    Archive, CheckError, CheckOptions, Emulator, GuestError, GuestOptions, Kernel, check,
+    Archive, CheckError, CheckOptions, Emulator, GuestError, GuestKernel, GuestOptions, Kernel,
+    check,
 };
 
 /// How long to wait for each guest, which may itself have to wait for CPUs that other tests use.
@@ -42,7 +43,7 @@ fn tests(pair: [&str; 2], word: &str) -> String {
 }
 
 /// Runs tests on a kernel. Returns the names of all data that the tests' calls share.
-fn shared(kernel: &Kernel, tests: &str) -> Result<BTreeSet<String>, CheckError> {
+fn shared(kernel: &GuestKernel, tests: &str) -> Result<BTreeSet<String>, CheckError> {
     let emulator = Emulator::of_user().expect("the QEMU that KNEE_QEMU names");
     let guest = GuestOptions { emulator, patience: PATIENCE, ..GuestOptions::default() };
     let options = CheckOptions { guest, ..CheckOptions::default() };
@@ -75,8 +76,9 @@ fn known_shared_data_have_their_names_in_every_kernel() {
         &["dentry.d_lockref (directory)"],
         &["pipe_inode_info.mutex"],
     ];
-    let kernels: Vec<Kernel> =
-        Archive::of_user().fetched().iter().filter_map(|file| Kernel::open(file).ok()).collect();
+    let fetched = Archive::of_user().fetched();
+    let kernels = fetched.iter().filter_map(|file| Kernel::open(file).ok());
+    let kernels: Vec<GuestKernel> = kernels.map(GuestKernel::Linux).collect();
     if kernels.is_empty() {
         skip("qemu", "no kernel has been fetched: knee kernel fetch bookworm");
     }

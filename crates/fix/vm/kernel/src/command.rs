@@ -18,7 +18,48 @@ pub(crate) enum Command {
     WarmUp(Kind),
     /// Run one side of a trial.
     Trial(Kind, u8),
+    /// Begin a run of a test.
+    Begin,
+    /// End the run.
+    End,
+    /// Make a call of a test in the window of this side.
+    Call(u8, MemoryCall),
 }
+
+/// A call of a test. Each page of a test has a number, and `page_at` of the crate knee-operations is its
+/// address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MemoryCall {
+    /// Map a page at an address that the kernel chooses, or as this page. The page is anonymous, or it is the
+    /// page with this number of the file with this descriptor.
+    Mmap {
+        page: Option<u8>,
+        file: Option<(u8, u8)>,
+        writable: bool,
+    },
+    Munmap {
+        page: u8,
+    },
+    Mprotect {
+        page: u8,
+        writable: bool,
+    },
+    /// Load the first byte of a page.
+    Memread {
+        page: u8,
+    },
+    /// Store this value to the first byte of a page.
+    Memwrite {
+        page: u8,
+        value: u8,
+    },
+}
+
+/// The status of a turn whose access raised a signal: this, plus the number of the signal.
+pub(crate) const SIGNAL: u64 = 1 << 32;
+
+/// Stands for no page, or no descriptor.
+const NONE: u8 = u8::MAX;
 
 #[allow(dead_code, reason = "the kernel only encodes commands, and the program only decodes them")]
 impl Command {
@@ -31,6 +72,21 @@ impl Command {
             Command::Pause => [3, 0, 0, 0, 0, 0, 0, 0],
             Command::WarmUp(kind) => [4, kind as u8, 0, 0, 0, 0, 0, 0],
             Command::Trial(kind, side) => [5, kind as u8, side, 0, 0, 0, 0, 0],
+            Command::Call(side, call) => {
+                let [kind, page, file, offset, value] = match call {
+                    MemoryCall::Mmap { page, file, writable } => {
+                        let (file, offset) = file.unwrap_or((NONE, 0));
+                        [0, page.unwrap_or(NONE), file, offset, writable.into()]
+                    }
+                    MemoryCall::Munmap { page } => [1, page, 0, 0, 0],
+                    MemoryCall::Mprotect { page, writable } => [2, page, 0, 0, writable.into()],
+                    MemoryCall::Memread { page } => [3, page, 0, 0, 0],
+                    MemoryCall::Memwrite { page, value } => [4, page, 0, 0, value],
+                };
+                [6, side, kind, page, file, offset, value, 0]
+            }
+            Command::Begin => [7, 0, 0, 0, 0, 0, 0, 0],
+            Command::End => [8, 0, 0, 0, 0, 0, 0, 0],
         })
     }
 
@@ -44,6 +100,27 @@ impl Command {
             [3, ..] => Command::Pause,
             [4, of, ..] => Command::WarmUp(kind(of)?),
             [5, of, side, ..] => Command::Trial(kind(of)?, side),
+            [6, side, kind, page, file, offset, value, _] => {
+                let some = |number: u8| (number != NONE).then_some(number);
+                let writable = value != 0;
+                Command::Call(
+                    side,
+                    match kind {
+                        0 => MemoryCall::Mmap {
+                            page: some(page),
+                            file: some(file).map(|file| (file, offset)),
+                            writable,
+                        },
+                        1 => MemoryCall::Munmap { page },
+                        2 => MemoryCall::Mprotect { page, writable },
+                        3 => MemoryCall::Memread { page },
+                        4 => MemoryCall::Memwrite { page, value },
+                        _ => return None,
+                    },
+                )
+            }
+            [7, ..] => Command::Begin,
+            [8, ..] => Command::End,
             _ => return None,
         })
     }

@@ -8,11 +8,13 @@ extern crate alloc;
 
 mod access;
 mod arch;
+mod check;
 mod command;
 mod console;
 mod cost;
 mod cpu;
 mod elf;
+mod files;
 mod frames;
 mod heap;
 mod jobs;
@@ -63,7 +65,7 @@ extern "C" fn cpu_main(number: usize) -> ! {
         if parameters.interrupts {
             remote::use_interrupts();
         }
-        if !parameters.cost.is_empty() {
+        if !parameters.cost.is_empty() || parameters.check > 0 {
             // Only the storms need the patterns in free frames.
             frames::omit_patterns();
         }
@@ -71,7 +73,8 @@ extern "C" fn cpu_main(number: usize) -> ! {
         // SAFETY: nothing else uses memory above the image, and this is the first CPU.
         unsafe {
             heap::init(arch::direct(knee_vm::Frame(start)).addr(), (HEAP as usize) << 12);
-            machine::init(start + HEAP, arch::MEMORY + parameters.frames, parameters.cpus);
+            let first = start + HEAP + parameters.check;
+            machine::init(first, arch::MEMORY + parameters.frames, parameters.cpus);
         }
         cpu::init();
         arch::start_cpus(parameters.cpus);
@@ -86,11 +89,14 @@ extern "C" fn cpu_main(number: usize) -> ! {
     if number > 0 {
         jobs::serve();
     }
-    let Parameters { run, cost, processes, seed, rounds, .. } = parameters::parameters();
+    let Parameters { run, cost, check, processes, seed, rounds, .. } = parameters::parameters();
     access::init();
     // SAFETY: only the first CPU comes here, and only once.
     unsafe { system_call::init() };
-    if cost.is_empty() {
+    if check > 0 {
+        // SAFETY: this memory lies between the heap and the free frames, and only the first CPU comes here.
+        unsafe { check::run(arch::direct(knee_vm::Frame(arch::MEMORY + IMAGE_END + HEAP)), check) };
+    } else if cost.is_empty() {
         programs::run(run);
         storms::run(run, &storms::Options { seed, rounds });
     } else {

@@ -22,6 +22,9 @@ pub(crate) struct Parameters {
     /// The experiments of `knee commute cost`, separated by commas: `mmap:4` is the operation mmap on 4 CPUs.
     /// If there are any, the kernel runs them instead of the programs and storms.
     pub(crate) cost: &'static str,
+    /// The number of frames that the kernel shares with `knee commute check`, or 0. If it is not 0, the
+    /// kernel runs the tests in this memory instead of the programs and storms.
+    pub(crate) check: u64,
     /// Whether each task of an experiment has its own space: `mode=processes`.
     pub(crate) processes: bool,
     /// The seed of pseudorandom numbers.
@@ -56,6 +59,7 @@ pub(crate) fn parameters() -> Parameters {
         frames: number("memory", 256) << 8,
         run: find("run").unwrap_or(""),
         cost: find("cost").unwrap_or(""),
+        check: number("check", 0),
         processes: match find("mode") {
             None | Some("threads") => false,
             Some("processes") => true,

@@ -4,10 +4,11 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 
-use knee_vm::{Page, Pages, Protection};
+use knee_vm::{Fault, Page, Pages, Protection};
 
 use crate::arch::Registers;
 use crate::cpu::{self, Event};
+use crate::files::Descriptors;
 use crate::jobs::on_each_cpu;
 use crate::lock::Lock;
 use crate::machine::Space;
@@ -17,13 +18,22 @@ use crate::{elf, remote, system_call};
 pub(crate) struct Process {
     pub(crate) number: u64,
     pub(crate) space: Box<Space>,
+    pub(crate) descriptors: Descriptors,
+}
+
+impl Process {
+    /// A process without open files.
+    pub(crate) fn new(number: u64, space: Box<Space>) -> Process {
+        Process { number, space, descriptors: Descriptors::default() }
+    }
 }
 
 /// A thread of a process.
 pub(crate) struct Thread {
     pub(crate) process: Arc<Process>,
     pub(crate) registers: Registers,
-    /// The address at which the thread continues after a fault. If it is 0, a fault ends the thread.
+    /// The address at which the thread continues after a fault, with the number of the signal as the result
+    /// of a call. If the address is 0, a fault ends the thread.
     pub(crate) catch: u64,
 }
 
@@ -117,7 +127,7 @@ pub(crate) fn start(space: Box<Space>, registers: Registers, catch: u64) -> u64 
     let number = table.last;
     table.processes.insert(number, Status::default());
     table.threads += 1;
-    let process = Arc::new(Process { number, space });
+    let process = Arc::new(Process::new(number, space));
     table.ready.push_back(Thread { process, registers, catch });
     number
 }
@@ -156,10 +166,23 @@ impl Thread {
                     Next::Continue => (),
                     Next::Stop(stop) => return Some(stop),
                 },
-                Event::Fault(..) if self.catch != 0 => self.registers.jump(self.catch),
+                Event::Fault(fault, _) if self.catch != 0 => {
+                    self.registers.set_result(signal(fault));
+                    self.registers.jump(self.catch);
+                }
                 Event::Fault(..) => return Some(Stop::Exit(KILLED)),
             }
         }
+    }
+}
+
+/// The number of the signal that Linux would raise.
+fn signal(fault: Fault) -> u64 {
+    const SIGBUS: u64 = 7;
+    const SIGSEGV: u64 = 11;
+    match fault {
+        Fault::BeyondEnd | Fault::PagerFailed | Fault::OutOfMemory => SIGBUS,
+        _ => SIGSEGV,
     }
 }
 

@@ -9,14 +9,18 @@ use knee_vm::{Fault, MapError, MemoryType, Object, PAGE, Page, Pages, Protection
 
 use crate::arch::{self, Registers};
 use crate::cpu::{self, current};
+use crate::files::{self, Open};
 use crate::late::Late;
 use crate::machine::Board;
-use crate::process::{self, Next, Stop, Thread};
+use crate::process::{self, Next, Process, Stop, Thread};
 
 // Errors, as on Linux.
+const EBADF: i64 = -9;
 const ENOMEM: i64 = -12;
+const EACCES: i64 = -13;
 const EFAULT: i64 = -14;
 const EEXIST: i64 = -17;
+const ENODEV: i64 = -19;
 const EINVAL: i64 = -22;
 const ENOSYS: i64 = -38;
 
@@ -54,6 +58,7 @@ pub(crate) fn handle(thread: &mut Thread) -> Next {
         11 => return Next::Stop(Stop::Turn(first)),
         12 => trial_store(first),
         13 => cpu::timer_interrupts() as i64,
+        14 => mmap_file(thread, first, second, third, fourth),
         _ => ENOSYS,
     };
     thread.registers.set_result(result as u64);
@@ -108,6 +113,35 @@ fn mmap(thread: &Thread, at: u64, bytes: u64, bits: u64, fixed: u64) -> i64 {
             other => other.map(|()| pages),
         },
         _ => return EINVAL,
+    };
+    result.map_or_else(error, address)
+}
+
+/// Maps a page of an open file: at this address, in place of an existing mapping, or anywhere if `at` is 0.
+fn mmap_file(thread: &Thread, at: u64, bits: u64, descriptor: u64, page: u64) -> i64 {
+    let Process { space, descriptors, .. } = &*thread.process;
+    let protection = protection(bits);
+    let file = match descriptors.get(descriptor) {
+        None => return EBADF,
+        Some(Open::File(file)) => file,
+        // Linux checks first whether the file is open for what the mapping needs, and then its kind.
+        Some(Open::ReadEnd) if protection.contains(Protection::WRITE) => return EACCES,
+        Some(Open::ReadEnd) => return ENODEV,
+        Some(Open::WriteEnd) => return EACCES,
+    };
+    let (object, sharing) = (files::object(file), Sharing::Shared);
+    let result = if at == 0 {
+        space.map_object_anywhere(current(), 1, object, page, protection, sharing)
+    } else {
+        let Some(pages) = pages(at, PAGE as u64) else { return EINVAL };
+        let mapped = space.map_object(current(), pages, object, page, protection, sharing);
+        let mapped = match mapped {
+            Err(MapError::Occupied) => {
+                space.replace_with_object(current(), pages, object, page, protection, sharing)
+            }
+            other => other,
+        };
+        mapped.map(|()| pages)
     };
     result.map_or_else(error, address)
 }

@@ -1,6 +1,6 @@
-//! Tasks that take turns under knee's QEMU plugin. Each task is a thread of the program `tasks`, has a CPU of its
-//! own, and executes one command in each turn. During a task's turn, the other CPUs are idle: they have loaded
-//! the kernel's own table, so that no shootdown has to interrupt them.
+//! Tasks that take turns under knee's QEMU plugin. Each task is a thread of the program `tasks`, has a CPU of
+//! its own, and executes one command in each turn. During a task's turn, the other CPUs are idle: they have
+//! loaded the kernel's own table, so that no shootdown has to interrupt them.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -27,7 +27,7 @@ impl Tasks {
                 Some(shared) if !processes => shared,
                 _ => {
                     let (space, pc) = process::load(programs::TASKS);
-                    (Arc::new(Process { number: 0, space }), pc)
+                    (Arc::new(Process::new(0, space)), pc)
                 }
             };
             let registers = Registers::new(pc, process::stack(&process.space, nr as u64), [0, 0]);
@@ -55,6 +55,14 @@ impl Tasks {
             *task.lock() = Some(thread);
         });
         status.load(SeqCst)
+    }
+
+    /// The process of the first task.
+    ///
+    /// # Panics
+    /// If the task takes its turn.
+    pub(crate) fn process(&self) -> Arc<Process> {
+        self.0[0].lock().as_ref().expect("the task waits").process.clone()
     }
 
     /// The number of tasks.
@@ -86,8 +94,8 @@ fn run_turn(thread: &mut Thread) -> u64 {
     status
 }
 
-/// Tells knee where the parts of memory are, makes the plugin observe all code, and runs the trials on the first
-/// `cpus` CPUs. Returns the number of tests that the plugin has seen.
+/// Tells knee where the parts of memory are, makes the plugin observe all code, and runs the trials on the
+/// first `cpus` CPUs. Returns the number of tests that the plugin has seen.
 pub(crate) fn prepare(cpus: usize) -> u64 {
     for (start, end, name) in machine::memory() {
         println!("knee-memory: {start:#x} {end:#x} {name}");

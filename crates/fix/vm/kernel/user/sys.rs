@@ -19,6 +19,7 @@ const MMAP_REGISTERS: u64 = 10;
 const TURN: u64 = 11;
 const TRIAL_STORE: u64 = 12;
 const TIMER_INTERRUPTS: u64 = 13;
+const MMAP_FILE: u64 = 14;
 
 pub const PAGE: u64 = 4096;
 pub const READ: u64 = 1;
@@ -30,6 +31,9 @@ pub const EACCES: i64 = -13;
 pub const EFAULT: i64 = -14;
 pub const EEXIST: i64 = -17;
 pub const EINVAL: i64 = -22;
+
+/// The number of the signal for an access that no mapping allows, as on Linux.
+const SIGSEGV: u64 = 11;
 
 #[cfg(target_arch = "x86_64")]
 fn call(number: u64, arguments: [u64; 5]) -> i64 {
@@ -95,11 +99,12 @@ global_asm!(
     ".globl start, thread_start, try_load, try_store",
     "start: andq $-16, %rsp; call run",
     "thread_start: call thread_run",
-    // Loads and stores that may fault: `catch` makes the kernel continue at `caught`.
+    // Loads and stores that may fault: `catch` makes the kernel continue at `caught`, with the number of the
+    // signal as the result.
     "try_load: movq (%rdi), %rax; movq %rax, (%rsi); xorl %eax, %eax; ret",
     "try_store: movq %rsi, (%rdi); xorl %eax, %eax; ret",
     ".globl caught",
-    "caught: movl $1, %eax; ret",
+    "caught: ret",
     options(att_syntax)
 );
 #[cfg(target_arch = "aarch64")]
@@ -109,7 +114,7 @@ global_asm!(
     "thread_start: bl thread_run",
     "try_load: ldr x2, [x0]; str x2, [x1]; mov x0, #0; ret",
     "try_store: str x1, [x0]; mov x0, #0; ret",
-    "caught: mov x0, #1; ret",
+    "caught: ret",
 );
 #[cfg(target_arch = "riscv64")]
 global_asm!(
@@ -118,7 +123,7 @@ global_asm!(
     "thread_start: call thread_run",
     "try_load: ld a2, (a0); sd a2, (a1); li a0, 0; ret",
     "try_store: sd a1, (a0); li a0, 0; ret",
-    "caught: li a0, 1; ret",
+    "caught: ret",
 );
 
 unsafe extern "C" {
@@ -128,25 +133,41 @@ unsafe extern "C" {
     fn thread_start();
 }
 
-/// Loads a word. Returns `None` if the access faults.
-pub fn load(address: u64) -> Option<u64> {
+/// Loads a word. Returns the number of the signal if the access faults.
+pub fn load_or_signal(address: u64) -> Result<u64, u64> {
     let mut word = 0;
     // SAFETY: an access that faults ends the function.
-    (unsafe { try_load(address, &mut word) } == 0).then_some(word)
+    match unsafe { try_load(address, &mut word) } {
+        0 => Ok(word),
+        signal => Err(signal),
+    }
+}
+
+/// Loads a word. Returns `None` if the access faults.
+pub fn load(address: u64) -> Option<u64> {
+    load_or_signal(address).ok()
+}
+
+/// Stores a word. Returns the number of the signal if the access faults.
+pub fn store_or_signal(address: u64, value: u64) -> Result<(), u64> {
+    // SAFETY: an access that faults ends the function. The stores that do not fault change only memory that
+    // the program has mapped for them.
+    match unsafe { try_store(address, value) } {
+        0 => Ok(()),
+        signal => Err(signal),
+    }
 }
 
 /// Stores a word. Returns whether the access was allowed.
 pub fn store(address: u64, value: u64) -> bool {
-    // SAFETY: an access that faults ends the function. The stores that do not fault change only memory that
-    // the program has mapped for them.
-    unsafe { try_store(address, value) == 0 }
+    store_or_signal(address, value).is_ok()
 }
 
 /// Calls this address, and returns whether the call faulted. There must be data at the address, not code.
 pub fn cannot_execute(address: u64) -> bool {
     // SAFETY: the call faults, and the kernel continues at `caught`, which returns to this function.
     let function: extern "C" fn() -> u64 = unsafe { core::mem::transmute(address) };
-    function() == 1
+    function() == SIGSEGV
 }
 
 /// Maps memory anywhere.
@@ -162,6 +183,12 @@ pub fn mmap_at(address: u64, bytes: u64, protection: u64) -> i64 {
 /// Maps memory at this address, and replaces existing mappings.
 pub fn mmap_fixed(address: u64, bytes: u64, protection: u64) -> i64 {
     call(MMAP, [address, bytes, protection, 2, 0])
+}
+
+/// Maps a page of an open file: at this address, in place of an existing mapping, or anywhere if `address` is
+/// 0.
+pub fn mmap_file(address: u64, protection: u64, descriptor: u64, page: u64) -> i64 {
+    call(MMAP_FILE, [address, protection, descriptor, page, 0])
 }
 
 /// Maps the registers of a device at this address.

@@ -6,10 +6,10 @@
 mod command;
 mod sys;
 
-use command::Command;
+use command::{Command, MemoryCall, SIGNAL};
 use knee_marks::Mark;
 use knee_operations::trials::Kind;
-use knee_operations::{Calls, Failed, Memory, Operation, Owner, Part};
+use knee_operations::{Calls, Failed, Memory, Operation, Owner, Part, page_at};
 
 use sys::*;
 
@@ -132,7 +132,48 @@ fn main() {
                 }
                 0
             }
+            Command::Begin => {
+                Mark::Begin.emit();
+                0
+            }
+            Command::End => {
+                Mark::End.emit();
+                0
+            }
+            Command::Call(side, call) => {
+                Mark::Open(side).emit();
+                let status = make(call);
+                Mark::Close(side).emit();
+                status
+            }
         };
+    }
+}
+
+/// Makes a call of a test. Returns the result of the system call, the byte that was loaded, or the signal
+/// that the access raised.
+#[inline(always)]
+fn make(call: MemoryCall) -> u64 {
+    let at = |page: u8| page_at(page) as u64;
+    let protection = |writable| if writable { READ | WRITE } else { READ };
+    let status = |accessed: Result<u64, u64>| accessed.unwrap_or_else(|signal| SIGNAL + signal);
+    match call {
+        MemoryCall::Mmap { page, file: None, writable } => match page {
+            Some(page) => mmap_fixed(at(page), PAGE, protection(writable)) as u64,
+            None => mmap(PAGE, protection(writable)) as u64,
+        },
+        MemoryCall::Mmap { page, file: Some((descriptor, offset)), writable } => {
+            let at = page.map_or(0, at);
+            mmap_file(at, protection(writable), descriptor.into(), offset.into()) as u64
+        }
+        MemoryCall::Munmap { page } => munmap(at(page), PAGE) as u64,
+        MemoryCall::Mprotect { page, writable } => {
+            mprotect(at(page), PAGE, protection(writable)) as u64
+        }
+        MemoryCall::Memread { page } => status(load_or_signal(at(page)).map(|word| word & 0xff)),
+        MemoryCall::Memwrite { page, value } => {
+            status(store_or_signal(at(page), value.into()).map(|()| 0))
+        }
     }
 }
 

@@ -89,7 +89,7 @@ impl Results {
     pub(crate) fn text(&self, tested: &Tested) -> String {
         let text = text(&self.tally, &tested.to_string());
         match tested {
-            Tested::Kernel { .. } => text,
+            Tested::Kernel { .. } | Tested::GuestKernel { .. } => text,
             Tested::Program { .. } => text + &self.writers.text(),
         }
     }

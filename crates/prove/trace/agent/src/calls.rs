@@ -1,6 +1,7 @@
 //! Makes the calls of a test.
 
-use knee_plan::{Call, Nr, Returned, Whence, content, page_at};
+use knee_operations::page_at;
+use knee_plan::{Call, Nr, Returned, Whence, content};
 use std::cell::RefCell;
 
 use crate::apart;

@@ -2,7 +2,8 @@
 //! names stand for inodes, contents and addresses.
 
 use knee_harness::Names;
-use knee_plan::{Returned, content, page_at};
+use knee_operations::page_at;
+use knee_plan::{Returned, content};
 use serde_json::Value;
 
 use crate::arguments::{datum_nr, name_nr};

@@ -4,7 +4,8 @@
 use crate::cleanup::left;
 use crate::fault;
 use crate::layout::{FREE, INODES, KEPT_AT, NAMES, PAGE, hidden_name, path_of, path_of_end};
-use knee_plan::{Home, Mapped, Opened, Step, content, page_at};
+use knee_operations::page_at;
+use knee_plan::{Home, Mapped, Opened, Step, content};
 
 /// Keeps the upper-level page tables of the tests' addresses allocated. Otherwise the kernel would free these
 /// tables whenever the last page of a test is unmapped.

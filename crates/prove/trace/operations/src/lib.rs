@@ -44,7 +44,7 @@ mod operation;
 mod random;
 pub mod trials;
 
-pub use memory::{Calls, MEMORY_NAMES, Memory, Owner, PAGE, PAGES_APART, PAGES_AT};
+pub use memory::{Calls, MEMORY_NAMES, Memory, Owner, PAGE, PAGES_APART, PAGES_AT, page_at};
 pub use operation::{Failed, Operation, Part, Step};
 
 /// The prefix of a console line that reports an experiment. The rest of the line is JSON: the fields are

@@ -11,6 +11,11 @@ pub const PAGES_AT: usize = 0x1234_5600_0000;
 /// table, the entries of two pages might share a cache line merely because of their positions.
 pub const PAGES_APART: usize = 2 << 20;
 
+/// The address of the page with this number: a page of a test, or the page of a task.
+pub fn page_at(nr: u8) -> usize {
+    PAGES_AT + usize::from(nr) * PAGES_APART
+}
+
 /// The distance from a task's page to its second page, in bytes. One page table maps both pages.
 const NEIGHBOUR: usize = PAGES_APART / 2;
 /// The parameters of the testcases `page_fault1` and `mmap_churn1`: the memory in bytes, the number of

@@ -25,9 +25,6 @@ const WORD_BYTES: usize = 8;
 const HEADER_BYTES: usize = 4096;
 /// The average room for the report of a test, in bytes.
 const REPORT_BYTES: usize = 1024;
-/// The room for the text of /proc/kallsyms, in bytes. For a large kernel with modules, this text is
-/// 12 MB long.
-const SYMBOLS_BYTES: usize = 32 << 20;
 
 /// A word of the header.
 #[derive(Debug, Clone, Copy)]
@@ -86,9 +83,9 @@ pub struct Report {
     pub seen: u64,
 }
 
-/// Returns the initial content of the channel, and the size of the channel in bytes, a power of
-/// two. The rest of the channel is zeroes.
-pub fn channel(plans: &[&Plan]) -> (Vec<u8>, u64) {
+/// Returns the initial content of the channel, and the minimum size of the channel in bytes. The rest of the
+/// channel is zeroes. `symbols` is the room for the kernel's symbols, in bytes.
+pub fn channel(plans: &[&Plan], symbols: usize) -> (Vec<u8>, usize) {
     let mut content = vec![0; HEADER_BYTES];
     for plan in plans {
         append(plan, &mut content);
@@ -100,7 +97,7 @@ pub fn channel(plans: &[&Plan]) -> (Vec<u8>, u64) {
     {
         content[word.at()..][..WORD_BYTES].copy_from_slice(&(value as u64).to_le_bytes());
     }
-    (content, ((symbols_at + SYMBOLS_BYTES) as u64).next_power_of_two())
+    (content, symbols_at + symbols)
 }
 
 /// Appends a value, preceded by its length.
@@ -194,7 +191,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Sends the text of /proc/kallsyms to the host.
+    /// Sends the text of /proc/kallsyms to the host. Only Linux has it.
     pub fn symbols(&mut self, text: &str) -> Result<(), ChannelError> {
         self.write(self.get(Word::SymbolsAt), self.bytes, text.as_bytes())?;
         self.set(Word::Symbols, text.len());
@@ -225,13 +222,13 @@ mod tests {
 
     /// The guest's end of a channel in ordinary memory.
     fn connected(plans: &[&Plan]) -> (&'static mut [u64], Shared) {
-        let (content, bytes) = channel(plans);
-        let memory = vec![0_u64; bytes as usize / 8].leak();
+        let (content, bytes) = channel(plans, 0);
+        let memory = vec![0_u64; bytes / 8].leak();
         let at = memory.as_mut_ptr().cast::<u8>();
         // SAFETY: the memory is large enough and is never freed.
         let shared = unsafe {
             at.copy_from_nonoverlapping(content.as_ptr(), content.len());
-            Shared::new(at, bytes as usize).expect("room for a header")
+            Shared::new(at, bytes).expect("room for a header")
         };
         (memory, shared)
     }

@@ -1,9 +1,10 @@
-//! What knee and a guest exchange about tests of the interface `posix`, and how a guest runs them.
+//! The data that knee and a guest exchange to run tests of the interface `posix`, and the loop with which a
+//! guest runs a test.
 //!
 //! The host turns each test into a [`Plan`]: the steps of its set-up, its calls, and their orders. Plans
-//! reach the guest through memory that both share ([`Shared`]). The guest [runs](run()) them, and reports what
-//! the calls returned ([`Report`]). Crate knee-agent runs plans on Linux, and crate knee-kernel on knee's own
-//! kernel, which has no standard library.
+//! reach the guest through memory that both share ([`Shared`]). The guest [runs](run()) them, and reports
+//! what the calls returned ([`Report`]). Crate knee-agent runs plans on Linux, and crate knee-kernel on
+//! knee's own kernel, which has no standard library.
 #![no_std]
 
 extern crate alloc;
@@ -22,5 +23,5 @@ pub use returned::{Returned, SIGBUS, SIGSEGV};
 pub use run::{Session, run};
 pub use script::{
     CALLS, Call, Home, List, MOST, MOST_OCCUPIED, Mapped, Nr, Opened, PROCESSES, Step, Whence,
-    ZEROES, content, page_at,
+    ZEROES, content,
 };

@@ -58,6 +58,11 @@ pub trait Session {
     /// The reason why no further run is made.
     type Error;
 
+    /// Reports that a traced run begins or ends. The plugin sees marks only in user mode.
+    fn emit(&mut self, mark: Mark) {
+        mark.emit();
+    }
+
     /// Sets up the initial state of the test.
     ///
     /// # Errors
@@ -120,11 +125,11 @@ fn run_once<S: Session>(
     let state = session.set_up()?;
     let traced = results.is_some();
     if traced {
-        Mark::Begin.emit();
+        session.emit(Mark::Begin);
     }
     let returned = calls.iter().map(|&nr| session.call(&state, nr, traced)).collect();
     if let Some(results) = results {
-        Mark::End.emit();
+        session.emit(Mark::End);
         *results += 1;
     }
     session.finish(order, state, returned)

@@ -8,7 +8,6 @@
 use alloc::format;
 use alloc::string::String;
 
-use knee_operations::{PAGES_APART, PAGES_AT};
 use serde::{Deserialize, Serialize};
 
 /// The maximum number of processes in a test.
@@ -146,11 +145,6 @@ pub enum Call {
     Mprotect { va: Nr, writable: bool },
     Memread { va: Nr },
     Memwrite { va: Nr, datum: Nr },
-}
-
-/// Returns the address of a test's page `nr`.
-pub fn page_at(nr: Nr) -> usize {
-    PAGES_AT + usize::from(nr) * PAGES_APART
 }
 
 /// Returns the byte that fills a page with this datum. The byte is 0 only for [`ZEROES`]; all other

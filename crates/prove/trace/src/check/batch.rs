@@ -7,7 +7,7 @@ use super::checked::Checked;
 use super::error::CheckError;
 use super::session::{CheckOptions, GuestSession, Job, Next};
 use crate::functions::Functions;
-use crate::kernel::Kernel;
+use crate::guest_kernel::GuestKernel;
 
 /// How many consecutive guests may end before their first test.
 const MAX_FALSE_STARTS: u32 = 2;
@@ -19,7 +19,7 @@ pub(super) type Done = (usize, Checked, Arc<Functions>);
 /// Runs a batch in as many guests as necessary, and sends each completed test. Returns early if the
 /// receiver has been dropped.
 pub(super) fn run_batch(
-    kernel: &Kernel,
+    kernel: &GuestKernel,
     mut jobs: Vec<Job>,
     options: &CheckOptions,
     msr: Option<&[u8]>,
@@ -47,7 +47,12 @@ pub(super) fn run_batch(
         if begun == 0 {
             false_starts += 1;
             if false_starts > MAX_FALSE_STARTS {
-                return Err(CheckError::NotUp(end));
+                return Err(match kernel {
+                    GuestKernel::Linux(_) => CheckError::NotUp(end),
+                    GuestKernel::Knee(kernel) => {
+                        CheckError::NoAnswer { path: kernel.path().to_owned(), end }
+                    }
+                });
             }
             continue;
         }

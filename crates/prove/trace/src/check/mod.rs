@@ -21,7 +21,8 @@ use knee_commute::Test;
 
 use crate::functions::Functions;
 use crate::guest::GuestOptions;
-use crate::kernel::Kernel;
+use crate::guest_kernel::GuestKernel;
+use crate::knee_kernel::KneeKernel;
 use crate::modules::module;
 use batch::run_batch;
 pub use checked::Checked;
@@ -41,7 +42,7 @@ const MAX_WAITING: usize = 1000;
 /// Runs `tests`, each a line of JSON, in guests with this kernel. Calls `report` for each test, in
 /// the order of the lines, until `report` returns `Break`.
 pub fn check(
-    kernel: &Kernel,
+    kernel: &GuestKernel,
     tests: &[u8],
     options: &CheckOptions,
     mut report: impl FnMut(Checked, &Functions) -> ControlFlow<()>,
@@ -52,7 +53,7 @@ pub fn check(
     for (nr, (number, line)) in lines.filter(|(_, line)| !line.is_empty()).enumerate() {
         let no_test = |source| CheckError::NoTest { line: number, source };
         let test: Test = serde_json::from_slice(line).map_err(no_test)?;
-        match plan(&test, false) {
+        match missing(kernel, &test).map_or_else(|| plan(&test, false), Err) {
             Ok(plan) => jobs.push(Job { nr, test, plan }),
             Err(why) => {
                 let checked = Checked::unobserved(test.id, Ok(Outcome::NotRun(why)));
@@ -93,6 +94,14 @@ pub fn check(
     })
 }
 
+/// Why the kernel cannot run a test, if it lacks one of the test's calls.
+fn missing(kernel: &GuestKernel, test: &Test) -> Option<String> {
+    let GuestKernel::Knee(_) = kernel else { return None };
+    let operations = test.calls.iter().map(|call| call.operation.as_str());
+    let missing = operations.into_iter().find(|name| !KneeKernel::CALLS.contains(name))?;
+    Some(format!("knee's kernel does not have the call {missing}"))
+}
+
 /// Divides the tests into batches for the guests that run at the same time.
 fn batches(jobs: Vec<Job>) -> Vec<Vec<Job>> {
     let cpus = thread::available_parallelism().map_or(1, |cpus| cpus.get());
@@ -106,8 +115,11 @@ fn batches(jobs: Vec<Job>) -> Vec<Vec<Job>> {
 
 /// The module of the MSR driver; `None` if the module cannot be read, perhaps because the driver is
 /// built in. Without the driver, tests take longer but have the same results.
-fn msr_module(kernel: &Kernel) -> Option<Vec<u8>> {
-    module(kernel, MSR_DRIVER).unwrap_or_default()
+fn msr_module(kernel: &GuestKernel) -> Option<Vec<u8>> {
+    match kernel {
+        GuestKernel::Linux(kernel) => module(kernel, MSR_DRIVER).unwrap_or_default(),
+        GuestKernel::Knee(_) => None,
+    }
 }
 
 /// Boots a guest with this kernel, and checks that its QEMU reports exactly what CPUs share. Each
@@ -116,7 +128,7 @@ fn msr_module(kernel: &Kernel) -> Option<Vec<u8>> {
 /// # Errors
 /// [`CheckError::Calibration`] if QEMU's reports are wrong. Other errors if the guest cannot be
 /// started.
-pub fn calibrate(kernel: &Kernel, guest: &GuestOptions) -> Result<(), CheckError> {
+pub fn calibrate(kernel: &GuestKernel, guest: &GuestOptions) -> Result<(), CheckError> {
     let options = CheckOptions { guest: guest.clone(), ..CheckOptions::default() };
     let msr = msr_module(kernel);
     let mut session = GuestSession::start(kernel, &[], &options, msr.as_deref())?;

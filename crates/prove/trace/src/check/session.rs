@@ -5,19 +5,20 @@ use std::sync::Arc;
 
 use knee_agent::{CONSOLE, DISK, MSR, msr_parameter, outcome};
 use knee_commute::Test;
-use knee_plan::{Plan, Report};
+use knee_operations::PAGE;
+use knee_operations::trials::Kind;
+use knee_plan::{Plan, Report, channel};
 
 use super::checked::Checked;
 use super::error::CheckError;
 use super::repetition::Repetition;
 use crate::calibration::Calibration;
 use crate::channel::Channel;
-use crate::datum::Resolver;
 use crate::disk::Disk;
 use crate::functions::Functions;
-use crate::guest::{End, Event, Guest, GuestOptions};
+use crate::guest::{End, Event, Guest, GuestOptions, KNEE_CHANNEL_AT};
+use crate::guest_kernel::{GuestKernel, Names};
 use crate::initramfs::Initramfs;
-use crate::kernel::Kernel;
 use crate::process::Tracing;
 use crate::record::{Record, TestResult, TracedAccess};
 use crate::results::Results;
@@ -55,8 +56,7 @@ pub(super) struct GuestSession<'a> {
     /// Each guest has its own functions, because modules may be at different addresses.
     functions: Arc<Functions>,
     guest: Guest,
-    /// Set once the kernel's symbols are known.
-    resolver: Option<Resolver>,
+    names: Names<'a>,
     calibration: Calibration,
     channel: Channel,
     /// Reports of tests whose results have not all arrived.
@@ -73,35 +73,50 @@ pub(super) struct GuestSession<'a> {
 impl<'a> GuestSession<'a> {
     /// Starts a guest. `msr` is the module of the MSR driver, if the kernel has one.
     pub(super) fn start(
-        kernel: &Kernel,
+        kernel: &'a GuestKernel,
         jobs: &'a [Job],
         options: &CheckOptions,
         msr: Option<&[u8]>,
     ) -> Result<GuestSession<'a>, CheckError> {
         let plans: Vec<&Plan> = jobs.iter().map(|job| &job.plan).collect();
-        let channel = Channel::new(&plans)?;
-        let calibration = Calibration::of(options.guest.cpus);
+        let calibration = match kernel {
+            GuestKernel::Linux(_) => Calibration::of(options.guest.cpus),
+            GuestKernel::Knee(_) => Calibration::of_kinds(&Kind::WITHOUT_FILES, options.guest.cpus),
+        };
         let trace = options.trace.then_some(calibration.tests());
         // Shared data are easiest to name while they still exist, so the guest pauses after conflicts.
         let (pause, without_stack) = (true, !options.trace);
         let tracing = options.guest.tracing;
         let tracing = tracing.map(|tracing| Tracing { pause, trace, without_stack, ..tracing });
-        let shared = Some(channel.ram());
-        let mut guest = GuestOptions { channel: shared, tracing, ..options.guest.clone() };
-        let mut files = Initramfs::new().file("init", 0o755, knee_artefacts::AGENT);
-        guest.parameters.push(msr_parameter());
-        if let Some(msr) = msr {
-            files = files.file(MSR, 0o600, msr);
-        }
-        if let Some(disk) = &options.disk {
-            guest.parameters.extend_from_slice(disk.parameters());
-            files = files.file(DISK, 0o600, disk.file());
-        }
+        let mut guest = GuestOptions { tracing, ..options.guest.clone() };
+        let (guest, channel) = match kernel {
+            GuestKernel::Linux(kernel) => {
+                let channel = Channel::new(&plans)?;
+                guest.channel = Some(channel.ram());
+                let mut files = Initramfs::new().file("init", 0o755, knee_artefacts::AGENT);
+                guest.parameters.push(msr_parameter());
+                if let Some(msr) = msr {
+                    files = files.file(MSR, 0o600, msr);
+                }
+                if let Some(disk) = &options.disk {
+                    guest.parameters.extend_from_slice(disk.parameters());
+                    files = files.file(DISK, 0o600, disk.file());
+                }
+                (Guest::start(kernel, &files.finish(), &guest)?, channel)
+            }
+            GuestKernel::Knee(kernel) => {
+                let (content, bytes) = channel(&plans, 0);
+                let parameters = format!("check={}", bytes.div_ceil(PAGE));
+                let guest = Guest::start_knee(kernel, &parameters, &content, &guest)?;
+                let channel = Channel::of_guest(&guest, KNEE_CHANNEL_AT);
+                (guest, channel)
+            }
+        };
         Ok(GuestSession {
             jobs,
             functions: Arc::default(),
-            guest: Guest::start(kernel, &files.finish(), &guest)?,
-            resolver: None,
+            guest,
+            names: Names::of(kernel),
             runs: calibration.tests(),
             calibration,
             channel,
@@ -156,6 +171,7 @@ impl<'a> GuestSession<'a> {
     fn handle(&mut self, event: Event) -> Result<(), CheckError> {
         match event {
             Event::Console(line) => {
+                self.names.learn(&line);
                 // The firmware may have printed text before the message on the same line.
                 if let Some((_, message)) = line.split_once(CONSOLE) {
                     return Err(CheckError::Agent(message.to_owned()));
@@ -183,9 +199,7 @@ impl<'a> GuestSession<'a> {
     /// Adds a run. If the guest pauses after this run, tells the guest whether to run the test again,
     /// and resumes the guest.
     fn add_run(&mut self, mut result: TestResult) -> Result<(), CheckError> {
-        if let Some(resolver) = &mut self.resolver {
-            resolver.resolve(&mut result);
-        }
+        self.names.resolve(&mut result);
         let again = self.repetition.wants_another(&result);
         if result.is_awaited() {
             self.channel.set_run_again(again)?;
@@ -213,10 +227,8 @@ impl<'a> GuestSession<'a> {
     }
 
     fn read_symbols(&mut self) -> Result<(), CheckError> {
-        let text = self.channel.kallsyms()?;
-        let resolver = Resolver::new(self.guest.ram().clone(), &text);
-        self.functions = Arc::new(Functions::of(&text, &resolver));
-        self.resolver = Some(resolver);
+        let functions = self.names.functions(Some(&self.channel), self.guest.ram())?;
+        self.functions = Arc::new(functions);
         Ok(())
     }
 }

@@ -4,7 +4,6 @@ mod figures;
 mod names;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fmt;
 use std::ops::ControlFlow;
 
 use knee_agent::{CONSOLE, COST, CostRequest, EXPERIMENT, Experiment, Made, Mode};
@@ -15,14 +14,12 @@ pub use figures::{Figures, HotLine, Spread};
 use crate::calibration::Calibration;
 use crate::channel::Channel;
 use crate::check::CheckError;
-use crate::datum::{DataNames, Datum, Resolver};
+use crate::datum::Datum;
 use crate::functions::Functions;
 use crate::guest::{End, Event, Guest, GuestOptions};
+use crate::guest_kernel::{GuestKernel, Names};
 use crate::initramfs::Initramfs;
-use crate::kernel::Kernel;
-use crate::knee_kernel::{KneeData, KneeKernel};
 use crate::process::Tracing;
-use crate::ram::Ram;
 use crate::record::{Record, TestResult};
 use crate::results::Results;
 
@@ -41,40 +38,12 @@ pub struct Cost {
     pub data: BTreeMap<u64, Datum>,
 }
 
-/// A kernel on which operations are measured.
-pub enum CostKernel {
-    /// Linux.
-    Linux(Kernel),
-    /// knee's own kernel.
-    Knee(KneeKernel),
-}
-
-impl CostKernel {
-    /// The release of Linux, or the file of knee's own kernel.
-    pub fn release(&self) -> String {
-        match self {
-            CostKernel::Linux(kernel) => kernel.release().to_owned(),
-            CostKernel::Knee(kernel) => kernel.path().display().to_string(),
-        }
-    }
-}
-
-/// `Linux 6.1.0-50-cloud-amd64`, or `kernel FILE`.
-impl fmt::Display for CostKernel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CostKernel::Linux(_) => write!(f, "Linux {}", self.release()),
-            CostKernel::Knee(_) => write!(f, "kernel {}", self.release()),
-        }
-    }
-}
-
 /// Runs the experiments of a request in a guest with this kernel, and calls `report` for each. `options` must
 /// give the guest as many CPUs as the largest experiment needs. If the guest ends early, another guest runs
 /// the rest. Gives up when three guests have ended during the same experiment. Returns how the last guest
 /// ended. If `report` returns `Break`, the guest is killed, and the returned [`End`] has no meaning.
 pub fn cost(
-    kernel: &CostKernel,
+    kernel: &GuestKernel,
     request: &CostRequest,
     options: &GuestOptions,
     mut report: impl FnMut(Cost, &Functions) -> ControlFlow<()>,
@@ -100,12 +69,13 @@ pub fn cost(
 /// Runs experiments in one guest, and removes each completed experiment from the request. If
 /// `report` returns `Break`, removes all experiments.
 fn guest(
-    kernel: &CostKernel,
+    kernel: &GuestKernel,
     rest: &mut CostRequest,
     options: &GuestOptions,
     report: &mut impl FnMut(Cost, &Functions) -> ControlFlow<()>,
 ) -> Result<End, CheckError> {
-    let (mut guest, mut names, mut calibration) = start(kernel, rest, options)?;
+    let (mut guest, channel, mut calibration) = start(kernel, rest, options)?;
+    let mut names = Names::of(kernel);
     let mut functions = Functions::default();
     let mut is_up = false;
     let mut results = Results::default();
@@ -135,7 +105,7 @@ fn guest(
                 }
             }
             Event::Result(Record::Header(_)) => {
-                functions = names.functions(guest.ram())?;
+                functions = names.functions(channel.as_ref(), guest.ram())?;
                 is_up = true;
             }
             Event::Result(Record::Test(result)) if !calibration.is_over() => {
@@ -173,65 +143,22 @@ fn guest(
         }
     }
     match kernel {
-        CostKernel::Knee(kernel) if !is_up => {
+        GuestKernel::Knee(kernel) if !is_up => {
             Err(CheckError::NoAnswer { path: kernel.path().to_owned(), end })
         }
         _ => Ok(end),
     }
 }
 
-/// Names the code and the data of a guest.
-enum Names<'a> {
-    /// Linux sends its symbols over the channel, which contains no plans. The resolver exists once the
-    /// symbols have arrived.
-    Linux {
-        channel: Channel,
-        resolver: Option<Box<Resolver>>,
-    },
-    Knee {
-        kernel: &'a KneeKernel,
-        data: KneeData<'a>,
-    },
-}
-
-impl Names<'_> {
-    /// On knee's own kernel, adds the range of memory that a console line names.
-    fn learn(&mut self, line: &str) {
-        if let Names::Knee { data, .. } = self {
-            data.learn(line);
-        }
-    }
-
-    /// The kernel's functions. The guest must have sent its symbols.
-    fn functions(&mut self, ram: &Ram) -> Result<Functions, CheckError> {
-        match self {
-            Names::Knee { kernel, .. } => Ok(kernel.functions().clone()),
-            Names::Linux { channel, resolver } => {
-                let symbols = channel.kallsyms()?;
-                let names = resolver.insert(Box::new(Resolver::new(ram.clone(), &symbols)));
-                Ok(Functions::of(&symbols, names))
-            }
-        }
-    }
-
-    /// The names of data, if they are known.
-    fn of_data(&mut self) -> Option<&mut dyn DataNames> {
-        match self {
-            Names::Knee { data, .. } => Some(data),
-            Names::Linux { resolver, .. } => Some(&mut **resolver.as_mut()?),
-        }
-    }
-}
-
-/// Starts a guest that runs the experiments.
-fn start<'a>(
-    kernel: &'a CostKernel,
+/// Starts a guest that runs the experiments. Returns the channel over which Linux sends its symbols.
+fn start(
+    kernel: &GuestKernel,
     request: &CostRequest,
     options: &GuestOptions,
-) -> Result<(Guest, Names<'a>, Calibration), CheckError> {
+) -> Result<(Guest, Option<Channel>, Calibration), CheckError> {
     let most = request.experiments.iter().map(|experiment| experiment.cpus).max().unwrap_or(0);
     match kernel {
-        CostKernel::Linux(kernel) => {
+        GuestKernel::Linux(kernel) => {
             let request = serde_json::to_vec(request).expect("plain data can be written as JSON");
             let files = Initramfs::new()
                 .file("init", 0o755, knee_artefacts::AGENT)
@@ -240,12 +167,11 @@ fn start<'a>(
             let channel = Channel::new(&[])?;
             let options = GuestOptions { channel: Some(channel.ram()), ..options.clone() };
             let guest = Guest::start(kernel, &files, &options)?;
-            Ok((guest, Names::Linux { channel, resolver: None }, Calibration::of(most)))
+            Ok((guest, Some(channel), Calibration::of(most)))
         }
-        CostKernel::Knee(kernel) => {
-            let guest = Guest::start_knee(kernel, &parameters(request), options)?;
-            let names = Names::Knee { kernel, data: KneeData::new(kernel) };
-            Ok((guest, names, Calibration::of_kinds(&Kind::WITHOUT_FILES, most)))
+        GuestKernel::Knee(kernel) => {
+            let guest = Guest::start_knee(kernel, &parameters(request), &[], options)?;
+            Ok((guest, None, Calibration::of_kinds(&Kind::WITHOUT_FILES, most)))
         }
     }
 }

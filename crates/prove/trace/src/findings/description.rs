@@ -83,7 +83,7 @@ impl fmt::Display for ToolChange {
     }
 }
 
-/// What was checked: a kernel with a file system, or a program.
+/// What was checked: a kernel with a file system, knee's own kernel, or a program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Tested {
@@ -94,6 +94,11 @@ pub enum Tested {
         /// The file system of the tests' files, such as `tmpfs`.
         file_system: String,
     },
+    /// The system calls of a build of knee's own kernel.
+    GuestKernel {
+        /// The file of the kernel.
+        guest_kernel: TestedProgram,
+    },
     /// The library that a program calls.
     Program {
         /// The program.
@@ -101,14 +106,16 @@ pub enum Tested {
     },
 }
 
-/// `Linux 6.1.0-50-cloud-amd64, tmpfs`, or the name of a program.
+/// `Linux 6.1.0-50-cloud-amd64, tmpfs`, or the name of a file.
 impl fmt::Display for Tested {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Kernel { kernel, file_system } => {
                 write!(f, "Linux {}, {file_system}", kernel.release)
             }
-            Self::Program { program } => f.write_str(&program.name),
+            Self::GuestKernel { guest_kernel: file } | Self::Program { program: file } => {
+                f.write_str(&file.name)
+            }
         }
     }
 }
@@ -132,20 +139,33 @@ impl TestedKernel {
     }
 }
 
-/// A program that was checked.
+/// A program, or a build of knee's own kernel, that was checked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TestedProgram {
-    /// The name of the program's file, without directories.
+    /// The name of the file, without directories.
     pub name: String,
-    /// SHA-256 of the program's file, in hexadecimal. The digest does not cover shared libraries.
+    /// SHA-256 of the file, in hexadecimal. The digest does not cover shared libraries.
     pub file: String,
 }
 
 impl TestedProgram {
-    /// The description of the program in a file.
+    /// The description of a file.
     pub fn of(path: &Path) -> io::Result<Self> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         Ok(Self { name, file: hexadecimal(Sha256::digest(fs::read(path)?)) })
+    }
+}
+
+impl TestedProgram {
+    /// How `other` differs from this; `what` is what both are.
+    fn difference(&self, what: &str, other: &Self) -> Option<String> {
+        if self.file == other.file {
+            None
+        } else if self.name == other.name {
+            Some(format!("the {what} is a different build of {}", self.name))
+        } else {
+            mismatch(&format!("the {what} is"), &self.name, &other.name)
+        }
     }
 }
 
@@ -309,13 +329,10 @@ impl Tested {
                 }
             }
             (Self::Program { program: a }, Self::Program { program: b }) => {
-                if a.file == b.file {
-                    None
-                } else if a.name == b.name {
-                    Some(format!("the program is a different build of {}", a.name))
-                } else {
-                    mismatch("the program is", &a.name, &b.name)
-                }
+                a.difference("program", b)
+            }
+            (Self::GuestKernel { guest_kernel: a }, Self::GuestKernel { guest_kernel: b }) => {
+                a.difference("kernel", b)
             }
             (a, b) => mismatch("what was checked is", a, b),
         }
@@ -337,7 +354,7 @@ mod tests {
     use proptest::prelude::*;
     use snapbox::assert_data_eq;
 
-    use super::super::samples::{check, kernel, program};
+    use super::super::samples::{check, guest_kernel, kernel, program};
     use super::*;
 
     #[test]
@@ -427,18 +444,25 @@ mod tests {
         assert_eq!(differs(&map("1"), &program("moved", "1")), "");
         assert_eq!(differs(&map("1"), &map("2")), "the program is a different build of map");
         assert_eq!(differs(&map("1"), &program("tree", "2")), "the program is map, not tree");
+        let (own, other) = (guest_kernel("1"), guest_kernel("2"));
+        assert_eq!(differs(&own, &other), "the kernel is a different build of knee-kernel");
         let both = differs(&one, &map("1"));
         assert_eq!(both, "what was checked is Linux 6.1.0-test, tmpfs, not map");
     }
 
     #[test]
     fn a_check_describes_either_a_kernel_or_a_program() {
-        for tested in [kernel("6.1"), program("map", "1")] {
+        let kernel = (kernel("6.1"), vec!["kernel", "file_system"]);
+        let (own, program) = (guest_kernel("1"), program("map", "1"));
+        for (tested, expected) in [kernel, (own, vec!["guest_kernel"]), (program, vec!["program"])]
+        {
             let check = Check { tested, ..check(Shard::WHOLE, &["a,a/0"]) };
             let written = serde_json::to_value(&check).unwrap();
-            let of = ["kernel", "file_system", "program"].map(|member| !written[member].is_null());
-            let is_program = matches!(check.tested, Tested::Program { .. });
-            assert_eq!(of, [!is_program, !is_program, is_program]);
+            let members = ["kernel", "file_system", "guest_kernel", "program"].into_iter();
+            assert_eq!(
+                members.filter(|name| !written[name].is_null()).collect::<Vec<_>>(),
+                expected
+            );
             assert_eq!(serde_json::from_value::<Check>(written).unwrap(), check);
         }
     }

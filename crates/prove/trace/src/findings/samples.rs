@@ -34,6 +34,12 @@ pub(super) fn kernel(release: &str) -> Tested {
     Tested::Kernel { kernel, file_system: "tmpfs".to_owned() }
 }
 
+/// A build of knee's own kernel with this digest.
+pub(super) fn guest_kernel(file: &str) -> Tested {
+    let guest_kernel = TestedProgram { name: "knee-kernel".to_owned(), file: file.to_owned() };
+    Tested::GuestKernel { guest_kernel }
+}
+
 /// A program of this name and digest.
 pub(super) fn program(name: &str, file: &str) -> Tested {
     Tested::Program { program: TestedProgram { name: name.to_owned(), file: file.to_owned() } }

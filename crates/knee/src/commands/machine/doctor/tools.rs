@@ -2,7 +2,7 @@
 
 use knee_host::process::program;
 use knee_trace::{
-    Archive, Emulator, EmulatorError, GuestError, GuestOptions, Kernel, calibrate,
+    Archive, Emulator, EmulatorError, GuestError, GuestKernel, GuestOptions, Kernel, calibrate,
     qemu_user_version, user_mode,
 };
 
@@ -52,10 +52,10 @@ pub(super) fn calibration() -> Option<Finding> {
         let remedy = command("knee kernel fetch bookworm");
         return Some(limited("not tried: no kernel has been fetched", remedy));
     };
-    let release = kernel.release();
+    let release = kernel.release().to_owned();
     tell!("knee: calibrating QEMU in a guest with Linux {release}");
     let options = GuestOptions { emulator, ..GuestOptions::default() };
-    Some(match calibrate(&kernel, &options) {
+    Some(match calibrate(&GuestKernel::Linux(kernel), &options) {
         Ok(()) => ok(format!("all calibration tests gave the expected verdict on Linux {release}")),
         Err(error) => {
             let error = anyhow::Error::from(error);

@@ -8,7 +8,7 @@ use knee_agent::{CostRequest, Experiment, OPERATIONS};
 use knee_host::number::plural;
 use knee_host::text::Screen;
 use knee_results::Mode;
-use knee_trace::{CostKernel, Emulator, End, GuestOptions, KneeKernel, cost};
+use knee_trace::{Emulator, End, GuestKernel, GuestOptions, KneeKernel, cost};
 
 use crate::args::complete;
 use crate::args::modes::one_mode;
@@ -102,8 +102,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         return Ok(ExitStatus::Done);
     }
     let cpus: BTreeSet<u32> = args.cpus.iter().copied().chain([1]).collect();
-    let own = args.guest_kernel.iter().map(|file| Ok(CostKernel::Knee(KneeKernel::open(file)?)));
-    let own: Vec<CostKernel> = own.collect::<anyhow::Result<_>>()?;
+    let own = args.guest_kernel.iter().map(|file| Ok(GuestKernel::Knee(KneeKernel::open(file)?)));
+    let own: Vec<GuestKernel> = own.collect::<anyhow::Result<_>>()?;
     let (mut known, most) = (catalogue(), cpus.last().copied().unwrap_or(1));
     if !own.is_empty() {
         known.retain(|name| KneeKernel::OPERATIONS.contains(name));
@@ -114,10 +114,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let operations = operations(&args.operations, &known)?;
     let emulator = emulator()?;
     let qemu = emulator.version()?;
-    let mut kernels: Vec<CostKernel> = match &args.kernels[..] {
-        [] if own.is_empty() => vec![CostKernel::Linux(kernel(None)?)],
+    let mut kernels: Vec<GuestKernel> = match &args.kernels[..] {
+        [] if own.is_empty() => vec![GuestKernel::Linux(kernel(None)?)],
         named => {
-            let named = named.iter().map(|named| Ok(CostKernel::Linux(kernel(Some(named))?)));
+            let named = named.iter().map(|named| Ok(GuestKernel::Linux(kernel(Some(named))?)));
             named.collect::<anyhow::Result<_>>()?
         }
     };
@@ -159,7 +159,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
 }
 
 fn measure(
-    kernel: &CostKernel,
+    kernel: &GuestKernel,
     request: &CostRequest,
     emulator: &Emulator,
 ) -> anyhow::Result<(KernelCosts, End)> {
@@ -173,7 +173,7 @@ fn measure(
     let all = request.experiments.len() as u64;
     let mut warned = false;
     let end = cost(kernel, request, &options, |made, functions| {
-        if let CostKernel::Linux(kernel) = kernel {
+        if let GuestKernel::Linux(kernel) = kernel {
             warn_of_missing(&mut warned, kernel, functions);
         }
         costs.add(&made, WARM_UP, functions);

@@ -8,6 +8,7 @@ use anyhow::Context;
 use knee_commute::{Limits, Model, Test, Wanted, in_order, models, pairs};
 
 use super::interface::operations;
+use crate::exit::bail_usage;
 
 /// The interface that the running kernel implements.
 const INTERFACE: &str = "posix";
@@ -18,15 +19,17 @@ pub(super) fn posix() -> Box<dyn Model> {
 }
 
 /// The tests of a model, one per line, from a file (`-` is standard input) or generated for
-/// operations; with `differing`, also those whose calls do not commute.
+/// operations; with `differing`, also those whose calls do not commute. If `among` is not empty, generates only
+/// tests of the operations that it names.
 pub(super) fn tests(
     model: &dyn Model,
     operations: &[String],
+    among: &[&str],
     file: Option<&Path>,
     differing: bool,
 ) -> anyhow::Result<Vec<u8>> {
     match file {
-        None => generated(model, operations, differing),
+        None => generated(model, operations, among, differing),
         Some(path) if path == Path::new("-") => {
             let mut lines = Vec::new();
             std::io::stdin().lock().read_to_end(&mut lines)?;
@@ -38,8 +41,22 @@ pub(super) fn tests(
     }
 }
 
-fn generated(model: &dyn Model, operations: &[String], differing: bool) -> anyhow::Result<Vec<u8>> {
-    let sets = sets(model, operations, differing)?;
+fn generated(
+    model: &dyn Model,
+    operations: &[String],
+    among: &[&str],
+    differing: bool,
+) -> anyhow::Result<Vec<u8>> {
+    let mut sets = sets(model, operations, differing)?;
+    if !among.is_empty() {
+        let names = model.operations();
+        let is_missing = |name: &&String| !among.contains(&name.as_str());
+        if let Some(missing) = operations.iter().find(is_missing) {
+            let known = among.join(", ");
+            bail_usage!("the kernel does not have the call {missing}; it has {known}");
+        }
+        sets.retain(|set| set.iter().all(|nr| among.contains(&names[*nr].0)));
+    }
     let wanted = Wanted { differing, ..Wanted::default() };
     let mut lines = Vec::new();
     let mut failed = Ok(());

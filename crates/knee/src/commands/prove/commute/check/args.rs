@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use knee_trace::findings::Shard;
-use knee_trace::{CheckOptions, Disk, Emulator, GuestOptions, Kernel};
+use knee_trace::{CheckOptions, Disk, Emulator, GuestKernel, GuestOptions};
 
 use crate::args::complete;
 
@@ -36,6 +36,8 @@ const TMPFS: &str = "tmpfs";
   knee commute check --kernel trixie -o 6.12 --resume   resume this record
   knee commute check --kernel trixie -o part/2 --shard 2/4    one of four machines
   knee commute check close close --trace close,close/3.1    every memory access
+  knee commute check --guest-kernel target/x86_64-unknown-none/release/knee-kernel
+                                                        the kernel around knee-vm
   knee commute check --program ./my-binding             a library instead of a kernel
   knee commute check --program ./my-binding --kernel trixie    in a guest
   knee commute check --program ./my-binding -o new && knee commute diff base new
@@ -58,6 +60,11 @@ pub(crate) struct Args {
     /// kernel
     #[arg(long, value_name = "FILE|RELEASE")]
     pub(super) kernel: Option<PathBuf>,
+
+    /// Build of knee's own kernel (the crate knee-kernel); knee checks the calls that this kernel has:
+    /// mmap, munmap, mprotect, and loads and stores (memread, memwrite)
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["kernel", "program", "fs"])]
+    pub(super) guest_kernel: Option<PathBuf>,
 
     /// Program that binds a library to a model of its interface (crate knee-bind); knee checks the
     /// library with the tests of that model. The program runs under QEMU's user-mode emulator
@@ -96,11 +103,14 @@ impl Args {
     /// The options of the check: the QEMU, and the file system that the user requested.
     pub(super) fn options(
         &self,
-        kernel: &Kernel,
+        kernel: &GuestKernel,
         emulator: Emulator,
     ) -> anyhow::Result<CheckOptions> {
         let guest = GuestOptions { emulator, ..GuestOptions::default() };
-        let disk = (self.fs != TMPFS).then(|| Disk::make(kernel, &self.fs)).transpose()?;
+        let disk = match kernel {
+            GuestKernel::Linux(kernel) if self.fs != TMPFS => Some(Disk::make(kernel, &self.fs)?),
+            _ => None,
+        };
         Ok(CheckOptions { guest, disk, ..CheckOptions::default() })
     }
 }

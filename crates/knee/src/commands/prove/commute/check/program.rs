@@ -33,7 +33,7 @@ const VERSION: &str = "6.1";
 
 pub(super) fn run(path: &Path, args: &Args) -> anyhow::Result<ExitStatus> {
     let program = Program::introduce(path.to_owned())?;
-    let lines = tests(&program, &args.operations, args.tests.as_deref(), false)?;
+    let lines = tests(&program, &args.operations, &[], args.tests.as_deref(), false)?;
     let all = listed(&lines, false)?;
     // Repeating a test shows the long-run behaviour of a library, but a record has each test once.
     if args.output.is_some() {

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use anyhow::anyhow;
 use knee_agent::Outcome;
-use knee_trace::{CheckOptions, Checked, Functions, Kernel, TracedAccess, check};
+use knee_trace::{CheckOptions, Checked, Functions, GuestKernel, TracedAccess, check};
 use serde_json::json;
 
 use super::args::Args;
@@ -16,7 +16,7 @@ use crate::stdout;
 pub(super) fn run(
     test: &str,
     tests: &[(String, &[u8])],
-    kernel: &Kernel,
+    kernel: &GuestKernel,
     args: &Args,
 ) -> anyhow::Result<ExitStatus> {
     let found = tests.iter().find(|(id, _)| id == test);
@@ -29,7 +29,7 @@ pub(super) fn run(
     let emulator = emulator()?;
     emulator.version()?;
     let options = CheckOptions { trace: true, ..args.options(kernel, emulator)? };
-    tell!("knee: booting a guest with Linux {} for {test}", kernel.release());
+    tell!("knee: booting a guest with {kernel} for {test}");
     let mut status = Err(anyhow!("the test was not run"));
     check(kernel, line, &options, |checked, functions| {
         status = print_all(&checked, functions, args.json);

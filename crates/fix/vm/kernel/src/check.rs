@@ -1,0 +1,283 @@
+//! The mode for `knee commute check`: runs the tests that the host has stored in memory, while knee's QEMU
+//! plugin traces them.
+//!
+//! On Linux, the `knee-agent` crate runs these tests. As there, two processes run all tests, and call `nr` of a
+//! test runs on CPU `nr`. The [tasks](crate::tasks) make the calls, and this module sets up the state.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use alloc::{format, vec};
+
+use knee_marks::Mark;
+use knee_operations::page_at;
+use knee_plan::{
+    Call, Done, Home, MOST, Mapped, Nr, PROCESSES, Plan, Report, Returned, Run, Session, Shared,
+    Step, Word, content, run as run_orders,
+};
+use knee_vm::{PAGE, Page, Pages, Protection, VirtAddr};
+
+use crate::command::{Command, MemoryCall, SIGNAL};
+use crate::cpu::{self, current};
+use crate::files::{self, File, Open};
+use crate::jobs;
+use crate::tasks::{self, Tasks};
+
+/// The number of tests that run while the kernel's pools are still empty, and the number of untraced runs of
+/// each order of such a test.
+const COLD_TESTS: usize = 16;
+const COLD_RUNS: u32 = 16;
+
+/// Runs the tests in the `frames` frames of memory at `at`.
+///
+/// # Safety
+/// Nothing else may use the memory. Must be called at most once, by the first CPU.
+pub(crate) unsafe fn run(at: *mut u8, frames: u64) {
+    // SAFETY: the caller guarantees that this module alone uses the memory.
+    let shared = unsafe { Shared::new(at, frames as usize * PAGE) };
+    let mut shared = shared.expect("the host has reserved memory for the header");
+    // SAFETY: the caller guarantees that this is the only call.
+    unsafe { files::init() };
+    tasks::prepare(cpu::count());
+    let tasks = [(); PROCESSES].map(|()| Tasks::start(cpu::count(), false));
+    for (nr, plan) in shared.plans().enumerate() {
+        shared.set(Word::Begun, nr + 1);
+        let untraced = if nr < COLD_TESTS { COLD_RUNS } else { 0 };
+        let (done, seen) = run_plan(&tasks, &plan, untraced, |traced| {
+            let wanted = traced == 0 || shared.get(Word::Again) != 0;
+            // The host sets the word while QEMU pauses after a run.
+            shared.set(Word::Again, 0);
+            wanted
+        });
+        let reported = shared.report(&Report { plan: nr, done, seen });
+        reported.expect("the host has reserved memory for the reports");
+    }
+    tasks.into_iter().for_each(Tasks::end);
+}
+
+/// Runs each order of a plan. Returns the results, and the number of traced runs.
+fn run_plan(
+    tasks: &[Tasks; PROCESSES],
+    plan: &Plan,
+    untraced: u32,
+    again: impl FnMut(u32) -> bool,
+) -> (Done, u64) {
+    let mut processes = Processes { tasks, plan, chosen: Vec::new(), runs: Vec::new() };
+    let orders = plan.orders.iter().map(|order| order.calls.as_slice());
+    let (ran, seen) = run_orders(&mut processes, orders, untraced, again);
+    (ran.map_or_else(Done::SetupFailed, |()| Done::Ran(processes.runs)), seen)
+}
+
+/// The two processes that run a plan.
+struct Processes<'a> {
+    tasks: &'a [Tasks; PROCESSES],
+    plan: &'a Plan,
+    /// The pages that the kernel has chosen for mappings.
+    chosen: Vec<Chosen>,
+    runs: Vec<Run>,
+}
+
+/// A page that the kernel has chosen for a mapping.
+struct Chosen {
+    process: usize,
+    cpu: usize,
+    page: Page,
+}
+
+impl Session for Processes<'_> {
+    type State = ();
+    type Returned = Returned;
+    type Error = String;
+
+    fn emit(&mut self, mark: Mark) {
+        let command = if mark == Mark::Begin { Command::Begin } else { Command::End };
+        self.tasks[0].turn(0, Some(command));
+    }
+
+    fn set_up(&mut self) -> Result<(), String> {
+        let mut files = Vec::new();
+        let set_up = self.plan.steps.iter().try_for_each(|(process, step)| {
+            self.step(usize::from(*process), step, &mut files)
+                .ok_or_else(|| format!("the kernel does not have what a step needs: {step:?}"))
+        });
+        let no_call = |(_, call): &&(u8, Call)| memory_call(call).is_none();
+        let set_up = set_up.and_then(|()| match self.plan.calls.iter().find(no_call) {
+            None => Ok(()),
+            Some((_, call)) => Err(format!("the kernel does not have the call {call:?}")),
+        });
+        if set_up.is_err() {
+            self.clean();
+        }
+        set_up
+    }
+
+    fn call(&mut self, (): &(), nr: usize, _traced: bool) -> Returned {
+        let (process, call) = &self.plan.calls[nr];
+        let Some(wanted) = memory_call(call) else { return Returned::Nothing };
+        let process = usize::from(*process);
+        let returned = returned(call, self.turn(process, nr, nr as u8, wanted));
+        if let (Returned::Address(at), Call::Mmap { va: None, .. }) = (returned, call) {
+            let (cpu, page) = (nr % cpu::count(), VirtAddr(at as u64).page());
+            self.chosen.push(Chosen { process, cpu, page });
+        }
+        returned
+    }
+
+    fn finish(&mut self, order: usize, (): (), returned: Vec<Returned>) -> Result<(), String> {
+        self.clean();
+        self.runs.push(Run { order, inodes: vec![], returned });
+        Ok(())
+    }
+}
+
+impl Processes<'_> {
+    /// Makes a call on CPU `nr`, as a side of the test. Returns the status.
+    fn turn(&self, process: usize, nr: usize, side: u8, call: MemoryCall) -> u64 {
+        let cpu = nr % cpu::count();
+        self.tasks[process].turn(cpu, Some(Command::Call(side, call)))
+    }
+
+    /// The CPU that maps and unmaps a page of the test: the CPU of the call that uses the page, as if each thread
+    /// of the program had mapped its own pages. So pages, and what the kernel allocates for them, return to the
+    /// CPU that uses them.
+    fn cpu_of(&self, process: usize, page: Nr) -> usize {
+        let uses =
+            |(of, call): &(u8, Call)| usize::from(*of) == process && page_of(call) == Some(page);
+        let nr = self.plan.calls.iter().position(uses).unwrap_or(process);
+        nr % cpu::count()
+    }
+
+    /// Executes a step of the set-up. `files` lists the files that exist. Returns `None` if the kernel cannot
+    /// execute it.
+    fn step(&self, process: usize, step: &Step, files: &mut Vec<(Home, File)>) -> Option<()> {
+        let find = |files: &[(Home, File)], home| {
+            files.iter().find(|(known, _)| *known == home).map(|(_, file)| *file)
+        };
+        let set = |fd, open| self.tasks[process].process().descriptors.set(fd, open);
+        match *step {
+            Step::File { inode, home, pages, open, map, .. } => {
+                let bytes = pages.as_slice().iter().map(|datum| content(*datum));
+                let file = files::make(inode.into(), bytes)?;
+                files.push((home, file));
+                if let Some(open) = open {
+                    set(open.fd, Some(Open::File(file)));
+                }
+                map.map_or(Some(()), |map| self.map_file(process, file, map))?;
+            }
+            Step::Pipe { ends: [read, write], .. } => {
+                set(read, Some(Open::ReadEnd));
+                set(write, Some(Open::WriteEnd));
+            }
+            Step::OpenFile { home, open } => set(open.fd, Some(Open::File(find(files, home)?))),
+            Step::OpenPipe { fd, write, .. } => {
+                set(fd, Some(if write { Open::WriteEnd } else { Open::ReadEnd }));
+            }
+            Step::MapAnonymous { va, writable, datum } => {
+                let cpu = self.cpu_of(process, va);
+                let make = |call| self.turn(process, cpu, 0, call);
+                make(MemoryCall::Mmap { page: Some(va), file: None, writable: true });
+                make(MemoryCall::Memwrite { page: va, value: content(datum) });
+                if !writable {
+                    make(MemoryCall::Mprotect { page: va, writable });
+                }
+            }
+            Step::MapFile { home, map } => self.map_file(process, find(files, home)?, map)?,
+            Step::Close { fd } => set(fd, None),
+            // Files have no names here.
+            Step::Forget { .. } => {}
+            Step::Occupy { .. } | Step::Learn { .. } | Step::LearnOpen { .. } => return None,
+        }
+        Some(())
+    }
+
+    /// Maps a page of a file. Returns `None` if the offset is negative.
+    fn map_file(&self, process: usize, file: File, map: Mapped) -> Option<()> {
+        let offset = u8::try_from(map.off).ok()?;
+        let descriptor = SET_UP;
+        self.tasks[process].process().descriptors.set(descriptor.into(), Some(Open::File(file)));
+        let file = Some((descriptor, offset));
+        let call = MemoryCall::Mmap { page: Some(map.va), file, writable: map.writable };
+        self.turn(process, self.cpu_of(process, map.va), 0, call);
+        self.tasks[process].process().descriptors.set(descriptor.into(), None);
+        Some(())
+    }
+
+    /// Closes all descriptors, and unmaps all pages of the test.
+    fn clean(&mut self) {
+        for (process, tasks) in self.tasks.iter().enumerate() {
+            let of = tasks.process();
+            of.descriptors.clear();
+            let pages: Vec<(usize, Page)> = (0..MOST as Nr)
+                .map(|nr| (self.cpu_of(process, nr), VirtAddr(page_at(nr) as u64).page()))
+                .collect();
+            let chosen = self.chosen.iter().filter(|chosen| chosen.process == process);
+            let chosen: Vec<(usize, Page)> =
+                chosen.map(|chosen| (chosen.cpu, chosen.page)).collect();
+            jobs::on_each_cpu(&|cpu| {
+                let unmap = |pages: &[(usize, Page)]| {
+                    for (_, page) in pages.iter().filter(|(of, _)| *of == cpu) {
+                        let unmapped = of.space.unmap(current(), Pages::new(*page, 1));
+                        unmapped.expect("no page is pinned");
+                    }
+                };
+                unmap(&chosen);
+                // A CPU chooses the address that it has unmapped last. This must not be a page of a test, which
+                // another call may use.
+                let next = of.space.map_anywhere(current(), 1, Protection::READ);
+                unmap(&pages);
+                of.space
+                    .unmap(current(), next.expect("there is memory"))
+                    .expect("it is not pinned");
+            });
+        }
+        self.chosen.clear();
+    }
+}
+
+/// The descriptor through which a set-up maps files. No test uses it.
+const SET_UP: u8 = 63;
+
+/// The command for a call, or `None` if the kernel does not have the call.
+fn memory_call(call: &Call) -> Option<MemoryCall> {
+    Some(match *call {
+        Call::Mmap { fd, off, writable, va } => {
+            let descriptor = |fd: i32| u8::try_from(fd).ok().filter(|fd| *fd < SET_UP);
+            let file = match fd {
+                None => None,
+                Some(fd) => Some((descriptor(fd)?, u8::try_from(off).ok()?)),
+            };
+            MemoryCall::Mmap { page: va, file, writable }
+        }
+        Call::Munmap { va } => MemoryCall::Munmap { page: va },
+        Call::Mprotect { va, writable } => MemoryCall::Mprotect { page: va, writable },
+        Call::Memread { va } => MemoryCall::Memread { page: va },
+        Call::Memwrite { va, datum } => MemoryCall::Memwrite { page: va, value: content(datum) },
+        _ => return None,
+    })
+}
+
+/// The page that a call names.
+fn page_of(call: &Call) -> Option<Nr> {
+    match *call {
+        Call::Mmap { va, .. } => va,
+        Call::Munmap { va }
+        | Call::Mprotect { va, .. }
+        | Call::Memread { va }
+        | Call::Memwrite { va, .. } => Some(va),
+        _ => None,
+    }
+}
+
+/// The result of a call, from the status of the turn.
+fn returned(call: &Call, status: u64) -> Returned {
+    if status as i64 == status as i32 as i64 && (status as i64) < 0 {
+        return Returned::Error(-(status as i32));
+    }
+    match call {
+        Call::Memread { .. } | Call::Memwrite { .. } if status > SIGNAL => {
+            Returned::Signal((status - SIGNAL) as i32)
+        }
+        Call::Memread { .. } => Returned::Page(status as u8),
+        Call::Mmap { .. } => Returned::Address(status as usize),
+        _ => Returned::Done,
+    }
+}
