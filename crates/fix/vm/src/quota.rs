@@ -263,14 +263,14 @@ impl Account {
         self.quota.as_ref()
     }
 
-    /// Counts pages that became present. `cpu` must be the calling CPU.
+    /// Adds pages that became present to the count. `cpu` must be the calling CPU.
     #[inline]
     pub(crate) fn add_resident(&self, cpu: usize, pages: u64) {
         let count = &self.resident[cpu].0;
         count.store(count.load(Relaxed).wrapping_add(pages), Relaxed);
     }
 
-    /// Counts pages that are no longer present. `cpu` must be the calling CPU.
+    /// Subtracts pages that are no longer present from the count. `cpu` must be the calling CPU.
     #[inline]
     pub(crate) fn sub_resident(&self, cpu: usize, pages: u64) {
         self.add_resident(cpu, pages.wrapping_neg());

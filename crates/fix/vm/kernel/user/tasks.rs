@@ -177,7 +177,7 @@ fn make(call: MemoryCall) -> u64 {
     }
 }
 
-/// Does the operation of a trial for one side. The plugin observes the side between the two marks.
+/// Performs one side's operation of a trial. The plugin observes the side between the two marks.
 #[inline(never)]
 fn window(kind: Kind, side: u8) {
     Mark::Open(side).emit();

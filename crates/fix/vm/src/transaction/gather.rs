@@ -111,7 +111,7 @@ impl<'t> TlbGather<'t> {
         self.take_if(machine, leaf, pages, |_, _| true);
     }
 
-    /// Removes a large page, which is not shared.
+    /// Removes a large page. Spaces never share large pages, so all of its frames become free.
     #[cold]
     fn take_large<M: Machine>(&mut self, machine: &M, leaf: &Leaf) {
         let first = leaf.span().start;

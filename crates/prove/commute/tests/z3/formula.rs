@@ -78,7 +78,7 @@ pub(crate) struct Terms {
     pub(crate) names: BTreeSet<String>,
     pub(crate) ints: BTreeSet<String>,
     pub(crate) flags: BTreeSet<String>,
-    /// Names that are literal words. In a formula, no two of these words are equal.
+    /// Names that are literal words. Each formula asserts that they are pairwise distinct, because the solver does not know it.
     pub(crate) words: BTreeSet<String>,
 }
 

@@ -27,7 +27,7 @@ use crate::module;
 
 /// The file of the driver's module in the initramfs, relative to the root.
 pub const MSR: &str = "msr.ko";
-/// The module parameter that allows programs to write registers. Linux 5.9 and later require it.
+/// The parameter of the msr driver that allows programs to write model-specific registers. Linux 5.9 and later require it.
 const ALLOW: &str = "allow_writes=on";
 /// The major number of the driver's devices; the minor number is the number of the CPU
 /// (Documentation/admin-guide/devices.txt).
@@ -39,7 +39,7 @@ const AC: u64 = 1 << 18;
 
 static APART: AtomicBool = AtomicBool::new(false);
 
-/// Returns the kernel parameter that allows programs to write registers through a built-in driver.
+/// Returns the kernel parameter that allows programs to write model-specific registers through the msr driver, if the driver is built in.
 pub fn parameter() -> String {
     format!("msr.{ALLOW}")
 }

@@ -62,8 +62,7 @@ impl Registers {
     /// Finds the registers, if this QEMU has them. Call this function in a virtual CPU's callback
     /// that may read registers.
     pub(crate) fn find() -> Option<Registers> {
-        // SAFETY: these are the types of include/qemu/qemu-plugin.h of QEMU 9.0 and later and of
-        // glib/garray.h. The array of descriptors states its length, and GLib returns the size of an element.
+        // SAFETY: the types below match the declarations in QEMU's include/qemu/qemu-plugin.h (9.0 and later) and in GLib's glib/garray.h. The array of descriptors states its length, and GLib returns the size of an element.
         // Each descriptor begins with a handle and a name that ends in a zero. QEMU does not use the array
         // after returning it. The array is never freed, which is harmless because the plugin calls this
         // function only once.

@@ -17,8 +17,7 @@
 //!
 //! `check.json` is replaced atomically. `tests.jsonl` grows by whole lines, each written by one
 //! system call, so that a killed knee loses at most the test in progress. If the machine crashes
-//! while a line is written, the partial line is removed when the record is resumed. A record contains
-//! one of a check's `n` shards; several shards can be read as one record.
+//! while a line is written, the partial line is removed when the record is resumed. A check can be divided into shards, for example one for each machine. Each shard has a record of its own, and several of these records can be read as one.
 //!
 //! # Which conflicts a test has
 //!
