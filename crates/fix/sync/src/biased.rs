@@ -70,7 +70,8 @@ impl<T> Biased<T> {
 
     /// Whether the owner uses the value or tries to take the lock. The calling thread must have executed
     /// `heavy` since it last had the lock. If the result is false, the calling thread sees what the owner did
-    /// in its last use. At its next use, the owner will see what the calling thread did before `heavy`.
+    /// when it last used the value. When the owner uses the value again, the owner sees what the calling
+    /// thread did before `heavy`.
     #[cfg(feature = "alloc")]
     pub(crate) fn is_owner_inside(&self) -> bool {
         self.inside.load(order!(Acquire, "biased_skip"))

@@ -52,8 +52,9 @@ impl Event {
     ))]
     fn sleep(&self, is_over: impl Fn() -> bool, wait: impl FnOnce(&AtomicU32)) {
         self.sleeping.store(1, Relaxed);
-        // Pairs with the fence in `wake`. If the fence in `wake` came first, `is_over` sees the change. If
-        // this fence came first, `wake` sees the sleeper.
+        // Pairs with the fence in `wake`. If the fence in `wake` came before this fence, `is_over` sees the
+        // change. If this fence came before the fence in `wake`, `wake` sees that this thread is about to
+        // sleep.
         if !is_mutant!("event_sleep_no_fence") {
             fence(SeqCst);
         }

@@ -6,7 +6,7 @@
 pub(crate) enum Needed {
     /// Nothing: the tree has changed, and the operation only has to restart.
     Retry,
-    /// These nodes and tables of a tree.
+    /// Tree nodes and page tables, in these numbers.
     Nodes(Nodes),
     /// Memory for lists of extents: one working copy and `latches` latches. Each of them needs room for
     /// `room` extents.
@@ -15,7 +15,8 @@ pub(crate) enum Needed {
     Palettes { count: usize, room: usize },
     /// A page of zeros.
     Page,
-    /// A large page of zeros. If the machine has none, the pool records this, and the operation does without.
+    /// A large page of zeros. If the machine has none, the pool records this, and the operation continues
+    /// without a large page.
     LargePage,
     /// A table for the index of an object.
     Block,

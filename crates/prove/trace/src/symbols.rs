@@ -69,8 +69,8 @@ impl ProgramNames {
         self.threads.extend(stack.cloned());
     }
 
-    /// Drops the anonymous mappings of the previous process. The mappings that are added from now on
-    /// belong to a new process.
+    /// Drops the anonymous mappings of the previous process. Call this function before the mappings of a new
+    /// process are added.
     pub(crate) fn restart(&mut self) {
         self.anonymous.clear();
         self.threads.clear();
@@ -149,8 +149,8 @@ impl ProgramNames {
     fn load(&mut self, path: &Path, start: u64) {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let unnamed = format!("{name}{}", allocated::NO_SYMBOLS);
-        // A program that was started again has mapped the same file at the same address: its symbols are
-        // known.
+        // If the program was started again, it has mapped this file at the same address as before, so the
+        // symbols of the file are already known.
         if self.files.get(&start).is_some_and(|known| known.name == name) {
             return;
         }

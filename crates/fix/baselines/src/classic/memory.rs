@@ -33,7 +33,7 @@ const END: u64 = u64::MAX;
 
 impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
     /// Creates the state for a machine whose frame numbers are less than `frames`. At most `limit` pages may
-    /// be mapped. `form` is the form of [delayed invalidation](crate::invalidation).
+    /// be mapped. `form` is the implementation of [delayed invalidation](crate::invalidation).
     ///
     /// # Errors
     /// If there is not enough memory for a record of each frame.
@@ -87,7 +87,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
     fn begin<'a>(&'a self, cpu: &'a Cpu<'m, M>) -> Section<'a, 'm, M, S> {
         // SAFETY: only this CPU uses the place, and the place is not in a section: each function in this file
         // that begins a section also ends it, and calls no function that begins another section in between.
-        // Places exist as long as the form.
+        // The places are used only with `self.form`, and stay in their box as long as `self.form` exists.
         unsafe { self.form.begin(&self.places[cpu.number()], &OnCpu::of(cpu)) };
         Section { memory: self, cpu }
     }
@@ -268,8 +268,9 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
             }
         });
         // Concurrent operations may have removed some of these pages and not flushed them yet. When this
-        // operation returns, no TLB may contain any of its pages. So it flushes all of them, like Linux's
-        // `mm_tlb_flush_nested`. Acquire: the flushes of finished operations happen before this load.
+        // operation returns, no TLB may contain any of its pages. So if other operations are in progress,
+        // flush all pages of this operation, like Linux's `mm_tlb_flush_nested`. Acquire: the flushes of
+        // finished operations happen before this load.
         if pmap.flushing.load(Acquire) > 1 {
             gone = pages;
         }

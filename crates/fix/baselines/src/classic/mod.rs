@@ -58,9 +58,10 @@
 //! frame, or writes to it as its only owner, waits for the sections that have [marked](crate::invalidation)
 //! it. A frame that only one space has ever mapped needs no wait.
 //!
-//! The lock order is: the map or an entry, then tables, then, briefly, the reverse map. As in the kernels,
-//! the locks of the map, the entries and the tables are held during flushes. In a kernel, CPUs take
-//! interrupts while they wait for a lock. Here, they [handle requests](knee_vm::Machine::wait_while).
+//! The lock order is: the map or an entry, then tables, then the reverse map, whose locks are held only
+//! briefly. As in the kernels, the locks of the map, the entries and the tables are held during flushes. In a
+//! kernel, CPUs take interrupts while they wait for a lock. Here, they
+//! [handle requests](knee_vm::Machine::wait_while).
 //!
 //! # Differences from the sources
 //! Locks spin and yield where the kernels' locks sleep. All memory is private to its space. Tables exist

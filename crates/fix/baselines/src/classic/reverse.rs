@@ -71,10 +71,10 @@ pub trait Backing<R: Reverse>: Debug + Clone + Send + Sync {
     /// Returns whether two entries share a backing.
     fn is_same(&self, other: &Self) -> bool;
 
-    /// Extends the backing to these pages if possible. Returns whether it was extended.
+    /// Extends the backing to these pages if possible. Returns whether the backing was extended.
     fn extend(&self, pages: Pages) -> bool;
 
-    /// Copies the backing for the copy of its entry in a forked space.
+    /// Called when a fork copies a map entry: returns the backing of the copied entry.
     fn fork(&self, pmap: &Arc<Pmap<R>>) -> Self;
 
     /// Drops an entry's reference to the backing, after the frames of the entry's pages were removed.

@@ -36,8 +36,8 @@ fn place<F: Invalidation>(form: F) -> Arc<Place<F>> {
 }
 
 impl<F: Invalidation> Place<F> {
-    /// Runs one section for each element of `marks`. A section marks the page if its element is true;
-    /// otherwise it marks another page.
+    /// Runs one section for each element of `marks`. The section marks the page if the element is true, and
+    /// another page otherwise.
     fn mark(&self, marks: &[bool]) {
         let mut member = self.tracker.join();
         for mark in marks {

@@ -1,4 +1,5 @@
-//! Shuttle models for each form: some threads mark pages, and other threads wait for the marking sections.
+//! Shuttle models for each form of delayed invalidation: some threads mark pages, and other threads wait for
+//! the marking sections.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -21,7 +22,7 @@ struct Page {
 struct World<F: Invalidation> {
     tracker: Tracker<F, Model>,
     pages: [Page; PAGES],
-    /// Whether each section is over, in atomics of `std`, which are not part of the model.
+    /// Whether each section is over. These atomics of `std` are not part of the model.
     over: [AtomicBool; MARKERS * SECTIONS],
 }
 

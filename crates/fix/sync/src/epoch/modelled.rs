@@ -363,7 +363,7 @@ fn a_stall_belongs_to_one_section_and_names_its_thread() {
         reader.join().unwrap();
     }
     // A section begins when it loads the global epoch. On a symmetric platform, loom lets that load return an
-    // arbitrarily old value, which no CPU does. So this model runs only on the other two platforms.
+    // arbitrarily old value. No real CPU does this. So this model runs only on the other two platforms.
     check_latest(3, model);
     check_interrupted(3, model);
 }

@@ -1,8 +1,8 @@
 //! The mode for `knee commute check`: runs the tests that the host has stored in memory, while knee's QEMU
 //! plugin traces them.
 //!
-//! On Linux, the `knee-agent` crate runs these tests. As there, two processes run all tests, and call `nr` of a
-//! test runs on CPU `nr`. The [tasks](crate::tasks) make the calls, and this module sets up the state.
+//! On Linux, the `knee-agent` crate runs these tests. Here too, two processes run all tests, and call `nr` of
+//! a test runs on CPU `nr`. The [tasks](crate::tasks) make the calls, and this module sets up the state.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -137,8 +137,8 @@ impl Processes<'_> {
     }
 
     /// The CPU that maps and unmaps a page of the test: the CPU of the call that uses the page, as if each thread
-    /// of the program had mapped its own pages. So pages, and what the kernel allocates for them, return to the
-    /// CPU that uses them.
+    /// of the program had mapped its own pages. So when a page is unmapped, its memory returns to the pools
+    /// of the CPU that uses the page.
     fn cpu_of(&self, process: usize, page: Nr) -> usize {
         let uses =
             |(of, call): &(u8, Call)| usize::from(*of) == process && page_of(call) == Some(page);
@@ -220,8 +220,8 @@ impl Processes<'_> {
                     }
                 };
                 unmap(&chosen);
-                // A CPU chooses the address that it has unmapped last. This must not be a page of a test, which
-                // another call may use.
+                // `map_anywhere` chooses the address that the CPU unmapped most recently. This address must
+                // not be a page of a test, because another call may use that page.
                 let next = of.space.map_anywhere(current(), 1, Protection::READ);
                 unmap(&pages);
                 of.space

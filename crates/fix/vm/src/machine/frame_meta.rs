@@ -25,7 +25,8 @@ pub struct FrameMeta {
     /// The kind of owner, one of the constants below. Only the exclusive owner of the frame changes it,
     /// except that any CPU may set [`DIRTY`].
     owner: AtomicU8,
-    /// For a private frame: no CPU can have written to it since [`set_clean`](FrameMeta::set_clean).
+    /// For a private frame: true if no CPU can have written to the frame since the last call of
+    /// [`set_clean`](FrameMeta::set_clean).
     clean: AtomicBool,
     /// Changed only under the lock of an entry that maps the frame, except that any CPU may remove its own
     /// pin.
@@ -119,8 +120,8 @@ impl FrameMeta {
         !self.clean.load(Relaxed)
     }
 
-    /// Returns whether the frame is pinned. If the caller holds the locks of all entries that map the frame,
-    /// a result of false stays false.
+    /// Returns whether the frame is pinned. While the caller holds the locks of all entries that map the
+    /// frame, no CPU can pin the frame.
     #[inline]
     pub(crate) fn is_pinned(&self) -> bool {
         self.pins.count() > 0
@@ -151,9 +152,10 @@ impl FrameMeta {
         self.owner.load(Relaxed) == DIRTY
     }
 
-    /// Returns whether more than one entry maps the frame. A new entry is counted under the lock of an
-    /// existing one. So if the caller holds the lock of an entry, a result of false stays false. Acquire:
-    /// accesses through entries that were released happen before this load.
+    /// Returns whether more than one entry maps the frame. A new entry is counted under the lock of an entry
+    /// that already maps the frame. So if only one entry maps the frame, no other entry is added while the
+    /// caller holds the lock of that entry. Acquire: all accesses through an entry that has been released
+    /// happen before this load.
     #[inline]
     pub(crate) fn is_shared(&self) -> bool {
         self.shares.load(order!(Acquire, "shares_load")) > 0

@@ -17,7 +17,7 @@ use crate::tree::node::{Branch, Leaf, Link, NodeRef, entry_span};
 /// Page and table counts of a space.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Audit {
-    /// Mapped pages, without guards.
+    /// Mapped pages; guard pages do not count.
     pub mapped: u64,
     /// Pages with a frame in their PTE, including those whose flush is pending.
     pub present: u64,

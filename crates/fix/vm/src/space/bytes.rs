@@ -109,9 +109,9 @@ impl<'m, M: Machine> Space<'m, M> {
     }
 }
 
-/// The words of a frame that contain the `count` bytes from `offset` on. The first and the last word may
-/// contain other bytes as well, so each word comes with the positions of its bytes that are among the `count`
-/// bytes.
+/// The words of a frame that contain the `count` bytes from `offset` on. Each item is a word and the
+/// positions of the requested bytes in this word, because the first and the last word may contain other bytes
+/// as well.
 ///
 /// # Safety
 /// The frame must stay valid memory for the lifetime of the result, and concurrent accesses to it must be

@@ -68,7 +68,7 @@ fn detach_all<M: Machine>(mut backings: Backings, tree: &Tree, cpu: &Cpu<'_, M>)
 /// Result of an unmap.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Unmapped {
-    /// Pages that were mapped, without guards.
+    /// The number of pages that were mapped; guard pages do not count.
     count: u64,
     has_guards: bool,
 }
@@ -91,7 +91,7 @@ impl<'m, M: Machine> Space<'m, M> {
             self.unmap_in(locked.top, pages, &mut pool.tree, &mut unmapping).map(Some)
         })?;
         let Unmapped { count, has_guards } = unmapped.ok_or(MapError::Pinned)?;
-        // Guards are not counted, but their addresses can be reused.
+        // `count` leaves out guard pages, but their addresses can be reused.
         let found = if count > 0 { count } else { has_guards.into() };
         let platform = self.machine.epoch().platform();
         if let Some(ticket) = unmapping.linger(self.tree(), cpu) {

@@ -36,8 +36,8 @@ pub(crate) struct TreePool {
     #[expect(clippy::vec_box)]
     latches: Vec<Box<ExtentLatch>>,
     palettes: Vec<StatePalette>,
-    /// Replaced latches. They must be retired, because readers may still use them. This list has capacity for
-    /// as many latches as `latches` holds.
+    /// Replaced latches. They must be retired, because readers may still use them. For each latch in
+    /// `latches`, a refill reserves room for one replaced latch in this list.
     retired: Vec<NonNull<ExtentLatch>>,
 }
 
@@ -135,8 +135,8 @@ impl TreePool {
         if have >= count { Ok(()) } else { Err(Needed::Palettes { count, room }) }
     }
 
-    /// Keeps a replaced latch until [`defer`](TreePool::defer). The new latch must have come from this pool,
-    /// because a refill reserves room for only as many retired latches as the pool has latches.
+    /// Keeps a replaced latch until [`defer`](TreePool::defer). The latch that replaces `old` must have come
+    /// from this pool: a refill reserves room for one replaced latch for each latch of the pool.
     pub(crate) fn retire(&mut self, old: Option<NonNull<ExtentLatch>>) {
         debug_assert!(self.retired.len() < self.retired.capacity(), "the refill reserved room");
         self.retired.extend(old);

@@ -30,8 +30,8 @@ fn with_space<A: Architecture>(
     });
 }
 
-/// Until the flush, a CPU that has cached the page's translation can still write to the page. What such a CPU
-/// stores reaches the swap device.
+/// Until the flush, a CPU that has cached the page's translation can still write to the page. The swap device
+/// gets these stores.
 fn the_device_gets_stores_through_cached_translations<A: Architecture>() {
     with_space::<A>(&Disk::default().swap(2), |machine, space, [first, second, changer]| {
         let others = || {
@@ -48,7 +48,7 @@ fn the_device_gets_stores_through_cached_translations<A: Architecture>() {
     });
 }
 
-/// No store is lost, at whatever point of the swap-out it comes.
+/// A store is not lost, even if it comes in the middle of the swap-out.
 fn a_store_at_any_time_is_not_lost<A: Architecture>() {
     at_each_point::<A>(|run| {
         with_space::<A>(&Disk::default().swap(2), |machine, space, [first, second, changer]| {
@@ -65,8 +65,8 @@ fn a_store_at_any_time_is_not_lost<A: Architecture>() {
     });
 }
 
-/// At whatever point of the swap-out the fork comes, both the space and the copy have the page, even if the
-/// device rejects it.
+/// If a fork comes in the middle of the swap-out, both the space and the copy have the page, even if the
+/// device rejects the page.
 fn a_fork_at_any_time_copies_the_page<A: Architecture>() {
     for fails in [false, true] {
         at_each_point::<A>(|run| {

@@ -1,14 +1,14 @@
 //! Files that consist of pages, and their content after a crash.
 //!
 //! An `fsync` does not commute with a `write` that changes the same file, however fast the disk is. `sync`
-//! commutes with no `write` that changes anything, because it takes a snapshot of all files, as `fork`
-//! takes a snapshot of all descriptors. The fewer pages an operation makes durable, the more often it
-//! commutes. `fsync_range` depends only on the page that it makes durable. `write_dsync` makes its own
-//! page durable, and commutes with every `fsync` and `sync`, which have nothing left to do for that page.
+//! takes a snapshot of all files, as `fork` takes a snapshot of all descriptors. So `sync` commutes with no
+//! `write` that changes anything. The fewer pages an operation makes durable, the more often it commutes.
+//! `fsync_range` depends only on the page that it makes durable. `write_dsync` makes its own page durable,
+//! and commutes with every `fsync` and `sync`, which have nothing left to do for that page.
 //!
 //! The durable content is what a caller may rely on after a crash. A kernel may write back further pages at
-//! any time, but callers must not rely on this. The model has no times, and none of the metadata that
-//! `fdatasync` leaves out.
+//! any time, but callers must not rely on this. The model leaves out the times of a file, and all other
+//! metadata that `fdatasync` need not make durable.
 
 use crate::{Call, Int, Interface, Operation, Outcome, Stop, Term, TotalMap, sort, state};
 

@@ -51,9 +51,9 @@ fn after<C: Concrete>(
     ends.filter(|(_, seen)| seen == result).map(|(state, _)| state).collect()
 }
 
-/// Whether the calls commute, by definition: there are results that the calls can return in every order. If
-/// the calls return these results, the possible states after each set of the calls must also not depend on
-/// the order in which the calls of the set were made.
+/// Whether the calls commute, by definition: there are results that the calls can return in every order, and
+/// when the calls return these results, the possible states after each set of the calls do not depend on the
+/// order of the calls in the set.
 fn commutes<C: Concrete>(start: &C, calls: &[(&str, &Args)]) -> bool {
     // All possible results of the calls in the given order.
     let mut ends = vec![(start.clone(), Vec::new())];
@@ -154,8 +154,8 @@ fn holding(conditions: &[Numbered], mut holds: impl FnMut(usize) -> bool) -> Vec
 }
 
 /// Checks all combinations of `calls` operations of an interface. Returns the number of situations that hold
-/// nowhere in the universe. If the universe is large enough, this number is 0, because every situation should
-/// be satisfiable.
+/// nowhere in the universe. This number is 0 if the universe is large enough and every situation is
+/// satisfiable.
 fn check<S: State, C: Concrete>(interface: &Interface<S>, calls: usize) -> usize {
     let mut unmet = 0;
     let names: Vec<&str> = interface.operations.iter().map(|operation| operation.name).collect();
@@ -259,7 +259,7 @@ impl Concrete for Register {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Sequence<const ROOM: usize>(Vec<i64>);
 
-/// All sequences of at most `most` elements that are 0 or 1.
+/// All sequences of at most `most` zeros and ones.
 fn sequences(most: usize) -> Vec<Vec<i64>> {
     let mut all = vec![Vec::new()];
     for _ in 0..most {

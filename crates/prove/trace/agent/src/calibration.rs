@@ -19,8 +19,8 @@ use crate::workers::{Word, pin};
 
 /// The maximum number of reads that a trial makes while it waits for its timer.
 const MOST_READS: u32 = 100_000;
-/// The time after which a trial's timer expires. The trial sets the timer and waits for it within
-/// the window.
+/// The time after which a trial's timer expires. Both the call that sets the timer and the wait for the timer
+/// are traced.
 const TIMER_NANOS: i64 = 100_000;
 const LINE: usize = 64;
 const PAGE: usize = 4096;
@@ -47,7 +47,7 @@ struct Shared {
     neighbours: [AtomicU8; LINE],
 }
 
-/// Runs the trials in the working directory, which is empty before and after. Call this function
+/// Runs the trials in the working directory, which must be empty, and leaves it empty. Call this function
 /// after [`Mark::Arm`]. Returns the number of trials, each of which the plugin counts as a test.
 pub(crate) fn run(cpus: usize) -> io::Result<u64> {
     let count = trials(&Kind::ALL, cpus).count() as u64;
@@ -160,7 +160,7 @@ fn serve(memory: &Memory, cpu: usize, one_file: &File) -> ! {
         match (&own, request.checked_sub(SIDE)) {
             (Ok(own), Some(side)) => own.window(kind, side as u8),
             (Ok(own), None) => own.operate(kind, 0),
-            // Do nothing: the calibration fails, because this trial has no window.
+            // Do nothing: the calibration then fails, because no call of this trial is traced.
             (Err(_), _) => {}
         }
         place.request.set(IDLE);
@@ -188,8 +188,8 @@ impl<'s> Own<'s> {
         Ok(Own { shared, one_file, file, timer })
     }
 
-    /// Does an operation in a window. This function is not inlined, so that each mark occurs only
-    /// once in the code.
+    /// Makes a traced call: opens the window of this side, performs the operation, and closes the window.
+    /// This function is not inlined, so that each mark occurs only once in the code.
     #[inline(never)]
     fn window(&self, kind: Kind, side: u8) {
         apart::open(side, true);

@@ -49,7 +49,7 @@ impl List {
     }
 }
 
-/// The datum of a page of zeroes. A page whose content does not matter to the test has this datum, too.
+/// The datum of a page of zeroes, and of a page whose content does not matter to the test.
 pub const ZEROES: Nr = Nr::MAX;
 /// The name by which the steps of a set-up find a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -147,8 +147,8 @@ pub enum Call {
     Memwrite { va: Nr, datum: Nr },
 }
 
-/// Returns the byte that fills a page with this datum. The byte is 0 only for [`ZEROES`]; all other
-/// pages differ from new memory.
+/// Returns the byte that fills a page with this datum. The byte is 0 only for [`ZEROES`], so a page with any
+/// other datum differs from new memory.
 pub fn content(datum: Nr) -> u8 {
     if datum == ZEROES { 0 } else { datum + 1 }
 }

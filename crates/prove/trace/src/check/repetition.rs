@@ -59,8 +59,8 @@ impl Repetition {
         Repetition { max_runs, max_placements, runs: 0, before: None }
     }
 
-    /// Adds a run of the current test, and returns whether the test runs again. After false, the next run
-    /// belongs to another test.
+    /// Adds a run of the current test, and returns whether the test runs again. If the result is false, the
+    /// next call must pass a run of another test.
     pub(super) fn wants_another(&mut self, run: &TestResult) -> bool {
         self.runs += 1;
         let shared = Shared::in_run(run);

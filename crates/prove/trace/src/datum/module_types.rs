@@ -51,7 +51,7 @@ impl Layout {
         let data = memory.word(btf.checked_add(self.data)?)?;
         let bytes = u64::from(memory.half(btf.checked_add(self.bytes)?)?);
         let mut read = vec![0; usize::try_from(bytes).ok().filter(|_| bytes <= MAX_BTF)?];
-        // Read page by page, because the description's pages may not be physically contiguous.
+        // Read page by page, because the description's pages need not be physically contiguous.
         let (mut at, mut rest) = (data, &mut read[..]);
         while !rest.is_empty() {
             let here = (PAGE_BYTES - at % PAGE_BYTES) as usize;

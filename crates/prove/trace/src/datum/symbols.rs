@@ -48,8 +48,8 @@ impl Symbols {
             Entry { address: symbol.address, name: (begin, begin + symbol.name.len()) }
         };
         let mut entries: Vec<Entry> = kernel_symbols(text).map(entry).collect();
-        // A variable's own name is more specific than the name of a section that begins with the
-        // variable.
+        // A section has the same address as the first variable in it. The variable's name is more specific
+        // than the section's.
         entries.sort_by_key(|entry| {
             let name = symbols.name(entry);
             (entry.address, !name.starts_with("__"), Reverse(name.len()), name)

@@ -15,7 +15,7 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A value that records its true count and its drop.
+/// A value with its true reference count, and a flag that the drop of the value sets.
 struct Counted {
     live: Arc<AtomicUsize>,
     /// The true count. The tests decrement it before they drop a reference.
@@ -189,7 +189,8 @@ fn threads_that_clone_drop_and_upgrade_never_see_a_freed_value() {
     let _alone = alone();
     let live = Arc::default();
     let end = AtomicBool::new(false);
-    // Each element has a weak reference, and possibly a strong reference. Any thread may replace both.
+    // Each element has a weak reference, and possibly a strong reference. Any thread may replace both
+    // references.
     let places: Vec<_> = (0..VALUES)
         .map(|_| {
             let shared = Counted::new(&live);
@@ -272,7 +273,8 @@ fn a_ticker_frees_unreferenced_objects() {
 #[test]
 fn an_exiting_thread_may_drop_references() {
     thread_local! {
-        // Initialised before the thread's registration, and so destroyed after it.
+        // Initialised before the thread registers, so the references are dropped after the thread has
+        // unregistered.
         static KEPT: std::cell::RefCell<Vec<Keeper>> = const { std::cell::RefCell::new(Vec::new()) };
     }
     struct Keeper(Option<RefcacheArc<Counted>>);

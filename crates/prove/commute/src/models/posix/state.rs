@@ -25,7 +25,8 @@ state! {
     pub struct Process {
         pub(super) fds: Descriptors<Fd>,
         pub(super) memory: Map<Term<Va>, Area>,
-        /// The pages that a call has unmapped with a delay: they stay mapped until another call removes them.
+        /// The mapped pages whose unmapping a call has delayed. Such a page stays mapped until a later call
+        /// unmaps or replaces it.
         pub(super) leaving: Map<Term<Va>, ()>,
     }
 }
@@ -56,7 +57,8 @@ pub(super) struct Data {
 
 impl State for Data {
     fn unknown(execution: &mut Execution, label: &str) -> Self {
-        // The labels of the length and of the pages begin with the label of the file, without `.data`.
+        // Remove the suffix `.data`, so that the labels of the length and of the pages begin with the label
+        // of the file.
         let label = label.trim_end_matches(".data");
         Self {
             len: Natural::unknown(execution, &format!("{label}.len")),

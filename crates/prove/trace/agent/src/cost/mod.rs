@@ -1,11 +1,11 @@
 //! Measures the cost of an operation. Tasks do the operation in turn, each on its own virtual CPU
 //! and with its own arguments, and the plugin traces the tasks.
 //!
-//! An experiment measures one operation on a given number of CPUs. It starts new processes, so that its
-//! address space contains nothing from earlier experiments. Its tasks take turns in the order of their CPUs,
-//! so the figures do not depend on the order in which tasks arrive. In its first turn, a task sets up its own
-//! objects; in every later turn but the last, it does the operation once. Meanwhile the other tasks sleep,
-//! their CPUs are idle, and the plugin sees only the operation.
+//! An experiment measures one operation on a given number of CPUs. Each experiment starts new processes, so
+//! that their address spaces contain nothing from earlier experiments. The tasks take turns in the order of
+//! their CPUs, so the figures do not depend on the order in which tasks arrive. In its first turn, a task
+//! sets up its own objects; in every later turn but the last, it does the operation once. Meanwhile the other
+//! tasks sleep, their CPUs are idle, and the plugin sees only the operation.
 
 mod operations;
 mod own;
@@ -68,9 +68,9 @@ pub struct Experiment {
 pub struct Made {
     /// The experiment.
     pub experiment: Experiment,
-    /// The number of tests that the plugin has counted before the experiment. The plugin counts one test each
-    /// time that a task does the operation. The tests of a round precede the tests of the next round. The
-    /// last test of the experiment has two sides, and the guest pauses after it.
+    /// The number of tests that the plugin had counted when the experiment began. The plugin counts one test
+    /// each time that a task does the operation. The tests of a round precede the tests of the next round.
+    /// The last test of the experiment has two sides, and the guest pauses after it.
     pub first: u64,
     /// The reason why the experiment failed, if it did. No experiment follows a failed one.
     pub failed: Option<String>,
