@@ -50,8 +50,8 @@ pub trait AddressSpace<'m, M: Machine>: MmuContext<'m, M> + Send + Sync {
         protection: Protection,
     ) -> Result<Pages, MapError>;
 
-    /// Unmaps `pages`; some or all of them may be unmapped already. When this returns, no CPU can access
-    /// them, unless the space is [lazy](Space::set_lazy).
+    /// Unmaps `pages`; some or all of them may be unmapped already. After the call, no CPU can access these
+    /// pages, unless the space is [lazy](Space::set_lazy).
     ///
     /// # Errors
     /// See [`MapError`].
@@ -74,7 +74,8 @@ pub trait AddressSpace<'m, M: Machine>: MmuContext<'m, M> + Send + Sync {
     /// See [`MapError`].
     fn discard(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Result<(), MapError>;
 
-    /// Makes `pages` present, one after the other, as if each page were read. All of them must be mapped.
+    /// Makes `pages` present, one after the other, as if each page were read. All of these pages must be
+    /// mapped.
     ///
     /// # Errors
     /// The fault of the first page that cannot be read. The pages before that page are present.

@@ -77,8 +77,8 @@ fn hazards(duel: &Duel, system: System) {
         let handle = domain.register();
         pool.replace(duel, |old| {
             let old = std::ptr::from_ref(old).cast_mut();
-            // SAFETY: the exchange has unlinked the object, which is used again only after it was freed. The
-            // pool outlives the domain.
+            // SAFETY: the exchange has unlinked the object, and the pool uses it again only after `free` has
+            // marked it as freed. The pool outlives the domain.
             unsafe { handle.retire_with(old.cast(), free) };
         });
     };

@@ -27,7 +27,8 @@ thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(u64::MAX) };
 }
 
-/// Decrements the number of frames or allocations that are left. Returns false if none was left.
+/// Takes one frame or allocation from the budget `left`, or returns false if the budget is 0. `u64::MAX` is
+/// an unlimited budget.
 fn take(left: &'static std::thread::LocalKey<Cell<u64>>) -> bool {
     match left.get() {
         u64::MAX => true,
@@ -256,7 +257,7 @@ fn word<'a>(machine: &'a Small, space: &Space<'_, Small>, page: Page) -> Option<
     let mut frame = space.table();
     for level in (0..X86_64::LEVELS).rev() {
         let slot = (page.0 >> (9 * u32::from(level))) as usize % 512;
-        // SAFETY: tables exist as long as the space, and this thread is its only CPU.
+        // SAFETY: tables exist as long as the space, and no other thread uses the space.
         let entry = unsafe { machine.address(frame).cast::<AtomicU64>().add(slot).as_ref() };
         frame = match X86_64::read(entry.load(Relaxed), level) {
             Entry::Table(next) => next,
@@ -299,7 +300,7 @@ fn apply<'m>(
     }
 }
 
-/// Calls `with` with a budget of `count` frames or allocations, and sets `count` to what is left of it.
+/// Calls `with` with a budget of `count` frames or allocations, and sets `count` to the rest of this budget.
 fn limited<R>(
     left: &'static std::thread::LocalKey<Cell<u64>>,
     count: &mut u64,

@@ -72,9 +72,9 @@ impl<'w> Call<'w> {
         self.execution.ask(Question::Is(flag))
     }
 
-    /// A name that is not in use yet, such as an inode number that the interface leaves open. In any one
-    /// order of the calls, all calls get different names. But a name from one order may equal a name from
-    /// another order.
+    /// A name that is not in use yet, such as an inode number that the interface leaves open. Within one
+    /// order of the calls, all calls get different names. Calls in two different orders may get the same
+    /// name.
     pub fn fresh<S: Sort>(&mut self, name: &str) -> Result<Term<S>, Stop> {
         let label = self.label(name);
         Ok(Term::new(self.execution.fresh(S::NAME, &label)?))
@@ -121,8 +121,9 @@ impl Word {
                 return Ok(word);
             }
         }
-        // The argument equals none of the words, so the path is infeasible. The certificate must record this,
-        // so assume that the argument equals the last word: the assumption fails.
+        // The argument equals none of the words, so the path is infeasible. To record this in the
+        // certificate, assume that the argument equals the last word: the assumption contradicts an earlier
+        // answer, so it fails.
         let last = execution.terms.word(self.words[self.words.len() - 1]);
         let is_last = Question::Same(self.argument, last);
         Err(execution.assume(&is_last, true).err().unwrap_or(Stop::Infeasible))

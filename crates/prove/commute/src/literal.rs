@@ -85,7 +85,7 @@ impl Literal {
         })
     }
 
-    /// The literal as a formula, or its negation if the answer is no.
+    /// The literal as a formula if the answer is yes, and otherwise its negation.
     pub fn show(&self, answer: bool) -> String {
         match (self, answer) {
             (Self::Same(_, a, b), true) => format!("{a} = {b}"),

@@ -91,8 +91,8 @@ pub struct TestResult {
     pub more: u64,
     /// The number of marks that were out of order.
     pub stray: u64,
-    /// The number of lines that the sides wrote and that other CPUs held. This field and the next two
-    /// are filled only if [`crate::Tracing::moves`] is set.
+    /// The number of lines that the sides wrote while other CPUs had them in their caches. This field and the
+    /// next two are filled only if [`crate::Tracing::moves`] is set.
     #[serde(default)]
     pub taken: u64,
     /// The number of lines that the sides only read and that another CPU had modified.
@@ -270,7 +270,7 @@ pub struct Move {
     /// Whether the side wrote the line. If false, the side only read the line, which another CPU had modified
     /// before.
     pub taken: bool,
-    /// Bit n is set if virtual CPU n held the line.
+    /// Bit n is set if virtual CPU n had the line in its cache.
     #[serde(deserialize_with = "address")]
     pub from: u64,
     /// The side's accesses to the line.

@@ -1,4 +1,4 @@
-//! In every fetched kernel, shared data have the names that kernel developers use.
+//! Checks that knee gives shared data the names that kernel developers use, in every fetched kernel.
 //!
 //! The test uses the kernels in the user's cache, where `knee kernel fetch` puts them. If the cache
 //! contains no kernel, or QEMU is not installed, the test prints the reason and passes.

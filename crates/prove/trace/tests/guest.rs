@@ -136,8 +136,8 @@ fn run_in(arguments: &str, options: GuestOptions) -> Option<Run> {
             Event::End(end) => run.end = Some(end),
         }
     }
-    // The probe prints the number of tests of each kind. The results are assigned to the kinds in
-    // the order of these lines.
+    // The probe prints one line for each kind of test, with the number of tests. The results are in the order
+    // of these lines.
     let mut results = results.into_iter();
     for line in &run.console {
         let Some((_, message)) = line.split_once("probe ") else { continue };

@@ -135,7 +135,7 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Two CPUs write to a space. Each writes to its own pages, and reads the pages of the other CPU. A third CPU
+/// Two CPUs use a space: each writes to its own pages, and reads the pages of the other CPU. A third CPU
 /// forks the space. The fork does not change, and no CPU sees an older value after a newer value.
 fn a_space_is_forked_during_writes<D: Design>() {
     const PAGES: u64 = 40;

@@ -359,7 +359,7 @@ struct Stores {
 
 impl Stores {
     /// Calls `with`, which discards the contents of these pages. If `with` succeeds, records that all values
-    /// from before the call are gone.
+    /// that were stored before the call have been removed.
     fn clear(all: &[Stores], with: impl FnOnce() -> Result<(), MapError>) -> Result<(), MapError> {
         let read = |stores: &Stores| stores.done.each_ref().map(|done| done.load(Acquire));
         let before: Vec<_> = all.iter().map(read).collect();
@@ -443,7 +443,7 @@ fn shared<D: Design>(places: Places, rounds: u64, steps: u64) {
                 let found = D::audit(space, cpu);
                 let mapped = places.iter().filter(|page| space.query(cpu, **page).is_some());
                 assert!(mapped.count() as u64 <= found.mapped);
-                // Lazily unmapped pages are present but not mapped.
+                // A page that was unmapped lazily still counts as present, but not as mapped.
                 assert!(found.present <= found.mapped || !D::FLUSHES_AT_ONCE);
             },
         );

@@ -344,7 +344,7 @@ fn has_large_pages(text: &[u8]) -> bool {
     text.first().is_some_and(|byte| byte % 8 == 7)
 }
 
-/// Performs this CPU's operations from an input, each when its turn comes.
+/// Performs the operations of an input that belong to this CPU. Before each operation, waits for its turn.
 fn take_turns<'m, A: Architecture>(
     cpu: Processor<'m, A>,
     turn: &Turn,
@@ -423,7 +423,7 @@ fn step<'m, A: Architecture>(
         }
         0..3 => Operation::Map(pages, protection),
         // Kind 4 is a replacement only if `value` is at least 64, and otherwise an unmap, which ignores
-        // `value`. So older inputs of the corpus, which have small values, are still unmaps.
+        // `value`. So in older inputs of the corpus, where `value` is small, kind 4 is still an unmap.
         4 if value >= 64 && pages.count() - model.mapped(pages) > left => {
             let result = space.replace(cpu, pages, protection);
             return assert_eq!(result, Err(MapError::QuotaExceeded), "{pages:?}");
@@ -437,7 +437,7 @@ fn step<'m, A: Architecture>(
             space.promote(cpu, around).expect("there is memory");
             Operation::Load(pages.start)
         }
-        // As for kind 4: with small values, kind 8 is still a populate, and kind 12 a load.
+        // In older inputs, where `value` is small, kind 8 is still a populate, and kind 12 a load.
         8 if value >= 128 => Operation::SwapOut(pages),
         8 => Operation::Populate(Pages::new(pages.start, 1 + u64::from(second % 4))),
         9..12 => Operation::Store(pages.start, 1 + u64::from(value)),

@@ -87,8 +87,8 @@ impl Slot {
         }
     }
 
-    // All stores are Release, not only the store in `finish`. From any later store to the slot, a waiter may
-    // learn that a section has ended, and the waiter must then see what the section did.
+    // All stores are Release, not only the store in `finish`. A waiter that sees any later store to the slot
+    // knows that the section has ended, and must then see what the section did.
 
     /// Begins a section.
     ///

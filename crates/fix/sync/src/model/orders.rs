@@ -34,7 +34,7 @@ enum Kind {
     Symmetric,
     /// The heavy fence interrupts the other threads.
     Interrupts,
-    /// Both sides execute a full fence that orders no more than the language guarantees.
+    /// Both sides execute a full fence that is only as strong as the language's, and thus weaker than loom's.
     Language,
 }
 
@@ -78,8 +78,8 @@ unsafe impl Platform for Model {
         let me = ME.with(Cell::get);
         for (_, done) in DONE.iter().enumerate().filter(|&(thread, _)| thread != me) {
             while done.load(Acquire) < asked {
-                // Another thread may itself be waiting in `heavy` for this thread's answer. `yield_now` gives
-                // that answer.
+                // Two threads that are both in `heavy` wait for each other, so `yield_now` also answers the
+                // other thread's fence.
                 thread::yield_now();
             }
         }
@@ -105,7 +105,8 @@ pub fn fence(order: Ordering) {
     loom::sync::atomic::fence(if is_less { AcqRel } else { order });
 }
 
-/// Whether loads see the latest store, so that full fences need not ensure it.
+/// Whether every load sees the latest store. If so, [`fence`] executes acquire-release fences in place of
+/// full fences.
 pub(super) fn loads_see_the_latest() -> bool {
     KIND.get() == Kind::Language
 }
@@ -136,7 +137,7 @@ fn execute(asked: usize) {
     }
 }
 
-/// The calling thread runs from now on and can be interrupted.
+/// Makes heavy fences wait for the calling thread, which runs from now on.
 fn come() {
     if !interrupts() {
         return;
@@ -148,7 +149,7 @@ fn come() {
     fence(SeqCst);
 }
 
-/// The calling thread does not run until it calls `come` again.
+/// Makes heavy fences ignore the calling thread until it calls `come` again.
 fn leave() {
     if !interrupts() {
         return;

@@ -77,7 +77,7 @@ impl<R: RawRwLockRecursive> Bias<R> {
         }
     }
 
-    /// The lock's number. The first call chooses it.
+    /// The lock's number, which the first call chooses.
     fn name(&self) -> u64 {
         // The counter is not part of the model, because the algorithm only needs the numbers to differ.
         static NEXT: core::sync::atomic::AtomicU64 = core::sync::atomic::AtomicU64::new(STEP);
@@ -336,8 +336,8 @@ impl<R: RawRwLockRecursive> Bias<R> {
     }
 }
 
-/// Whether the slots record all read locks of the thread. If they do, a lock that is in none of the slots is
-/// new to the thread, and the thread may take it non-recursively. A non-recursive read of a lock that the
+/// Whether the slots record all read locks of the thread, so that a lock that is in none of the slots is new
+/// to the thread. A thread may take a new lock non-recursively, but a non-recursive read of a lock that the
 /// thread already holds could deadlock with a waiting writer.
 fn is_new(slots: Option<&Slots>) -> bool {
     slots.is_some_and(|slots| !slots.has_unrecorded())

@@ -53,7 +53,7 @@ extern "C" fn cpu_main(number: usize) -> ! {
         #[cfg(mutants)]
         if !parameters.mutant.is_empty() {
             static NAME: late::Late<&str> = late::Late::new();
-            // SAFETY: only the first CPU comes here, and only once.
+            // SAFETY: only the first CPU executes this code, and only once.
             knee_sync::shim::choose_mutant(unsafe { NAME.set(parameters.mutant) });
         }
         #[cfg(not(mutants))]
@@ -91,10 +91,11 @@ extern "C" fn cpu_main(number: usize) -> ! {
     }
     let Parameters { run, cost, check, processes, seed, rounds, .. } = parameters::parameters();
     access::init();
-    // SAFETY: only the first CPU comes here, and only once.
+    // SAFETY: only the first CPU executes this code, and only once.
     unsafe { system_call::init() };
     if check > 0 {
-        // SAFETY: this memory lies between the heap and the free frames, and only the first CPU comes here.
+        // SAFETY: this memory lies between the heap and the free frames, and only the first CPU executes this
+        // code.
         unsafe { check::run(arch::direct(knee_vm::Frame(arch::MEMORY + IMAGE_END + HEAP)), check) };
     } else if cost.is_empty() {
         programs::run(run);

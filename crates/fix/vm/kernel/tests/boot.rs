@@ -106,7 +106,7 @@ impl Target {
     }
 }
 
-/// Installs the target with rustup if it is missing. Returns whether it is installed.
+/// Installs the target with rustup if it is missing. Returns whether the target is installed in the end.
 fn has_rust_target(target: &str) -> bool {
     let print = |what| Command::new("rustc").args(["--print", what, "--target", target]).output();
     let is_there = || {
@@ -263,8 +263,8 @@ fn each_experiment_is_reported_and_the_first_unknown_operation_ends_them() {
     let run = kernel.boot(2, "cost=mmap:2,mmap_churn2:1,nosuch:1,mmap:1 rounds=3 mode=processes");
     let reports: Vec<&str> =
         run.printed.lines().filter_map(|line| Some(line.split_once("knee-cost: ")?.1)).collect();
-    // The first 20 tests are the calibration trials of a guest with 2 CPUs. Then each CPU of an experiment
-    // runs one test in each round, and one more test makes QEMU pause.
+    // The first 20 tests are the calibration trials of a guest with 2 CPUs. Each experiment then has a test
+    // for each round on each of its CPUs, and a last test that makes QEMU pause.
     let report = |operation: &str, cpus: u32, first: u32, failed: &str| {
         let experiment = format!(r#"{{"operation":"{operation}","cpus":{cpus}}}"#);
         format!(r#"{{"experiment":{experiment},"first":{first},"failed":{failed}"#)

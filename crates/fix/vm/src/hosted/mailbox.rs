@@ -69,8 +69,8 @@ impl Mailbox {
     }
 
     /// Flushes a space from the CPU's TLB, calls `leave` to remove the CPU from the space's active set, and
-    /// acknowledges all pending requests. A requester that calls [`post`](Mailbox::post) later learns from
-    /// `wants` that the CPU has left the set, and so posts no request.
+    /// acknowledges all pending requests. A requester that calls [`post`](Mailbox::post) after this call
+    /// learns from `wants` that the CPU has left the set, and so posts no request.
     ///
     /// # Safety
     /// The caller must be the CPU's thread.

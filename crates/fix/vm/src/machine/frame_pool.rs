@@ -24,9 +24,9 @@ pub(crate) struct FramePool {
 enum LargePage {
     #[default]
     Unknown,
-    /// The first of its frames.
+    /// The pool has a large page, which begins with this frame.
     Ready(Frame),
-    /// The machine has none at present.
+    /// The machine had no large page when the caller last asked for one.
     None,
 }
 
@@ -41,9 +41,8 @@ impl FramePool {
         if self.page.is_some() { Ok(()) } else { Err(Needed::Page) }
     }
 
-    /// Checks whether the pool has a zeroed large page. If the machine had none when the caller last asked
-    /// it, this call returns false, and the next call returns an error, which makes the caller ask the
-    /// machine again.
+    /// Returns whether the pool has a zeroed large page, or an error if the caller must ask the machine for
+    /// one. If the machine had none, one call returns false, and the next call returns the error again.
     pub(crate) fn has_large_page(&mut self) -> Result<bool, Needed> {
         match self.large {
             LargePage::Unknown => Err(Needed::LargePage),

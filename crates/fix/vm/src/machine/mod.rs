@@ -123,8 +123,8 @@ pub unsafe trait Machine: Sync + Sized {
     /// method must not wait for a CPU that may be waiting for such a lock without handling interrupts.
     ///
     /// The default does nothing, which is right for x86-64. AArch64 needs `dc cvau` for each cache line and
-    /// then `ic ialluis`, and RISC-V needs a `fence.i` on each CPU. A program that writes code must make that
-    /// code visible itself.
+    /// then `ic ialluis`, and RISC-V needs a `fence.i` on each CPU. A program that writes code must itself
+    /// make the code visible to instruction fetches.
     fn prepare_code(&self, _frame: Frame) {}
 
     /// Makes all CPUs in `on` flush the translations of `space` that `pages` describes. When this method

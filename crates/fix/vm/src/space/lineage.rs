@@ -10,8 +10,8 @@
 //! A copy of a copy may have pages whose origin is the first space, and others whose origin is the first
 //! copy. The number of a space's origins is limited. If a space that has reached the limit is forked, it is
 //! first detached from the origins of which it no longer has pages. If the space still has pages of every
-//! origin, it becomes the origin of all its pages (`vm_fault_collapse`). To do so, it copies those pages of
-//! other origins that other spaces share.
+//! origin, it becomes the origin of all its pages (`vm_fault_collapse`), and copies the pages of other
+//! origins that other spaces share.
 
 use alloc::boxed::Box;
 use core::cell::UnsafeCell;

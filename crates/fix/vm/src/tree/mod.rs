@@ -60,9 +60,9 @@ pub(crate) struct Tree {
     pub(crate) hand: Padded<AtomicU64>,
     /// All CPUs have flushed everything that was unmapped before this time.
     settled: Padded<AtomicU64>,
-    /// Reference count: the space, and visitors that use the [reverse mapping](crate::backing). On a cache
-    /// line of its own, so that writes to it do not invalidate the line of the fields above, which all
-    /// operations read.
+    /// The number of references: one for the space, and one for each visitor that uses the [reverse
+    /// mapping](crate::backing). On a cache line of its own, so that writes to it do not invalidate the line
+    /// of the fields above, which all operations read.
     users: Padded<AtomicU64>,
 }
 
@@ -153,7 +153,7 @@ impl Tree {
         fetch_max(&self.settled.0, time, order!(Release, "settled_set"));
     }
 
-    /// Whether all CPUs have flushed the pages that were unmapped with this ticket.
+    /// Whether all CPUs have flushed what an operation unmapped before it took this ticket from [`Ticks`].
     pub(crate) fn is_over(&self, ticket: u64) -> bool {
         // Acquire: pairs with `set_settled`, which follows the shootdown.
         ticket < self.settled.0.load(order!(Acquire, "settled_load"))
@@ -178,13 +178,13 @@ impl Tree {
     /// Adds a reference.
     ///
     /// # Safety
-    /// Some reference must exist during the whole call.
+    /// At least one reference to the tree must exist during the whole call.
     pub(crate) unsafe fn get_ref(&self) {
         self.users.0.fetch_add(1, Relaxed);
     }
 
     /// Drops a reference, and returns whether it was the last one. The accesses of all owners happen before
-    /// the last call returns.
+    /// the call that drops the last reference returns.
     pub(crate) fn release(&self) -> bool {
         self.users.0.fetch_sub(1, order!(AcqRel, "tree_release")) == 1
     }

@@ -60,7 +60,7 @@ pub(crate) struct Leaf {
     flushing: AtomicBool,
     /// Number of flush-pending entries. Protected by the lock.
     flush_pending: Cell<u32>,
-    /// Number of entries of device memory. Protected by the lock.
+    /// Number of entries that map device memory. Protected by the lock.
     devices: Cell<u32>,
     /// What the parent's entry contains. Protected by the lock.
     link: Cell<Link>,
@@ -71,7 +71,7 @@ pub(crate) struct Leaf {
 /// What the parent's entry for a leaf contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Link {
-    /// Nothing. If the leaf has a table, the next page fault stores a pointer to it there.
+    /// Nothing. If the leaf has a table, the leaf's next page fault makes this entry point to the table.
     Absent,
     /// A pointer to the leaf's table.
     Table,
@@ -91,7 +91,7 @@ pub(crate) struct Branch {
     extents: LatchedExtents,
     /// A bitmap of existing children. Protected by the lock.
     used: [AtomicU64; ENTRIES.div_ceil(64)],
-    /// Set under the lock, read by pinned CPUs without it.
+    /// Set under the lock, and read by pinned CPUs without the lock.
     children: [AtomicPtr<Node>; ENTRIES],
 }
 
@@ -256,7 +256,7 @@ impl Node {
     /// pinned.
     ///
     /// Searches from the root down: extents are copied to a child before they are removed from its
-    /// parent, so a top-down search always finds them. A bottom-up search could miss them.
+    /// parent, so a top-down search finds every extent, whereas a bottom-up search could miss one.
     #[inline]
     pub(crate) fn find_above(&self, page: Page) -> Option<Attributes> {
         self.above_from_root().find_map(|branch| branch.find(page))
@@ -288,8 +288,8 @@ impl Leaf {
     /// Frees a leaf after its grace period.
     ///
     /// # Safety
-    /// `entry` must be the [`entry`](Node::entry) of a leaf that came from a box and that no CPU can find,
-    /// and its grace period must have passed.
+    /// `entry` must be the [`entry`](Node::entry) of a leaf that came from a box. No CPU may be able to find
+    /// the leaf, and the leaf's grace period must have passed.
     pub(crate) unsafe fn free(entry: NonNull<Entry>) {
         // SAFETY: the entry is the first field, and the leaf came from a box, as the caller guarantees.
         drop(unsafe { Box::from_raw(entry.cast::<Leaf>().as_ptr()) });
@@ -411,8 +411,8 @@ impl Leaf {
 
     /// Whether TLBs may still have stale entries for pages of the leaf, or entries that allow more accesses
     /// than the table does. Before an operation reuses the addresses of such pages, it must wait until this
-    /// returns false. Acquire: pairs with the end of the flush, so that the flush is then complete on all
-    /// CPUs.
+    /// method returns false. Acquire: pairs with the end of the flush, so when this method returns false, the
+    /// flush is complete on all CPUs.
     #[inline]
     pub(crate) fn is_flushing(&self) -> bool {
         self.flushing.load(order!(Acquire, "flushing_load"))
@@ -488,7 +488,7 @@ impl Leaf {
         self.link.get() == Link::Large
     }
 
-    /// Stores `entry` in the parent's table. `link` must say what kind of entry it is. The caller must
+    /// Stores `entry` in the parent's table. `link` must be the kind of this entry. The caller must
     /// have the lock. Release: a CPU that finds the table or the page sees its content.
     pub(crate) fn set_link(&self, link: Link, entry: u64) {
         let parent = self.above().expect("a leaf has a parent");
@@ -513,7 +513,7 @@ impl Leaf {
         }
     }
 
-    /// Number of entries of device memory. The caller must have the lock.
+    /// Number of entries that map device memory. The caller must have the lock.
     pub(crate) fn devices(&self) -> &Cell<u32> {
         &self.devices
     }

@@ -17,12 +17,12 @@ const NOTHING: u16 = 0;
 #[derive(Debug)]
 pub(crate) struct PageStates {
     states: [u16; ENTRIES],
-    /// Number of mapped pages. If it is 0, no scan is needed. This is common, because a leaf often stays in
-    /// the tree after its last page is unmapped.
+    /// Number of mapped pages. While this number is 0, queries need not scan `states`. Leaves without mapped
+    /// pages are common, because a leaf often stays in the tree after its last page is unmapped.
     mapped: usize,
     /// Code `n` stands for the attributes at index `n - 1`. The palette is written only when attributes are
-    /// new. It has no reference counts, because every change would write them, and the palettes of two leaves
-    /// might share a cache line.
+    /// new. Attributes have no reference counts, because every change of a page would write them, and the
+    /// palettes of two leaves might share a cache line.
     palette: StatePalette,
 }
 
@@ -136,14 +136,15 @@ impl PageStates {
         &self.palette.0
     }
 
-    /// Whether the palette contains no backings and no guards. If so, no page has a backing or is a guard.
+    /// True only if no page has a backing or is a guard. Unused attributes in the palette can make the result
+    /// false.
     #[inline]
     pub(crate) fn are_plain(&self) -> bool {
         self.palette.0.iter().all(|kind| kind.backing.is_none() && !kind.is_guard())
     }
 
-    /// The attributes of the first of these pages, and how many consecutive pages, including the first, have
-    /// these attributes.
+    /// The attributes of the first of these pages, and the length of the run of pages with these attributes
+    /// that begins there.
     pub(crate) fn run(&self, slots: Range<usize>) -> Option<(Attributes, usize)> {
         let attributes = self.get(slots.start)?;
         let code = self.states[slots.start];
@@ -190,7 +191,7 @@ impl PageStates {
         old
     }
 
-    /// Maps these pages, all of which must be unmapped. The palette must have room for one more item.
+    /// Maps these pages, all of which must be unmapped. The palette must have room for these attributes.
     #[inline]
     pub(crate) fn set(&mut self, slots: Range<usize>, attributes: Attributes) {
         let code = self.code(attributes);
@@ -223,7 +224,7 @@ impl PageStates {
         count
     }
 
-    /// Changes the attributes of these pages, except those that are not mapped. The palette must have
+    /// Changes the attributes of the mapped pages among these pages. The palette must have
     /// [room](PageStates::room_needed) for [as many new attributes as it has now](PageStates::palette_len).
     pub(crate) fn change(
         &mut self,

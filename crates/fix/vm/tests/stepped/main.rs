@@ -162,8 +162,9 @@ fn shared_frames_are_freed_when_no_space_maps_them<A: Architecture>() {
     });
 }
 
-/// If the second operation did not wait, it would end while CPUs could still use the old page. If a new page
-/// were mapped there next, these CPUs would still see the old page's content.
+/// An operation waits while another CPU flushes its pages. Without this wait, the operation would end while
+/// CPUs could still use the old page. If a new page were then mapped there, these CPUs would see the old
+/// page's content.
 fn changing_pages_that_are_being_flushed_waits<A: Architecture>() {
     with_space::<A>(|machine, space, [first, second, changer]| {
         machine.store(second, space, HERE, 7).unwrap();
@@ -347,7 +348,7 @@ fn devices_and_the_kernel_wait_for_the_flush_of_the_old_page<A: Architecture>() 
 fn unmapping_the_last_part_of_a_mapping_waits_for_unmaps_of_other_parts<A: Architecture>() {
     with_any_space::<A>(|machine, space, [first, second, changer]| {
         let object = Object::new(changer, 4).unwrap();
-        // Two pages at the end of a table, and two of the next.
+        // The last two pages of a table, and the first two of the next table.
         let (ones, others) = (Pages::new(Page(1534), 2), Pages::new(Page(1536), 2));
         let all = Pages { start: ones.start, end: others.end };
         space.map_object(changer, all, &object, 0, WRITE, Sharing::Shared).unwrap();
@@ -357,7 +358,7 @@ fn unmapping_the_last_part_of_a_mapping_waits_for_unmaps_of_other_parts<A: Archi
             assert_eq!(machine.load(first, space, ones.start), Ok(7));
         };
         machine.meanwhile(meanwhile, || space.unmap(changer, ones).unwrap());
-        // The second CPU's unmap was abandoned, so the object still finds that part of the mapping.
+        // The second CPU's unmap was abandoned, so the object's reverse map still contains `others`.
         object.discard(changer, 0..4);
     });
 }

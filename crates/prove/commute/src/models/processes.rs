@@ -5,7 +5,7 @@
 //! because parent and child share the offset. `posix_spawn` does the work of a `fork` and an `exec`,
 //! but its caller names the descriptor that the child gets, so it commutes with operations on all
 //! other descriptors. (Clements et al., "The scalable commutativity rule", SOSP 2013, section 4.)
-//! Shared offsets have a cost: two `lseek` of different descriptors may fail to commute if one
+//! Shared offsets have a cost: two `lseek` calls on different descriptors may fail to commute if one
 //! descriptor is a `dup` of the other.
 //!
 //! The initial state has two processes. At most one initial descriptor of each process is

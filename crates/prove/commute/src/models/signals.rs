@@ -1,12 +1,12 @@
 //! Signals to one process: standard signals, which are one bit each, and real-time signals, which
 //! queue.
 //!
-//! Two `kill` commute whatever is pending, because standard signals can be lost: setting a bit twice
-//! has the same effect as setting it once. `sigqueue` loses no signal and keeps the order, so two
-//! `sigqueue` of one signal commute only if they carry the same value. Losing signals has a cost,
-//! too: `unblock` does not commute with a `kill` of the same signal if that signal was already
-//! pending, because the handler runs once in one order and twice in the other. `sigwait_any` takes
-//! the lowest pending signal, so it depends on all signals, whereas `sigwait` depends on one signal.
+//! Two `kill` calls commute, whatever signals are pending, because standard signals can be lost: setting a
+//! bit twice has the same effect as setting it once. `sigqueue` loses no signal and keeps the order, so two
+//! `sigqueue` calls with one signal commute only if they carry the same value. Losing signals has a cost,
+//! too: `unblock` does not commute with a `kill` of the same signal if that signal was already pending,
+//! because the handler runs once in one order and twice in the other. `sigwait_any` takes the lowest pending
+//! signal, so it depends on all signals, whereas `sigwait` depends on one signal.
 //!
 //! There are two signals of each kind. A handler only counts its calls. Real-time signals are always blocked,
 //! and a process takes them with `sigwait` or `sigwait_any`, which fail with EAGAIN if no signal is pending.

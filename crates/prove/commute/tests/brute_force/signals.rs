@@ -120,8 +120,8 @@ impl Concrete for Signals {
 }
 
 /// A call on a standard signal ignores the flag `signal is SIGRTMIN`, and a call on a real-time signal
-/// ignores the flag `signal is SIGINT`. Returns whether the ignored flag is false, so that each signal occurs
-/// only once among the arguments.
+/// ignores the flag `signal is SIGINT`. Returns whether the ignored flag is false. Arguments in which that
+/// flag is true would repeat other arguments.
 fn one_signal(args: &Args) -> bool {
     let is = |name: &str| args.contains(&(name, 1));
     !is(if is("signal is standard") { "signal is SIGRTMIN" } else { "signal is SIGINT" })

@@ -25,7 +25,7 @@ pub(crate) fn keep_tables() -> std::io::Result<()> {
     if at == libc::MAP_FAILED {
         return Err(std::io::Error::last_os_error());
     }
-    // SAFETY: the first byte of the new mapping is writable. Writing it allocates the tables.
+    // SAFETY: the first byte of the new mapping is writable. This write allocates the tables.
     unsafe { at.cast::<u8>().write_volatile(1) };
     Ok(())
 }
@@ -99,8 +99,8 @@ pub(crate) fn step(step: &Step, main: i32) -> Result<(), Failed> {
                     made[0] = ok("move an end", libc::fcntl(made[0], libc::F_DUPFD, FREE))? as i32;
                     libc::close(ends[1]);
                 }
-                // An end can be moved only to a number that the other end does not have, so choose
-                // which end to move first.
+                // An end of the pipe can be moved only to a number that the other end does not have, so
+                // choose which end to move first.
                 let first = usize::from(ends[0] == made[1]);
                 for end in [first, 1 - first] {
                     renumber("move an end", made[end], ends[end])?;

@@ -21,7 +21,7 @@ const CLOSE: u32 = 0x20;
 /// An event that a guest marks in its code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// A test begins. Its index is the number of tests that began before it.
+    /// A test begins. The first test has index 0, and each later test has the next index.
     Begin,
     /// The test ends. The plugin compares the sides and writes the result.
     End,
@@ -71,8 +71,8 @@ impl Mark {
         }
     }
 
-    /// Executes the instruction that encodes the mark. The compiler moves no memory access across
-    /// it.
+    /// Executes the instruction that encodes the mark. The compiler moves no memory access across this
+    /// instruction.
     ///
     /// # Panics
     /// Panics if the side is not below [`SIDES`].

@@ -152,8 +152,8 @@ impl Shared {
 
     /// Returns the value of a word.
     pub fn get(&self, word: Word) -> usize {
-        // SAFETY: the word is in the header, and aligned. The host changes it only while the guest
-        // is paused.
+        // SAFETY: the word is in the header, and aligned. The host changes the word only while the guest is
+        // paused.
         let word = unsafe { self.at.add(word.at()).cast::<u64>().read_volatile() };
         u64::from_le(word) as usize
     }
@@ -161,8 +161,8 @@ impl Shared {
     /// Sets a word; the host sees all earlier writes once it sees the new value.
     pub fn set(&mut self, word: Word, value: usize) {
         fence(Release);
-        // SAFETY: the word is in the header, and aligned. No other thread of the guest writes it,
-        // and the host does not write it while the guest runs.
+        // SAFETY: the word is in the header, and aligned. No other thread of the guest writes the word, and
+        // the host does not write it while the guest runs.
         unsafe { self.at.add(word.at()).cast::<u64>().write_volatile((value as u64).to_le()) };
     }
 
@@ -191,7 +191,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Sends the text of /proc/kallsyms to the host. Only Linux has it.
+    /// Sends the text of /proc/kallsyms, a file that only Linux has, to the host.
     pub fn symbols(&mut self, text: &str) -> Result<(), ChannelError> {
         self.write(self.get(Word::SymbolsAt), self.bytes, text.as_bytes())?;
         self.set(Word::Symbols, text.len());

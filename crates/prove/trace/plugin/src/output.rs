@@ -44,9 +44,9 @@
 //!   order.
 //!
 //! With `moves=on`, a test has three more members for the lines that its sides had to get from
-//! other CPUs. `taken` is the number of lines that a side wrote and that other CPUs held. `fetched`
-//! is the number of lines that a side read and that another CPU had modified. `moves` lists the
-//! first thousand of these lines: `from` is a mask of the CPUs that held the line, and `by`
+//! other CPUs. `taken` is the number of lines that a side wrote while other CPUs had them in their caches.
+//! `fetched` is the number of lines that a side read and that another CPU had modified. `moves` lists the
+//! first thousand of these lines: `from` is a mask of the CPUs that had the line in their caches, and `by`
 //! describes the accesses of the side, as in conflicts:
 //!
 //! ```json

@@ -33,8 +33,8 @@ pub(crate) struct Count {
     /// The number of times that the task was switched out. The task's accesses before and after a switch are
     /// recorded.
     pub(crate) switches: u64,
-    /// The number of accesses whose physical address QEMU did not know. They are missing from the
-    /// table.
+    /// The number of accesses whose physical address QEMU did not know. The table does not contain these
+    /// accesses.
     pub(crate) unresolved: u64,
 }
 

@@ -66,8 +66,8 @@ impl<R: RawMutex> Header<R> {
         let queued = state.queued;
         let word = state.weak.get_or_insert_with(|| {
             let word = WeakRef(AtomicPtr::new(object.as_ptr().cast()));
-            // A review of a queued object that finds the bit clear waits for another two epochs, so set the
-            // bit.
+            // Set the bit if the object is queued: a review that finds the bit clear keeps the object for
+            // another two epochs.
             if queued {
                 word.set_dying();
             }
@@ -79,11 +79,12 @@ impl<R: RawMutex> Header<R> {
 
 /// The word that all weak references of an object share: the object's address and [`DYING`], or null.
 ///
-/// An exchange of the word only decides whether an upgrade or the free comes first. It need not make other
-/// stores visible. A thread that upgrades sees the initialized object, because it has had a weak reference
-/// before. A review sees everything that other threads did with the object, because it synchronizes with them
-/// through the caches and the object's lock. The fences in `flush` and in `lock_owner` keep an upgrade from
-/// loading an old word. So all accesses to the word are Relaxed.
+/// An exchange of the word only decides whether an upgrade or the free comes first. The exchange need not
+/// make other stores visible. A thread that upgrades has received a weak reference, which was made after the
+/// object was initialized, so the thread sees the initialized object. A review sees everything that other
+/// threads did with the object, because it synchronizes with them through the caches and the object's lock.
+/// The fences in `flush` and in `lock_owner` keep an upgrade from loading an old word. So all accesses to the
+/// word are Relaxed.
 pub(super) struct WeakRef(AtomicPtr<()>);
 
 impl WeakRef {

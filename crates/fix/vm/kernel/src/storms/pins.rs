@@ -10,7 +10,8 @@ use crate::cpu::{current, drop_space};
 use crate::jobs::on_each_cpu;
 use crate::remote;
 
-/// Private pages, in two leaf tables. The pages after them map an object of the same size.
+/// Private pages, in two leaf tables. An object with as many pages is mapped directly after the private
+/// pages.
 const PRIVATE: Pages = Pages { start: Page(0xe_0000 - 1), end: Page(0xe_0000 + 1) };
 
 pub(super) fn pins(options: &Options) {

@@ -22,7 +22,7 @@ pub(super) struct Task {
     pub(super) nr: usize,
     pub(super) turns: Turns,
     pub(super) rounds: u32,
-    /// The number of tasks in its address space.
+    /// The number of tasks in this task's address space.
     pub(super) neighbours: usize,
     /// A file that all tasks have open.
     pub(super) shared: Arc<File>,
