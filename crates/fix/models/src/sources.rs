@@ -1,4 +1,4 @@
-//! Finds the mutants that the sources of a crate mark.
+//! Finds the mutants that are marked in the sources of a crate.
 
 use std::collections::BTreeSet;
 use std::fs;

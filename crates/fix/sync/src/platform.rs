@@ -25,14 +25,14 @@ use core::sync::atomic::Ordering::SeqCst;
 ///   true, and otherwise a compiler fence.
 /// * [`wait_while`](Platform::wait_while) and [`sleep_while`](Platform::sleep_while) return only after
 ///   `condition` has returned false, and do not call `condition` again after that, because the last call may
-///   have taken a lock. Both functions call `condition` on the calling thread. Both may unwind instead of
-///   returning; in that case, locks may stay taken forever.
+///   have taken a lock. Both functions call `condition` on the calling thread. Both functions may unwind
+///   instead of returning, but then locks may stay taken forever.
 ///
 /// Safety does not depend on the results of `now` and `thread`, nor on how long `relax` takes.
 ///
-/// `relax`, `wait_while` and `sleep_while` are called in the middle of operations of this crate. If they run
-/// other work on the calling thread, such as the handlers of pending interrupts, the other work must follow
-/// the rules for interrupt and signal handlers:
+/// `relax`, `wait_while` and `sleep_while` are called in the middle of operations of this crate. If one of
+/// these functions runs other work on the calling thread, such as the handlers of pending interrupts, the
+/// other work must follow the rules for interrupt and signal handlers:
 ///
 /// * The other work may enter and leave sections of [`epoch`](crate::epoch), with a handle that the thread or
 ///   CPU has registered before.

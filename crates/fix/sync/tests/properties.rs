@@ -338,8 +338,8 @@ proptest! {
     }
 }
 
-/// Sections begin, mark pages and end. Each wait runs on a thread of its own. When the wait returns, that
-/// thread checks the sections that had marked the page before the wait: all of them must have ended.
+/// Sections begin, mark pages and end. Each wait is for one page, and runs on a thread of its own. When the
+/// wait returns, all sections that had marked the page before the wait must have ended.
 fn wait_is_over(operations: &[(u8, usize, usize)]) -> Result<(), TestCaseError> {
     let tracker = &Tracker::new();
     let pages = &[(); 2].map(|()| (Stamp::new(), Mutex::new(Vec::<Arc<AtomicBool>>::new())));

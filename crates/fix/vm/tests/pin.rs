@@ -371,7 +371,7 @@ fn every_write_of_a_device_arrives<A: Architecture>() {
     cpu.leave(space);
 }
 
-/// As above, for pages of an object that other CPUs evict, truncate and map.
+/// As above, but the pages belong to an object, which other CPUs evict, truncate and map.
 fn an_object_is_evicted_and_truncated_beside_a_device<A: Architecture>() {
     const ROUNDS: u64 = if cfg!(miri) { 20 } else { 1500 };
     const PAGES: u64 = 4;
@@ -409,8 +409,8 @@ fn an_object_is_evicted_and_truncated_beside_a_device<A: Architecture>() {
         let cpu = machine.cpu(0);
         write_as_a_device(&cpu, space, all, ROUNDS, |page, pinned, round| {
             assert_eq!(word(pinned).load(SeqCst), round, "the frame has another user");
-            // The pin makes every `resize` to fewer pages fail. But until such a `resize` has failed,
-            // accesses beyond the end that it asked for may fault.
+            // The pin makes every `resize` to fewer pages fail. But until that `resize` fails, accesses to
+            // the pages that it would cut off may fault.
             loop {
                 match cpu.load(space, page.address()) {
                     Err(Fault::BeyondEnd) => cpu.handle_ipis(),

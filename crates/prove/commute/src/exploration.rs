@@ -66,8 +66,8 @@ pub enum Difference {
 /// A class of initial states and arguments for which the model takes the same path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Situation {
-    /// The path condition: literals with their answers. The conditions of two situations exclude
-    /// each other.
+    /// The path condition: literals with their answers. The conditions of any two situations exclude each
+    /// other.
     pub condition: Vec<(Literal, bool)>,
     /// Whether the operations commute.
     pub verdict: Verdict,

@@ -4,7 +4,7 @@
 //! their caller sees. [`explore`] runs operations in every order from an unknown initial state. When the
 //! model asks a question that the known facts do not answer, the execution takes one answer, and a later
 //! execution takes the other. Each complete execution defines a [`Situation`]: the answers are its condition,
-//! and it has one [`Verdict`].
+//! and a [`Verdict`] says whether the operations commute.
 //!
 //! ```
 //! use knee_commute::{Limits, Verdict, explore, models::counter::counter};

@@ -1,7 +1,7 @@
 //! A reverse map with one structure for each mapping operation: DragonFly's backings, Linux's `anon_vma`.
 //!
 //! A frame records its *object* and its page number. An object lists the parts of spaces in which its frames
-//! may be mapped. Nothing is stored for each page, so a walk reads the page-table entries to find out where
+//! may be mapped. Nothing is stored per page, so a walk reads the page-table entries to find out where
 //! the frame is mapped. The first fault creates the object. A fork copies each backing and adds the copy to
 //! the list of the same object. Frames that later copy-on-write faults allocate belong to this object too, as
 //! with Linux's `anon_vma` until 2.6.33. There are no `anon_vma_chain`s, so a walk visits all spaces that are

@@ -143,7 +143,7 @@ pub(super) fn unmap<R: Reverse>(
     count
 }
 
-/// Changes the protection of pages. If not all are mapped, it changes nothing and returns false.
+/// Changes the protection of pages. If one of the pages is not mapped, changes nothing and returns false.
 pub(super) fn protect<R: Reverse>(
     entries: &mut impl Entries<R>,
     pages: Pages,

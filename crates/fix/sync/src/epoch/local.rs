@@ -30,8 +30,8 @@ impl Member {
         with(unsafe { self.0.as_ref() })
     }
 
-    /// Keeps the handle forever. A static points to it, so that leak detectors do not report it after the
-    /// thread has exited.
+    /// Keeps the handle forever. A static variable points to the handle, so leak detectors do not report the
+    /// handle after the thread has exited.
     fn keep(self) {
         static KEPT: LazyLock<Registry<AtomicPtr<Handle<'static, System>>>> =
             LazyLock::new(Registry::new);

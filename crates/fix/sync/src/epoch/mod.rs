@@ -73,8 +73,8 @@
 //!   garbage shrinks quickly: for each hundred objects that a thread retires, it frees up to sixteen
 //!   thousand. Use hazard pointers where garbage must be bounded.
 //! * Destructors and deferred calls run while no internal lock is held, and may retire more objects. They run
-//!   within `retire`, `defer`, `reclaim` and `barrier`, and when a thread exits. If a thread runs them when
-//!   it exits, its thread-local variables may already have been destroyed.
+//!   within `retire`, `defer`, `reclaim` and `barrier`, and when a thread exits; at that time, the thread's
+//!   thread-local variables may already have been destroyed.
 //!
 //! # Example: a sorted list
 //! Readers walk the list without a lock, and writers exclude each other. Callers pass in their own guards,

@@ -1,5 +1,5 @@
-//! Quiescent-state-based reclamation: a thread does not mark the beginning and end of its reads. Instead, it
-//! reports now and then that it holds nothing.
+//! Quiescent-state-based reclamation: a thread does not mark the beginning and end of its reads. Instead, the
+//! thread reports now and then that it holds nothing.
 
 use super::domain::Domain;
 use super::handle::{Guard, Handle};

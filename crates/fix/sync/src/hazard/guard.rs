@@ -11,8 +11,8 @@ use crate::platform::light;
 use crate::primitive::{AtomicBool, AtomicPtr, fence};
 use crate::registry::Node;
 
-/// The number of slots in a record, which fills two cache lines. A thread with more guards takes another
-/// record.
+/// The number of slots in a record. With eight slots, a record fills two cache lines. A thread with more
+/// guards takes another record.
 #[cfg(not(any(loom, shuttle)))]
 pub(super) const SLOTS: usize = 8;
 /// One slot keeps loom's models small, and makes threads run out of slots in shuttle's schedules.
@@ -24,8 +24,8 @@ pub(super) const SLOTS: usize = 1;
 pub(super) struct Record {
     /// A free slot is null. Only the thread that owns the record writes to the slots.
     slots: [AtomicPtr<()>; SLOTS],
-    /// Whether the thread has unregistered. If the record still has guards then, dropping the last of them
-    /// releases the record.
+    /// Whether the thread has unregistered. If the record still has guards when the thread unregisters,
+    /// dropping the last of these guards releases the record.
     left: AtomicBool,
     /// A copy of `Platform::is_symmetric`, in a cache line that readers load anyway.
     symmetric: bool,
@@ -75,7 +75,7 @@ pub(super) fn leave(node: &Node<Record>) {
     give_back(node);
 }
 
-/// Releases the record of a thread that has unregistered, if it has no guards.
+/// Releases the record of a thread that has unregistered, if the record has no guards.
 #[cold]
 fn give_back(node: &Node<Record>) {
     if node.value.is_free() {
@@ -123,7 +123,7 @@ pub(super) unsafe fn protect<'d, T>(
     clear(slot);
     if !value.is_null() {
         // `object` returned null for this link, for example because the link is marked. The caller must see
-        // what came before the store of the link, so this fence makes the loads above Acquire.
+        // what came before the store of the link, so this fence turns the loads above into Acquire loads.
         fence(Acquire);
     }
     (value, None)

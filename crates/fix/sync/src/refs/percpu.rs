@@ -25,8 +25,8 @@ const DEAD: u64 = 2;
 const INSIDE: u64 = 1;
 const ONE: u64 = 2;
 
-/// A number that is larger than any number of references. It is part of the common count until the threads'
-/// counters are folded, so that the common count cannot reach zero before that.
+/// A number that is larger than any number of references. This number is part of the common count until the
+/// threads' counters are folded, so that the common count cannot reach zero before that.
 const BIAS: u64 = 1 << 62;
 
 /// A reference count whose users write to cache lines of their own, until its owner kills it.
@@ -34,13 +34,13 @@ const BIAS: u64 = 1 << 62;
 /// The count begins with one reference, which is the owner's. While the count is live, no thread knows the
 /// number of references: [`get`](PerCpuRef::get) and [`put`](PerCpuRef::put) are plain additions to the
 /// calling thread's counter. When the owner [kills](PerCpuRef::kill) the count, the threads' counters are
-/// folded into a common count, and the owner's reference is put. From then on all threads use the common
+/// folded into a common count, and the owner's reference is put. From then on, all threads use the common
 /// count with atomic instructions, and the `put` of the last reference returns true.
 ///
-/// Use it for an object that many threads use and that its owner shuts down: a service that drains its
-/// requests before it stops, a device, a mounted file system, a generation of a configuration. Do not use it
-/// for objects that live until their last reference is dropped, because nothing notices the last `put` while
-/// the count is live; use [`refcache`](super::refcache) for them. Do not use it for thousands of small
+/// Use a `PerCpuRef` for an object that many threads use and that one owner shuts down: a service that drains
+/// its requests before it stops, a device, a mounted file system, a generation of a configuration. Do not use
+/// it for objects that live until their last reference is dropped, because nothing notices the last `put`
+/// while the count is live; use [`refcache`](super::refcache) for them. Do not use it for thousands of small
 /// objects: it needs 384 bytes, plus 128 bytes for each thread that runs at the same time. The first use
 /// allocates a chunk of 1 KiB for 8 threads; when more threads use the count, it allocates a chunk for 16
 /// more threads, then for 32 more, and so on. Linux's count needs only 8 bytes for each CPU, because a CPU's
@@ -86,7 +86,7 @@ pub struct PerCpuRef<
     mode: AtomicU64,
     platform: P,
     counters: Table<AtomicU64>,
-    /// The common count. It includes [`BIAS`] until the threads' counters are folded.
+    /// The common count, which includes [`BIAS`] until the threads' counters are folded.
     common: Padded<AtomicU64>,
     /// The sum of the counters at the last kill, which the next kill subtracts. A kill cannot reset the
     /// counters instead, because a thread that has loaded its counter may still store the loaded value back.
@@ -211,7 +211,8 @@ impl<P: Platform> PerCpuRef<P> {
         // below puts that reference, with a Release that also covers what this thread acquired from the
         // counters.
         self.common.fetch_add(references.wrapping_sub(BIAS), Relaxed);
-        // Relaxed: `heavy` was a full fence, and `is_dead` promises only to show what came before the kill.
+        // Relaxed: `heavy` was a full fence, and `is_dead` promises only that its caller sees what came
+        // before the kill.
         self.mode.store(DEAD, Relaxed);
         self.put_common()
     }
@@ -266,8 +267,8 @@ impl PerCpuRef {
         crate::number::with_number(|thread| unsafe { self.tryget_live_as(thread) })
     }
 
-    /// Drops a reference. Returns true if it was the last reference; then the caller must release the counted
-    /// object. Never returns true before the count has been [killed](PerCpuRef::kill).
+    /// Drops a reference. Returns true if this was the last reference; then the caller must release the
+    /// counted object. Never returns true before the count has been [killed](PerCpuRef::kill).
     #[inline]
     #[must_use = "if it was the last reference, the counted object must be released"]
     pub fn put(&self) -> bool {

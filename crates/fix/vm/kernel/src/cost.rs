@@ -27,7 +27,7 @@ pub(crate) fn run(experiments: &str, processes: bool, rounds: u64) {
         if failed.is_some() {
             break;
         }
-        // Each task ran one test in each round. One more test made QEMU pause.
+        // Each task ran one test in each round. After the rounds, one more test made QEMU pause.
         first += cpus as u64 * rounds + 1;
     }
 }

@@ -31,8 +31,8 @@ fn checked() -> &'static [usize] {
     if HAS_PATTERNS.load(Relaxed) { &CHECKED } else { &[] }
 }
 
-/// A CPU takes at least this many frames at a time from the common list. When it returns frames, it returns
-/// twice this many.
+/// A CPU takes at least this many frames at a time from the common list. A CPU returns twice this many frames
+/// at a time.
 const BATCH: usize = 64;
 
 /// A list of free frames. The first word of each frame links to the next one: it is the next frame's number

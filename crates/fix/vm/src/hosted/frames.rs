@@ -66,10 +66,10 @@ impl Frames {
         pop(&mut list, frames)
     }
 
-    /// Steals frames from the other lists until `list` has `count` frames. The first of these lists comes
-    /// `next` lists after the calling CPU's own list. Takes half of each visited list, or more if `list`
-    /// needs more. The caller must hold the lock `sharing`. Visited lists stay locked until the end, so that
-    /// a CPU cannot free a frame to a list that was already visited.
+    /// Steals frames from the other lists until `list` has `count` frames. Begins with the list at index
+    /// `own() + next`, modulo the number of lists. Takes half of each visited list, or more if `list` needs
+    /// more. The caller must hold the lock `sharing`. Visited lists stay locked until the end, so that a CPU
+    /// cannot free a frame to a list that was already visited.
     #[cold]
     fn share(&self, list: &mut Vec<Frame>, count: usize, next: usize) {
         if list.len() >= count || next == self.lists.len() {
@@ -84,8 +84,8 @@ impl Frames {
 
     /// Allocates 512 consecutive frames, the first of which is a multiple of 512, from the calling CPU's list
     /// or from another one. Finds a run only if its frames are adjacent and in descending order in a list.
-    /// Each list starts in descending order, but single frames are freed in any order. Returns the first
-    /// frame.
+    /// Initially, each list is in descending order, but single frames are freed in any order. Returns the
+    /// first frame.
     pub(super) fn take_large(&self) -> Option<Frame> {
         const LARGE: usize = crate::page::ENTRIES;
         (0..self.lists.len()).find_map(|next| {

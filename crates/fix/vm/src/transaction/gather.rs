@@ -50,8 +50,8 @@ pub(crate) struct TlbGather<'t> {
     has_split: bool,
     /// All CPUs have flushed the lingering entries since the unmap, so no shootdown is needed.
     is_forgotten: bool,
-    /// Number of removed entries that mapped frames of objects, or of pages that were swapped out. The gather
-    /// must not free these frames.
+    /// Number of removed entries that mapped a frame of an object or a page that was swapped out. The gather
+    /// must not free the frames of these entries.
     objects: u64,
 }
 
@@ -169,7 +169,7 @@ impl<'t> TlbGather<'t> {
             }
         }
         if let Some(ticks) = self.ticks.filter(|_| !self.is_shared) {
-            // A ticket covers only entries that were removed before, so take the ticket last.
+            // A ticket covers only entries that were removed before the ticket was taken, so take it last.
             self.ticket = ticks.ticket();
             for (_, frame) in leaf.flush_pending_in::<M::Format>(pages) {
                 machine.frame_meta(frame).set_ticket(self.ticket);

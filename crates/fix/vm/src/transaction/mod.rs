@@ -1,7 +1,8 @@
 //! Operations on locked pages: the loop that runs every operation that changes a tree, except page faults.
 //!
 //! An attempt locks the nodes of its pages, and runs the operation's step if nothing is in the way.
-//! Otherwise it returns what has to happen first, and the loop does that without locks before it retries:
+//! Otherwise the attempt returns what has to happen first. The loop does that while no node is locked, and
+//! retries:
 //!
 //! ```text
 //!   ┌─> lock ── a fork is in progress ─────────> WaitFork ── poll, with a ticket ─────────────┐
@@ -16,8 +17,8 @@
 //!   └─────────────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! While a CPU polls, it handles the shootdown IPIs of other CPUs, and must hold no locks: another CPU that
-//! spins on such a lock cannot handle IPIs, and the polling CPU may be waiting for that CPU's
+//! While a CPU polls, it handles the shootdown IPIs of other CPUs, and must hold no node locks: another CPU
+//! that spins on a node lock cannot handle IPIs, and the polling CPU may be waiting for that CPU's
 //! acknowledgement.
 
 pub(crate) mod gather;
@@ -55,8 +56,8 @@ impl Tree {
     }
 
     /// Like [`locked`](Tree::locked), but locks all nodes. No other operation starts to change anything until
-    /// the returned guard is dropped. Other operations cannot start even while this one waits for flushes, so
-    /// it waits only for flushes that have already begun.
+    /// the returned guard is dropped. The operation holds the fork lock while it waits for flushes, so no
+    /// further flush begins meanwhile.
     pub(crate) fn locked_exclusive<M: Machine, R>(
         &self,
         cpu: &Cpu<'_, M>,

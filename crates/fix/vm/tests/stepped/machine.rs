@@ -74,7 +74,7 @@ enum Source {
     Cache,
 }
 
-/// The kernel's entry in each root table. It points to a table that only the kernel frees.
+/// The kernel's entry in each root table. This entry points to a table that only the kernel frees.
 pub(crate) const KERNEL: u64 = 0x7777_7003;
 
 /// A machine whose CPUs run one at a time. Its frames come from a hosted machine.
@@ -103,8 +103,8 @@ enum At {
     Platform,
 }
 
-// SAFETY: only `with_machine` creates a `Stepped`. It is used only on the thread that called `with_machine`,
-// or on a thread that takes turns with that thread.
+// SAFETY: only `with_machine` creates a `Stepped`. A `Stepped` is used only on the thread that called
+// `with_machine`, or on a thread that takes turns with that thread.
 unsafe impl<A: Architecture> Sync for Stepped<A> {}
 
 /// Passes a machine and its three CPUs to `with`, and checks that all frames are freed at the end.
@@ -184,7 +184,7 @@ impl<A: Architecture> Stepped<A> {
     fn come_in(&self, here: At) {
         let Some((at, others)) = self.others.take() else { return };
         if at == here {
-            // SAFETY: `at` is running, and keeps the closure until it returns.
+            // SAFETY: the method `at` is running, and keeps the closure until the method returns.
             unsafe { (*others)() };
         }
         if (at, here) != (At::Interrupt, At::Interrupt) {

@@ -16,8 +16,8 @@ use crate::machine::{Stepped, Waits};
 enum Turn {
     /// There is only one operation.
     Alone,
-    /// The first operation, before the second has begun. The first operation passes this many more points; at
-    /// the point after these, the second operation begins.
+    /// The first operation, before the second has begun. The number counts the points that come before the
+    /// one at which the second operation begins.
     Before(u64),
     /// The first operation, after the second has begun.
     First,
@@ -50,7 +50,7 @@ impl Default for Turns {
 /// After this many turns without progress, the operations count as deadlocked.
 const MOST_PASSES: u32 = 1000;
 
-/// Held by one of the two threads. Dropping it marks the end of the thread's operation.
+/// A guard that each of the two threads holds. Dropping a guard marks the end of its thread's operation.
 struct Part<'a> {
     turns: &'a Turns,
     other: Turn,

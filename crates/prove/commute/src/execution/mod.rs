@@ -136,9 +136,9 @@ impl Execution {
         Err(Stop::Infeasible)
     }
 
-    /// Assumes `a` ≤ `b`. If the assumption is false, the path is infeasible, with one exception: the
-    /// assumption may be false only because the value of `a` or `b` was chosen to make the orders agree. Then
-    /// the execution defines a situation in which the orders do not agree.
+    /// Assumes `a` ≤ `b`. If the assumption is false, the path is infeasible. But if it is false only because
+    /// the value of `a` or `b` was chosen to make the orders agree, the execution defines a situation in
+    /// which the orders do not agree.
     pub fn assume_at_most(&mut self, a: impl Into<Int>, b: impl Into<Int>) -> Result<(), Stop> {
         let (a, b) = (a.into(), b.into());
         let question = Question::AtMost(a, b);
@@ -156,7 +156,7 @@ impl Execution {
         }
     }
 
-    /// Assumes that two names differ. If they are equal, the path is infeasible.
+    /// Assumes that two names differ. If the names are equal, the path is infeasible.
     pub fn assume_different(&mut self, a: Name, b: Name) -> Result<(), Stop> {
         self.assume(&Question::Same(a, b), false)
     }
@@ -168,7 +168,7 @@ impl Execution {
         if facts.assume(question, answer) { Ok(()) } else { Err(Stop::Infeasible) }
     }
 
-    /// The fresh name called `label`. It differs from all names of the initial state and of arguments.
+    /// The fresh name called `label`. This name differs from all names of the initial state and of arguments.
     ///
     /// Two fresh names of one order differ. Two fresh names of different orders may be chosen to be
     /// equal.

@@ -35,7 +35,7 @@ impl<V: State> State for Descriptors<V> {
 }
 
 impl<V: State> Descriptors<V> {
-    /// What `fd` refers to, and whether no operation has changed `fd` so far.
+    /// What `fd` refers to, and whether `fd` is still as in the initial state.
     pub(super) fn find(
         &self,
         fd: Int,
@@ -48,8 +48,8 @@ impl<V: State> Descriptors<V> {
         if let Some(value) = self.fds.last_write(&fd, execution)? {
             return Ok(value.clone().map(|value| (value, false)));
         }
-        // Below its last element, `unused` lists every unused descriptor. So a descriptor below that element
-        // is in use unless it is in the list.
+        // Below its last element, `unused` lists every unused descriptor. So a descriptor below the last
+        // element is unused only if the list contains it.
         let unused = execution.heap.list(&self.unused()).to_vec();
         if let Some(&last) = unused.last()
             && execution.at_most(fd + 1, last)?
@@ -103,7 +103,7 @@ impl<V: State> Descriptors<V> {
                 }
             }
             // No unused descriptor lies between the previous unused descriptor and `fd`. So if `other` is
-            // unused, above the previous one and at most `fd`, then `other` is `fd`.
+            // unused, and above the previous unused descriptor but not above `fd`, then `other` is `fd`.
             if value.is_none()
                 && execution.at_most(above + 1, other)?
                 && execution.at_most(other, fd)?

@@ -1,5 +1,5 @@
-//! A load and a store for addresses that may be unmapped. If they raise a signal, they return its number, and
-//! the program continues.
+//! A load and a store for addresses that may be unmapped. If the access raises a signal, the function returns
+//! the signal's number, and the program continues.
 //!
 //! The handler compares the address of the faulting instruction with the addresses of the load and
 //! the store below. If the instruction is one of these two, the program continues after it, with

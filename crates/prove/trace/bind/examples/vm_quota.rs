@@ -85,7 +85,8 @@ impl Binding for Bound {
 
     fn prepare(&self, call: &Call<'_>) -> Option<Action<'_>> {
         let (cpu, quota, platform) = (call.thread(), &self.quota, &self.platform);
-        // If the quota has room, a charge that is given back leaves a share of the quota with the CPU.
+        // If the quota has room, this charge moves unused pages to the CPU's share, and they stay there after
+        // the charge is given back.
         if quota.charge(cpu, 1, platform).is_ok() {
             quota.give_back(cpu, 1, platform);
         }

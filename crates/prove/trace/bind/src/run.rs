@@ -21,11 +21,11 @@ use crate::{Binding, Setup};
 /// The number of untraced runs of each order of a test's calls. The first run fills caches, and allocates and
 /// initializes memory that later runs reuse.
 const UNTRACED: u32 = 1;
-/// The number of traced runs of each order of a test's calls. They follow the untraced runs.
+/// The number of traced runs of each order of a test's calls, which follow the untraced runs.
 const TRACED: u32 = 2;
 
-/// The prefix of a line in which a binding sends knee a [`Message`], as JSON. It distinguishes these lines
-/// from what the library writes to standard output.
+/// The prefix of a line in which a binding sends knee a [`Message`], as JSON. The prefix distinguishes these
+/// lines from what the library writes to standard output.
 pub const MESSAGE_PREFIX: &str = "knee-bind ";
 
 /// A message of a binding to knee.

@@ -28,9 +28,8 @@ impl BlockStart {
     const LENGTH_BITS: u32 = 10;
     const ENTERS_BITS: u32 = 2;
 
-    /// Packs the block into one number, because QEMU stores only one number per callback. Virtual
-    /// addresses have 48 significant bits. With five levels of page tables, they have 57, but the
-    /// driver does not offer five levels to the guest.
+    /// Packs the block into one number, because QEMU stores only one number per callback. Virtual addresses
+    /// have 48 significant bits, because the guest is not offered five-level page tables.
     pub(crate) fn pack(&self) -> u64 {
         let enters = match self.enters {
             None => 0,

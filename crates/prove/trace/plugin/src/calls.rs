@@ -1,13 +1,13 @@
 //! The callers of the running code: a shadow call stack of the task whose window is open.
 //!
 //! The plugin knows how each block of instructions ends, and the address of the next block shows where
-//! execution continues. After a call, the next block is the callee's; by then, the callback of the call
-//! instruction has recorded that instruction's address. After a return, the next block is the caller's and
-//! begins right after the call. If this call is not the innermost one, the calls inside it never returned,
-//! and their frames are dropped too. A return that matches no frame is in effect a jump (a retpoline) and
-//! drops only the innermost frame. A fault counts as a call by the interrupted block. `iretq` counts as the
-//! return from the fault, whatever its target: the target is the access that faulted or, if the kernel cannot
-//! resolve the fault, fixup code. A tail call adds no frame.
+//! execution continues. The callback of a call instruction records the instruction's address, and the next
+//! block is the callee's. After a return, the next block is the caller's and begins right after the call. If
+//! this call is not the innermost one, the calls inside it never returned, and their frames are dropped too.
+//! A return that matches no frame is in effect a jump (a retpoline) and drops only the innermost frame. A
+//! fault counts as a call by the interrupted block. `iretq` counts as the return from the fault, whatever its
+//! target: the target is the access that faulted or, if the kernel cannot resolve the fault, fixup code. A
+//! tail call adds no frame.
 //!
 //! The callers of the code that opens the window are unknown: the shadow stack begins empty, and a return has
 //! no effect on an empty stack. This module never sees the code of interrupts or of other tasks.

@@ -1,18 +1,18 @@
 //! Decides which accesses of a virtual CPU belong to the operation that is being traced on that CPU.
 //!
 //! An interrupt during the operation does not belong to the operation, so the accesses of the interrupt are
-//! ignored. The plugin tracks the nesting depth of interrupts. The entry of an interrupt increments the
-//! depth, and so does the entry of a fault inside an interrupt. An `iretq` decrements the depth, with one
-//! exception: the kernel also uses `iretq` to serialize the CPU (`iret_to_self` of
-//! arch/x86/include/asm/sync_core.h), and then execution continues with the next instruction. So the address
-//! of the next block shows whether the `iretq` was a return. After the return, recording continues with the
-//! interrupted code, so none of its accesses is missed.
+//! ignored. The plugin tracks the nesting depth of interrupts. An interrupt increments the depth, and so does
+//! a fault inside an interrupt. An `iretq` decrements the depth, with one exception: the kernel also uses
+//! `iretq` to serialize the CPU (`iret_to_self` of arch/x86/include/asm/sync_core.h), and then execution
+//! continues with the next instruction. So the address of the next block shows whether the `iretq` was a
+//! return. After the return, recording continues with the interrupted code, so none of its accesses is
+//! missed.
 //!
 //! While a task is switched out, because it sleeps or was preempted, the accesses of its CPU are ignored. The
 //! plugin cannot see which task is running. But `__switch_to_asm` saves the registers of a task on the task's
 //! stack, saves the stack pointer in the `task_struct`, and reads all of them from the same addresses when it
-//! switches back. So the plugin stores the addresses that the switch writes. When a later switch reads one of
-//! them, the task is running again, inside as many interrupts as when it was switched out.
+//! switches back. So the plugin stores the addresses that the switch writes. When a later switch reads from
+//! one of these addresses, the task is running again, inside as many interrupts as when it was switched out.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_uint;
@@ -195,8 +195,8 @@ impl Vcpu {
         self.last_accesses = accesses;
     }
 
-    /// Returns whether the last instruction of a block made the access that QEMU reports for it;
-    /// see [`own_accesses`](crate::instruction::own_accesses).
+    /// Returns whether an access that QEMU reports for the last instruction of a block is the instruction's
+    /// own; see [`own_accesses`](crate::instruction::own_accesses).
     pub(crate) fn is_access_of_last(&mut self) -> bool {
         let is_own = self.last_accesses > 0;
         self.last_accesses = self.last_accesses.saturating_sub(1);
@@ -245,7 +245,8 @@ impl Vcpu {
 #[repr(align(128))]
 struct Slot(UnsafeCell<Vcpu>);
 
-// SAFETY: only `vcpu` accesses a slot, and it is called only on the thread of the slot's CPU.
+// SAFETY: only the function `vcpu` accesses a slot, and `vcpu` is called only on the thread of the slot's
+// CPU.
 unsafe impl Sync for Slot {}
 
 static VCPUS: [Slot; MAX_VCPUS] = [const { Slot(UnsafeCell::new(Vcpu::new())) }; MAX_VCPUS];

@@ -36,7 +36,7 @@ pub struct CheckOptions {
 
 /// A test to run.
 pub(super) struct Job {
-    /// Its number among all tests.
+    /// The test's number among all tests.
     pub(super) nr: usize,
     pub(super) test: Test,
     pub(super) plan: Plan,

@@ -259,7 +259,8 @@ pub(super) fn memory() -> Ram {
     // The second inode points to a pipe, which is the second object of the slab of kmalloc-192.
     word(INODES + 128 + 64 + 16, DIRECT + SMALL + 192);
     word(SMALL + 192 + 96, VMEMMAP + PIPE_DATA / PAGE * 64);
-    // The first inode points to its `file_lock_context`, which is the fourth object of that slab.
+    // The first inode points to its `file_lock_context`, which is the fourth object of the slab of
+    // kmalloc-192.
     word(INODES + 64 + 48, DIRECT + SMALL + 3 * 192);
     ram
 }

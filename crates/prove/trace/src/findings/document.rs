@@ -53,7 +53,7 @@ pub struct DiffDocument<'f> {
     pub before: &'f Check,
     /// The second check.
     pub after: &'f Check,
-    /// Tracing tools that differ between the checks. Such a difference alone may change verdicts.
+    /// Tracing tools that differ between the checks. Different tools may give different verdicts.
     pub tools: Vec<ToolChange>,
 }
 

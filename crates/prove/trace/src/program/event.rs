@@ -8,7 +8,7 @@ use crate::record::Record;
 
 /// An event of a running program.
 pub(super) enum ProgramEvent {
-    /// A line on its standard output, without its newline.
+    /// A line of the program's standard output, without the newline.
     Line(String),
     /// A result from the plugin.
     Result(Record),

@@ -1,9 +1,9 @@
 //! Runs tests of a library under QEMU, in a program that binds the library to a model.
 //!
 //! The program reads its tests from standard input, and reports its mappings and the results of the calls on
-//! standard output (see the knee-bind crate). It runs either in QEMU's user mode, where the host's kernel
-//! executes its system calls, or in a guest, whose kernel is not traced. The guest is for hosts whose
-//! user-mode QEMU does not support plugins. If the program dies, hangs or exits during a test, this becomes
+//! standard output (see the knee-bind crate). The program runs either in QEMU's user mode, where the host's
+//! kernel executes its system calls, or in a guest, whose kernel is not traced. The guest is for hosts whose
+//! user-mode QEMU does not support plugins. If the program dies, hangs or exits during a test, that event is
 //! the outcome of the test, and the remaining tests run in a new process.
 
 mod event;
@@ -37,7 +37,7 @@ use crate::symbols::ProgramNames;
 /// Part of the panic message of a guest's kernel that has run out of memory (mm/oom_kill.c).
 const OUT_OF_MEMORY: &str = "Out of memory";
 
-/// Checks whether this machine's user-mode QEMU can trace programs. If it can, the answer is cached.
+/// Checks whether this machine's user-mode QEMU can trace programs. A positive answer is cached.
 ///
 /// # Errors
 /// User-mode QEMU is not installed ([`GuestError::NoQemu`]) or does not support plugins

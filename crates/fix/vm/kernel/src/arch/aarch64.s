@@ -159,8 +159,8 @@ kernel_trap:
     mrs x2, far_el1
     b kernel_trap_report
 
-// Position-independent code for user mode, which every space of a storm maps. Each routine passes its result
-// as the first argument of a system call.
+// User-mode code that every space of a storm maps. The code is position-independent. Each routine passes its
+// result as the first argument of a system call.
 .section .rodata
 .balign 16
 .global user_code, user_load, user_store, user_watch, user_write, user_code_end

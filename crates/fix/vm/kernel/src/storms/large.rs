@@ -27,7 +27,8 @@ pub(super) fn large(options: &Options) {
     );
     on_each_cpu(&|number| {
         let mut random = options.random(number);
-        // Each CPU has a page of its own in each large page. Any CPU may replace the last page.
+        // Each CPU has a page of its own in each large page. Any CPU may unmap and map the last page of
+        // `ALL`.
         let own = [ALL.start + number as u64, ALL.start + LARGE + number as u64];
         let common = Pages::new(ALL.end - 1, 1);
         let mut words = [0; 2];

@@ -73,8 +73,8 @@ pub(crate) fn run(names: &str, options: &Options) {
         let is_known = STORMS.iter().any(|storm| storm.name == *name) || programs::exists(name);
         assert!(is_known, "there is no storm or program named {name}");
     }
-    // Fault in the page of the code before the storms count free frames: that page stays resident, and must
-    // not count as a leak of the first storm.
+    // Make the page of the code resident before the storms count free frames: the page then stays resident,
+    // and must not count as a leak of the first storm.
     let space = new_space();
     assert_eq!(access::load(&space, 0), Err(Fault::Unmapped));
     cpu::drop_space(space);

@@ -26,7 +26,8 @@ pub(super) fn usage(options: &Options) {
         let mut random = options.random(number);
         let mut copy = alloc::vec![0; all.count() as usize];
         for round in 1..=options.rounds {
-            // The last CPU copies, and the others store. A single CPU only stores.
+            // The last CPU copies, and the others store. If there is only one CPU, it stores, and no CPU
+            // copies.
             if number + 1 < count() || count() == 1 {
                 let page = all.start + number as u64 * PAGES + random.below(PAGES);
                 assert_eq!(store(&space, address(page), round), Ok(()));
