@@ -132,8 +132,8 @@ pub(crate) fn build(package: &Package, build: &Build) -> BTreeMap<String, Progra
     messages.lines().filter_map(|message| program(message, tmpdir, &build.cfgs())).collect()
 }
 
-/// If this cargo message reports a program, copies the program, and returns the copy with the name of the
-/// program's target. The copy is needed because another build would overwrite the executable of an example.
+/// If this cargo message reports a program, copies the program, and returns the name of its target, and the
+/// copy. The copy is needed because another build would overwrite the executable of an example.
 fn program(message: &str, tmpdir: &Path, cfgs: &[&str]) -> Option<(String, Program)> {
     let value = |key: &str| message.split_once(key)?.1.split('"').next();
     let executable = value("\"executable\":\"")?;

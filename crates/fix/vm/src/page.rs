@@ -120,7 +120,7 @@ impl fmt::LowerHex for Page {
 pub struct Pages {
     /// The first page.
     pub start: Page,
-    /// The page after the last.
+    /// The first page after the range.
     pub end: Page,
 }
 

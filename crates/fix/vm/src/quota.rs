@@ -1,10 +1,9 @@
 //! Accounting: limits on mapped pages, and counts of resident pages.
 //!
-//! With a single counter, every map and unmap on every CPU would write the same cache line. On FreeBSD, after
-//! delayed invalidation had removed an earlier bottleneck, the counter of reserved swap space was the next
-//! one, and per-CPU quotas removed it (Macy, 2018). So the unused part of a limit is split into per-CPU
-//! *shares* and a common *rest*. A CPU takes pages from its own share, and gives them back to it, with one
-//! atomic operation on its own cache line.
+//! With a single counter, every map and unmap on every CPU would write the same cache line. On FreeBSD, the
+//! counter of reserved swap space was a bottleneck until per-CPU quotas replaced it (Macy, 2018). So the
+//! unused part of a limit is split into per-CPU *shares* and a common *rest*. A CPU takes pages from its own
+//! share, and gives them back to it, with one atomic operation on its own cache line.
 //!
 //! If a CPU's share is too small, the CPU locks the rest and takes the pages from there. It also takes a
 //! surplus, so that it seldom needs the lock again. If the rest is too small as well, the CPU *closes* all
@@ -189,7 +188,7 @@ impl Quota {
         }
     }
 
-    /// Gives back `pages` to the rest, from which any CPU may take them. Any CPU may have
+    /// Gives back `pages` to the rest, from which any CPU may take pages. Any CPU may have
     /// [charged](Quota::charge) them. The call may wait for a lock, using `platform`.
     #[cold]
     pub fn give_back_to_rest(&self, pages: u64, platform: &impl Platform) {
@@ -263,20 +262,20 @@ impl Account {
         self.quota.as_ref()
     }
 
-    /// Adds pages that became present to the count. `cpu` must be the calling CPU.
+    /// Raises the count of present pages by `pages`. `cpu` must be the calling CPU.
     #[inline]
     pub(crate) fn add_resident(&self, cpu: usize, pages: u64) {
         let count = &self.resident[cpu].0;
         count.store(count.load(Relaxed).wrapping_add(pages), Relaxed);
     }
 
-    /// Subtracts pages that are no longer present from the count. `cpu` must be the calling CPU.
+    /// Lowers the count of present pages by `pages`. `cpu` must be the calling CPU.
     #[inline]
     pub(crate) fn sub_resident(&self, cpu: usize, pages: u64) {
         self.add_resident(cpu, pages.wrapping_neg());
     }
 
-    /// Returns the number of present pages. Exact only if this number does not change during the call.
+    /// Returns the number of present pages. Exact only if no page becomes present or absent during the call.
     pub(crate) fn resident(&self) -> u64 {
         let counts = self.resident.iter().map(|count| count.0.load(Relaxed));
         let sum = counts.fold(0, u64::wrapping_add);

@@ -152,7 +152,7 @@ impl Swap {
         self.slots.len() as u64
     }
 
-    /// The number of slots in use. Exact only if this number does not change during the call.
+    /// The number of slots in use. Exact only if no slot is taken or freed during the call.
     pub fn used(&self) -> u64 {
         self.used.load(Relaxed)
     }
@@ -221,7 +221,8 @@ impl Swap {
         self.slot(slot).state.store(state.word(), Release);
     }
 
-    /// Removes `users` users. If they were the last ones, frees the slot, and the frame that it owns.
+    /// Subtracts `users` from the number of users. If no user is left, frees the slot, and the frame if the
+    /// slot owns one.
     pub(crate) fn release<M: Machine>(&self, machine: &M, slot: u64, users: u64) {
         let of_slot = self.slot(slot);
         // Release and Acquire: the last user frees the slot after all transfers of the others.

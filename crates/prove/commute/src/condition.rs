@@ -3,8 +3,9 @@
 //! An exploration has many situations, and their conditions contain literals that do not matter. A literal is
 //! dropped from a condition if no situation with the opposite verdict satisfies the remaining literals. Then
 //! a greedy search selects enough of the shortened conditions to cover all situations. Terms with different
-//! labels count as unrelated. So two conditions may exclude each other unnoticed. Then a literal is kept that
-//! could be dropped, and the condition is longer than necessary, but never wrong.
+//! labels count as unrelated, so the search does not notice if two conditions exclude each other only because
+//! such terms are related. Then it keeps a literal that could be dropped, and the condition is longer than
+//! necessary, but never wrong.
 
 use std::collections::HashMap;
 

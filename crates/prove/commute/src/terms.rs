@@ -30,7 +30,7 @@ impl Terms {
         self.name_or(label, |facts| facts.fresh(sort, label))
     }
 
-    /// A name that tests print by its label: see [`Facts::constant`].
+    /// A [constant](Facts::constant): tests print its label.
     pub(crate) fn constant(&mut self, sort: &'static str, label: &str) -> Name {
         self.name_or(label, |facts| facts.constant(sort, label))
     }

@@ -4,10 +4,10 @@
 //! Such memory has no symbol, and its allocation cannot be observed, because an allocator returns the address
 //! in a register, and plugins cannot read registers before QEMU 9. So the memory is named after the innermost
 //! meaningful function on the call path of the first access. Primitives of `core`, functions that copy bytes,
-//! and allocators are not meaningful. The memory is named after such a function only if the path has no
-//! others. If the function is a method, the memory is named after the method's type, because the methods of a
-//! type often access the same word, and this word should have the same name in all tests. For example, a
-//! lock's `read`, `write` and `write_unlock` all access the lock's word.
+//! and allocators are not meaningful. If the path contains no meaningful function, the memory is named after
+//! another function of the path. If the function is a method, the memory is named after the method's type,
+//! because the methods of a type often access the same word, and this word should have the same name in all
+//! tests. For example, a lock's `read`, `write` and `write_unlock` all access the lock's word.
 
 use crate::functions::Functions;
 use crate::record::Touch;

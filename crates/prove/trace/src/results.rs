@@ -23,7 +23,7 @@ impl Results {
 
     /// Removes and returns the results with these numbers, in order; `None` until all have arrived.
     pub(crate) fn take(&mut self, wanted: Range<u64>) -> Option<Vec<TestResult>> {
-        // Check for the result with the highest number first, because that result arrives last.
+        // The result with the highest number arrives last, so look for this result first.
         if !wanted.clone().rev().all(|nr| self.0.contains_key(&nr)) {
             return None;
         }

@@ -19,7 +19,7 @@ pub(super) struct Pools<'m, M: Machine> {
 struct Pool {
     /// A frame of zeros, if one is prepared.
     page: Option<Frame>,
-    /// Frames with any content.
+    /// Frames with arbitrary content.
     frames: Vec<Frame>,
 }
 

@@ -34,7 +34,7 @@ impl Default for Epoch {
     }
 }
 
-/// A thread's place in an [`Epoch`]: the time at which the thread's section began, or `IDLE`.
+/// The time at which a thread's section in an [`Epoch`] began, or `IDLE`.
 #[derive(Debug)]
 pub struct EpochPlace(AtomicU64);
 

@@ -19,9 +19,8 @@ use crate::registry::{Node, Registry};
 const SCAN_IF_DUE_AT: usize = 1024;
 /// The number of sealed objects at which a thread scans even if no scan is due.
 const SCAN_AT: usize = 1 << 16;
-/// A scan executes a heavy fence, which takes a few microseconds from every running thread. After a scan, the
-/// next one is due when this many times the duration of the scan have passed, so fences take at most 6 % of
-/// the time.
+/// A scan executes a heavy fence, which takes a few microseconds from every running thread. If a scan takes
+/// time `t`, the next scan is due `SCAN_BACKOFF * t` later, so fences take at most 6 % of the time.
 const SCAN_BACKOFF: u32 = 16;
 /// The maximum number of objects that a thread frees at a time. With this limit, a thread that retires one
 /// object need not stop to free a million. The limit is high enough that a thread still frees objects faster

@@ -44,10 +44,10 @@
 //!
 //! # Rules
 //! - [`Section::mark`] must be called under the exclusive lock of the object that the stamp belongs to.
-//! - A thread must take that lock before it calls [`Tracker::wait`]: `wait` is sure to see only the marks
-//!   that were made before the thread took the lock. The thread may release the lock before the call. When
-//!   `wait` returns, the sections that made these marks have ended, and the caller sees what the sections
-//!   did.
+//! - A thread must take that lock before it calls [`Tracker::wait`]: `wait` sees all marks that were made
+//!   before the thread took the lock, but may miss later marks. The thread may release the lock before it
+//!   calls `wait`. When `wait` returns, the sections that made the earlier marks have ended, and the caller
+//!   sees what the sections did.
 //! - A stamp must be used with one tracker only. A thread must not wait within its own section, because it
 //!   would wait for itself.
 //! - A section that is forgotten ([`core::mem::forget`]) never ends.

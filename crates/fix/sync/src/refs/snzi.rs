@@ -14,10 +14,11 @@ const FAN_OUT: usize = 8;
 
 /// A word with a count, a flag and a version. A compare-exchange replaces all three together.
 ///
-/// What the flag means depends on the word. In a node, the flag is the paper's "one half": the count is zero,
-/// and the first arrival is on its way to the parent. In the root, the flag is the paper's announcement:
-/// perhaps the indicator is not set yet. In the indicator, the flag is the answer to a query. 32 bits of
-/// version suffice: only a thread that sleeps through exactly 2^32 changes could be misled.
+/// The flag means something different in each kind of word. In a node, the flag is the paper's "one half":
+/// the count is zero, and the first arrival is on its way to the parent. In the root, the flag is the paper's
+/// announcement: the count is above zero, but perhaps the indicator is not set yet. In the indicator, the
+/// flag is the answer to a query. 32 bits of version suffice: only a thread that sleeps through exactly 2^32
+/// changes could be misled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Word {
     count: u32,

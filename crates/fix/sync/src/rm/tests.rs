@@ -83,7 +83,7 @@ fn a_reader_may_read_again_while_a_writer_waits() {
         let first = lock.read();
         thread::scope(|scope| {
             scope.spawn(|| *lock.write() += 1);
-            // Once new readers no longer get the underlying lock, the writer is waiting.
+            // Wait until readers can no longer take the underlying lock: from then on, the writer is waiting.
             // SAFETY: every lock taken here is released here.
             let below = unsafe { lock.raw() }.bias.below();
             while below.try_lock_shared() {

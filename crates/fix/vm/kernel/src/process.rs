@@ -32,8 +32,9 @@ impl Process {
 pub(crate) struct Thread {
     pub(crate) process: Arc<Process>,
     pub(crate) registers: Registers,
-    /// The address at which the thread continues after a fault, with the number of the signal as the result
-    /// of a call. If the address is 0, a fault ends the thread.
+    /// After an invalid memory access, the thread continues at this address. Its result register then
+    /// contains the number of the signal that Linux would raise. If the address is 0, such an access ends the
+    /// thread.
     pub(crate) catch: u64,
 }
 

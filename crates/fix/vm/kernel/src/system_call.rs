@@ -98,9 +98,9 @@ fn change(at: u64, bytes: u64, with: impl FnOnce(Pages) -> Result<(), MapError>)
     }
 }
 
-/// Maps anonymous memory. If `fixed` is 0, the space chooses the address. If it is 1, the call fails if a
-/// page of the range is mapped (`MAP_FIXED_NOREPLACE`). If it is 2, the call replaces existing mappings
-/// (`MAP_FIXED`).
+/// Maps anonymous memory. If `fixed` is 0, the space chooses the address. If `fixed` is 1, the call fails if
+/// a page of the range is mapped (`MAP_FIXED_NOREPLACE`). If `fixed` is 2, the call replaces existing
+/// mappings (`MAP_FIXED`).
 fn mmap(thread: &Thread, at: u64, bytes: u64, bits: u64, fixed: u64) -> i64 {
     let (space, protection) = (&thread.process.space, protection(bits));
     let Some(pages) = pages(at, bytes) else { return EINVAL };

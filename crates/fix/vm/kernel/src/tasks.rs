@@ -60,7 +60,7 @@ impl Tasks {
     /// The process of the first task.
     ///
     /// # Panics
-    /// If the task takes its turn.
+    /// If it is the first task's turn.
     pub(crate) fn process(&self) -> Arc<Process> {
         self.0[0].lock().as_ref().expect("the task waits").process.clone()
     }

@@ -164,7 +164,7 @@ impl ObjectCore {
         self.is_busy.store(false, order!(Release, "eviction_end"));
     }
 
-    /// Whether the object has a pager. If so, writes to its pages are tracked.
+    /// Whether the object has a pager. Only objects with a pager track stores to their pages.
     #[inline]
     pub(crate) fn has_pager(&self) -> bool {
         self.pager.is_some()

@@ -23,7 +23,7 @@ use crate::tree::update::{add_child, add_table};
 /// The state in which a fault found the PTE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Before {
-    /// Not present, or made flush-pending by this fault; in that case all CPUs have flushed the old PTE.
+    /// Not present. If this fault itself made the PTE flush-pending, all CPUs have since flushed the old PTE.
     Absent,
     /// Present, without the permission for the access.
     Less,

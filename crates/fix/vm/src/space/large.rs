@@ -34,8 +34,8 @@ enum Promotion {
     Large,
     /// The pages cannot become a large page.
     Unfit,
-    /// The promotion has begun: the leaf's entries are flush-pending, and the pages must be copied to the
-    /// frames of a new large page, of which this is the first.
+    /// The promotion has begun: the leaf's entries are flush-pending, and the pages must be copied to a new
+    /// large page, which begins with this frame.
     Begun(NonNull<Leaf>, Frame, Attributes),
 }
 

@@ -23,11 +23,11 @@ impl<'m, M: LazyMachine> Space<'m, M> {
     /// their next [tick](crate::Ticks::tick). When a CPU has 32 unmapped ranges waiting for ticks, its next
     /// unmap interrupts all CPUs once. Forks of the space inherit the setting.
     ///
-    /// This weakens only the guarantee of `unmap`: for some time after the unmap, accesses by other CPUs
-    /// may still succeed, and their writes are lost. The CPU that unmaps flushes its own TLB at once.
-    /// Until all CPUs have flushed, the frames are not reused, and count as [resident](Space::resident).
-    /// Mapping such a page again, or changing it in any other way, first interrupts all CPUs, so no CPU
-    /// finds old content there.
+    /// This weakens only the guarantee of `unmap`: for some time after the unmap, accesses by other CPUs may
+    /// still succeed, and their writes are lost. The CPU that unmaps flushes its own TLB at once. Until all
+    /// CPUs have flushed, the frames are not reused, and count as [resident](Space::resident). An operation
+    /// that maps one of these pages again, or changes it in any other way, first interrupts all CPUs. So no
+    /// CPU finds the old content in a page that is mapped again.
     ///
     /// All other operations stay synchronous: discarding, protecting and moving pages, forks, copy-on-write
     /// breaks, and taking pages out of objects. With a delayed flush, CPUs would keep permissions that were

@@ -21,7 +21,9 @@ impl<'m, M: Machine> Space<'m, M> {
     ///
     /// Once a call has cleared [`Usage::DIRTY`] for a page, the page's content cannot change before the page
     /// is dirty again. This holds in every space that shares the page. For pages of objects, the usage is
-    /// that of this mapping alone, and a page is dirty while it is mapped writable. Only [`Object::write_back`](crate::Object::write_back) takes into account the stores that were made through any mapping.
+    /// that of this mapping alone, and a page is dirty while it is mapped writable.
+    /// [`Object::write_back`](crate::Object::write_back) takes into account the stores through all mappings
+    /// of the object.
     ///
     /// `with` must not call an operation of this machine, and must not panic.
     ///

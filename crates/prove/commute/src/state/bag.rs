@@ -43,8 +43,8 @@ impl<V: State> Bag<V> {
         if self.has_initial(own, call.execution)? {
             return Ok(Some(self.take_initial(own, call.execution)));
         }
-        // There are not enough initial elements for all calls that take an element. If there is at least one,
-        // the orders differ, whichever element this call takes.
+        // There are not enough initial elements for all calls that take an element. If there is at least one
+        // initial element, the orders differ, whichever element this call takes.
         for nr in 0..own {
             if self.has_initial(nr, call.execution)? {
                 return Ok(Some(self.take_initial(nr, call.execution)));

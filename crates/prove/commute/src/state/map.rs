@@ -103,9 +103,8 @@ impl<K: State, V: State> Map<K, V> {
                 return Ok(());
             }
             // The assumption contradicts a known entry, so the path is infeasible. `assume` records the
-            // contradiction in the certificate, and normally fails. The question identifies its flag by the
-            // label of `same`: if this label has changed since the entry was added, the question is about
-            // another flag, and `assume` may succeed.
+            // contradiction in the certificate, and normally fails. It may succeed if the label of `same` has
+            // changed since the entry was added, because the question is then about another flag.
             let question = self.is_present(same, execution);
             let _ = execution.assume(&question, is_present);
             return Err(Stop::Infeasible);

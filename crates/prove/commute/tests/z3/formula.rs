@@ -78,7 +78,8 @@ pub(crate) struct Terms {
     pub(crate) names: BTreeSet<String>,
     pub(crate) ints: BTreeSet<String>,
     pub(crate) flags: BTreeSet<String>,
-    /// Names that are literal words. Each formula asserts that they are pairwise distinct, because the solver does not know it.
+    /// Names that are literal words. The solver does not know that literal words are pairwise distinct, so
+    /// each formula asserts this.
     pub(crate) words: BTreeSet<String>,
 }
 

@@ -1,8 +1,8 @@
 //! The small interfaces in SMT-LIB, independent of the explorer.
 //!
 //! Each interface has a sort `State` with `start`, `valid` and `same`, and two functions for each operation:
-//! the state after the operation, and what its caller sees. Each term of the state that occurs in conditions
-//! is defined as its value in `start`. Arguments are constants.
+//! the state after the operation, and what its caller sees. A term of the state that occurs in conditions,
+//! such as `plates.length`, is defined as a function of `start`. Arguments are constants.
 
 use knee_commute::{Exploration, Model, Situation, Verdict, call_label, models};
 

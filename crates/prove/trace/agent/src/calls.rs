@@ -16,7 +16,7 @@ thread_local! {
     static BUFFER: RefCell<[u8; PAGE]> = const { RefCell::new([0; PAGE]) };
 }
 
-/// Makes call `nr` of a test in its window. `seen` is true if the run is traced.
+/// Opens window `nr`, makes call `nr` of a test, and closes the window. `seen` is true if the run is traced.
 pub(crate) fn call(call: &Call, nr: usize, seen: bool) -> Returned {
     BUFFER.with_borrow_mut(|page| {
         match *call {

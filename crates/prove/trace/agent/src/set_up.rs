@@ -232,10 +232,10 @@ fn maker(made: &Made, opens: &[Open], maps: &[Map]) -> u8 {
     if is_empty { users.min().unwrap_or(0) } else { 0 }
 }
 
-/// If possible, extends the step that creates the file so that it also maps this page. Returns
-/// whether the step maps the page. If the step leaves the file open, another step maps the page: if
-/// the descriptor and the mapping came from one `open`, the calls would share more than the test
-/// describes.
+/// If possible, extends the step that creates the file so that it also maps this page. Returns whether the
+/// step maps the page. A descriptor and a mapping that came from one `open` would make the calls share more
+/// than the test describes. So a step that leaves the file open does not also map the page; another step
+/// does.
 fn is_mapped_at_once(map: &Map, made: &mut [Made]) -> bool {
     let Some((thing, _)) = map.of else { return false };
     let Some(made) = made.iter_mut().find(|made| made.thing == thing) else { return false };

@@ -1,6 +1,6 @@
-//! What a test of a model means to whoever runs it: the orders of its calls, and whether the results of the
-//! calls agree with the model. The agent of a guest (crate knee-agent) and a program that binds a library (crate
-//! knee-bind) share this crate.
+//! What is the same wherever the tests of a model run: the orders in which the calls of a test are made, and
+//! the comparison of their results with the model. The agent of a guest (crate knee-agent) and a program that
+//! binds a library (crate knee-bind) share this crate.
 #![forbid(unsafe_code)]
 
 mod comparison;

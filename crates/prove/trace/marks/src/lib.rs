@@ -19,16 +19,17 @@
 //! A guest first reports its entries, then executes [`Mark::Arm`], then makes a system call. The system call
 //! ends the current block of instructions; the plugin's callbacks take effect with the next block. For each
 //! test, the guest executes `Begin`, the marks of the windows, and `End`. A guest must report all entries
-//! before `Arm`: from then on, the plugin checks whether a block begins at an entry when QEMU translates the
-//! block, and not again. If the plugin tracks which CPU holds which cache line, `Flush` precedes the first
+//! before `Arm`: after `Arm`, the plugin compares a block's address with the entries only once, when QEMU
+//! translates the block. If the plugin tracks which CPU holds which cache line, `Flush` precedes the first
 //! test of each experiment.
 //!
 //! Callbacks cost time, and only code that runs in windows needs them. QEMU translates code separately for
 //! each value of certain CPU flags, so a flag that is set only in windows separates the code that runs in
 //! windows from other code. A guest may execute `Apart` before `Arm` if it sets such a flag right after
-//! `Open`, clears it right before `Close`, and keeps it clear at all other times. The flag must also stay
-//! clear in a window outside of a test. After `Apart`, kernel code that is translated while no window is open
-//! gets no callbacks. The virtual CPUs of such a guest must share one host thread.
+//! `Open`, clears it right before `Close`, and keeps it clear at all other times. If a guest opens a window
+//! outside of a test, the CPU flag must stay clear in this window, too. After `Apart`, kernel code that is
+//! translated while no window is open gets no callbacks. The virtual CPUs of such a guest must share one host
+//! thread.
 //!
 //! ```
 //! use knee_marks::{Mark, entries};

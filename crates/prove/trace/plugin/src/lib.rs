@@ -61,17 +61,18 @@
 //! behaves differently (the module `calibration` of the crate knee-agent). Below are each behaviour of QEMU,
 //! the modules that rely on it, and the test that covers it:
 //!
-//! * QEMU executes each virtual CPU on one thread, and each block of instructions to its end: `executing`,
-//!   `vcpu`. Test: `each_side_is_on_its_own_virtual_cpu`.
+//! * QEMU executes each virtual CPU on one thread, and each block of instructions to its end. Modules:
+//!   `executing`, `vcpu`. Test: `each_side_is_on_its_own_virtual_cpu`.
 //! * QEMU passes the number of the executing CPU (before 10.0) or lets plugins read the registers of that
-//!   CPU: `executing`. Test: `each_side_is_on_its_own_virtual_cpu`.
-//! * QEMU translates code separately for each value of the flag AC: `translate`, and `apart` of crate
-//!   knee-agent. Test: all trials, since their code first runs outside of windows.
-//! * QEMU may still call the memory callback of a block's last instruction after the end of the block:
-//!   `translate`. Test: `interrupts_leave_no_trace_in_the_figures`.
+//!   CPU. Module: `executing`. Test: `each_side_is_on_its_own_virtual_cpu`.
+//! * QEMU translates code separately for each value of the flag AC. Modules: `translate`, and `apart` of
+//!   crate knee-agent. Test: all trials, since their code first runs outside of windows.
+//! * QEMU may still call the memory callback of a block's last instruction after the end of the block.
+//!   Module: `translate`. Test: `interrupts_leave_no_trace_in_the_figures`.
 //! * QEMU repeats a string instruction either by a jump to the instruction or within one execution of the
-//!   block: `vcpu`. Test: `a_repeated_string_instruction_counts_once_but_each_of_its_accesses_counts`.
-//! * QEMU ends a block at each instruction that enters or leaves the kernel: `vcpu`. Test:
+//!   block. Module: `vcpu`. Test:
+//!   `a_repeated_string_instruction_counts_once_but_each_of_its_accesses_counts`.
+//! * QEMU ends a block at each instruction that enters or leaves the kernel. Module: `vcpu`. Test:
 //!   `interrupts_leave_no_trace_in_the_figures`.
 //!
 //! # Limits

@@ -107,7 +107,7 @@ fn operation(kind: &str) -> Option<Operation> {
             unsafe { AtomicU64::from_ptr(state.line.0.as_ptr().cast_mut().cast()) }
                 .store(1, Ordering::Relaxed);
         },
-        // A single instruction, which stores 1 byte or 100 bytes.
+        // One repeated string instruction stores all bytes: 1 byte or 100 bytes.
         "string-1" => |state, side| store_string(&state.pages[side], 1),
         "string-100" => |state, side| store_string(&state.pages[side], 100),
         "user-neighbours" => |state, side| state.neighbour(side).store(1, Ordering::Relaxed),
@@ -183,7 +183,7 @@ fn run_tests(state: &State, operation: Operation, tests: u32) -> io::Result<()> 
         }
     };
     let pass = |next: u32| turn.0.store(next, Ordering::Release);
-    // The operation of a single test, such as `panic`, may never return, so it has no warm-up.
+    // A single test has no warm-up, because an operation such as `panic` never returns.
     let warm_up = if tests == 1 { 0 } else { WARM_UP };
     thread::scope(|scope| {
         let other = scope.spawn(move || {

@@ -157,7 +157,8 @@ impl TestedProgram {
 }
 
 impl TestedProgram {
-    /// How `other` differs from this; `what` is what both are.
+    /// How `other` differs from this file. `what` is the word for either in the result: `program` or
+    /// `kernel`.
     fn difference(&self, what: &str, other: &Self) -> Option<String> {
         if self.file == other.file {
             None
@@ -237,7 +238,7 @@ impl fmt::Display for Shard {
     }
 }
 
-/// The error for a text that is not a shard.
+/// The error for a text that is not a valid shard `I/N`.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("write a shard as I/N, such as 2/4, with I from 1 to N and N at most {MAX_SHARDS}")]
 pub struct ShardError;

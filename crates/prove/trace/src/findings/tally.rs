@@ -42,8 +42,8 @@ impl Counts {
     }
 }
 
-/// How many tests have each verdict, in all and for each set of operations, and how many tests
-/// share each datum.
+/// The number of tests with each verdict, in total and for each set of operations, and the number of tests
+/// that share each datum.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tally {
     total: Counts,

@@ -28,15 +28,15 @@ pub enum Verdict {
 /// that the calls share.
 ///
 /// Kernel objects have different addresses in each run, so lines are matched by their names. If several lines
-/// of a run have the same name, the conflicts contain only as many lines of this name as every run has. A
-/// conflict lists only those data of its line that the calls share in every run.
+/// of a run have the same name, the conflicts contain as many of them as the run with the fewest lines of
+/// this name. A conflict lists only those data of its line that the calls share in every run.
 ///
 /// Data that the calls share by position only are not a conflict, even if the calls share them in every run:
 /// with the same objects at other addresses, the calls would not share these data. A run in which the calls
-/// share nothing proves that such addresses exist. So a test with such a run is conflict-free if its calls
-/// share lines by position only in all other runs. Without this rule, the verdict would depend on the
-/// addresses in the first run: if the calls share nothing in the first run, the test is conflict-free and
-/// does not run again.
+/// share nothing proves that such addresses exist. So if the calls share nothing in one run, and share lines
+/// by position only in the other runs, the test is conflict-free. Without this rule, the verdict would depend
+/// on the addresses in the first run: if the calls share nothing in the first run, the test is conflict-free
+/// and does not run again.
 pub(super) fn verdict(mut runs: Vec<Vec<SharedLine>>) -> (Verdict, Vec<SharedLine>) {
     let is_by_position = |run: &Vec<SharedLine>| run.iter().all(|line| line.by_position);
     if runs.iter().any(Vec::is_empty) && runs.iter().all(is_by_position) {

@@ -52,7 +52,7 @@ enum Place {
     Installed,
     /// In this file.
     File(PathBuf),
-    /// In a directory of [`Emulators`](super::Emulators).
+    /// Unpacked into a directory of [`Emulators`](super::Emulators).
     Root(PathBuf),
 }
 

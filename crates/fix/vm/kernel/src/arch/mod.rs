@@ -2,8 +2,8 @@
 //!
 //! * `Format`: the page-table format. `MEMORY`: the first frame of memory. `REGISTERS`: a frame of device
 //!   registers.
-//! * `KEEPS_ENTRIES`: whether the TLB keeps the entries of a space when the CPU loads another space. If so,
-//!   entries are tagged with an address-space identifier.
+//! * `KEEPS_ENTRIES`: whether TLB entries are tagged with an address-space identifier, so that the TLB keeps
+//!   the entries of a space when the CPU loads another space.
 //! * `Registers`: the state of a program. `run` enters user mode, and returns when the program traps.
 //! * `init_cpu`, `start_cpus`, `power_off`, `put_byte`, `clock`, `idle`, `interrupt`.
 //! * `load`, `load_kernel`, `begin_root`, `direct`, `flush`, `BROADCAST`, `prepare_code`.

@@ -53,7 +53,7 @@ pub(super) fn lazy(options: &Options) {
         }
     });
     space.settle(current());
-    // The page of the code stays resident.
+    // The page with the user-mode code stays mapped and resident.
     assert_eq!(space.resident(), 1, "an unmapped page is still resident after `settle`");
     drop_space(space);
 }

@@ -26,7 +26,7 @@ pub(super) fn spaces(options: &Options) {
         let (space, own) = (&common[index], (COMMON + number) as u64);
         let found = load(space, address(own));
         assert_eq!(found, Ok(value), "CPU {number}, space {index}");
-        // This space does not map the page below its first page, but another space does.
+        // Page `index - 1` is mapped in space `index - 1`, but not in this space.
         if index > 0 {
             assert_eq!(
                 load(space, address(index as u64 - 1)),

@@ -138,8 +138,9 @@ fn the_name_of_a_struct_page_includes_the_use_of_the_page() {
     ram.write(PAGES + OTHER / 4096 * 64 + 24, &anonymous.to_le_bytes()).expect("write a mapping");
     let mut resolver = Resolver::new(ram, SYMBOLS);
     assert_eq!(described(&mut resolver, OTHER, 52), "page._refcount (anonymous memory)");
-    // The `struct page` of the page at 0x9_0000 does not show a use. But the same code also touches the
-    // `struct page` of the page at `OTHER`, so the resolver assumes that both pages have the same use.
+    // The `struct page` of the page at 0x9_0000 does not show what the page is used for. But the same code
+    // also touches the `struct page` of the page at `OTHER`, so the resolver assumes that both pages have the
+    // same use.
     assert_eq!(described(&mut resolver, 0x9_0000, 52), "page._refcount (anonymous memory)");
 }
 
