@@ -13,8 +13,8 @@ use crate::primitive::AtomicPtr;
 /// it.
 const FIRST: usize = if cfg!(any(loom, shuttle)) { 2 } else { 8 };
 
-/// The number of chunks, which suffices for 2^32 threads. A model for loom needs only one chunk, and each
-/// further chunk would slow it down.
+/// 29 chunks have almost 2^32 entries. A model for loom needs only one chunk, and each further chunk would
+/// slow it down.
 const CHUNKS: usize = if cfg!(loom) { 1 } else { 29 };
 
 /// An array that grows without moving its entries. Each entry has cache lines of its own.

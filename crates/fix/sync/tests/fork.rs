@@ -58,8 +58,8 @@ fn a_record_whose_call_forks_has_one_owner_in_the_child() {
     static SECTIONS: Mutex<Vec<Section<'static, System>>> = Mutex::new(Vec::new());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let section = epoch::section();
-    // The thread exits before its call is ready, so this thread adopts the record of the exited thread and
-    // makes the call.
+    // The other thread exits before its deferred call is ready, so this thread adopts the record of the other
+    // thread and makes the deferred call.
     let defers = || {
         epoch::pin().defer(|| {
             CHILD.store(fork(), Relaxed);

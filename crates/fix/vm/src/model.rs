@@ -26,7 +26,7 @@ use crate::space::Space;
 /// The number of CPUs. The main thread acts as CPUs 0 and 1, and the other thread as CPU 2.
 const CPUS: usize = 3;
 
-/// The number of frames, which is enough for all models.
+/// The number of frames: enough for all models.
 const FRAMES: u64 = 16;
 
 /// x86-64 with this many levels.
@@ -330,6 +330,6 @@ fn run<const LEVELS: u8>(
         unsafe { ManuallyDrop::drop(&mut world.space) };
     }
     assert_eq!(of.free.lock().unwrap().len() as u64, FRAMES, "all frames are freed");
-    // SAFETY: no thread uses the machine any more, and it came from a box.
+    // SAFETY: no thread uses the machine any more, and the machine came from a box.
     drop(unsafe { Box::from_raw(machine.as_ptr()) });
 }

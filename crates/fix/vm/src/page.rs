@@ -169,7 +169,7 @@ impl Pages {
         self.start.0 <= other.start.0 && other.end.0 <= self.end.0
     }
 
-    /// Returns the intersection with `other`, which may be empty.
+    /// Returns the range of the pages that are in both ranges; it may be empty.
     pub fn and(self, other: Pages) -> Pages {
         Pages { start: self.start.max(other.start), end: self.end.min(other.end) }
     }

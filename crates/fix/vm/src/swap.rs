@@ -161,10 +161,10 @@ impl Swap {
         &self.slots[slot as usize]
     }
 
-    /// Takes a free slot, whose only user is the caller, for a transfer to the device. Returns `None` if all
-    /// slots are in use. Consecutive calls get ascending slots if possible, so the device can write them in
-    /// one operation. The search is linear in the number of slots if nearly all are in use, so the caller
-    /// should hold no lock.
+    /// Takes a free slot for a transfer to the device. The caller becomes the only user of the slot. Returns
+    /// `None` if all slots are in use. Consecutive calls get ascending slots if possible, so the device can
+    /// write them in one operation. The search is linear in the number of slots if nearly all are in use, so
+    /// the caller should hold no lock.
     pub(crate) fn reserve(&self) -> Option<u64> {
         let (capacity, start) = (self.capacity(), self.next.load(Relaxed));
         if self.used() == capacity {

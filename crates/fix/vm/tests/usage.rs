@@ -67,7 +67,8 @@ fn another_cpu_sets_the_usage_again<A: Architecture>() {
     let (cpu, mut other) = (machine.cpu(0), machine.cpu(1));
     let space = Space::new(&cpu).unwrap();
     space.map(&cpu, Pages::new(START, 1), WRITE).unwrap();
-    // The other CPU caches the entry. It is offline during the flush, so that CPU 0 does not wait for it.
+    // The other CPU caches the entry. The other CPU is offline during the flush, so CPU 0 does not wait for
+    // it.
     other.store(&space, START.address(), 1).unwrap();
     other.offline(|| assert_eq!(take(&cpu, &space, BOTH), [(0, BOTH)]));
     other.load(&space, START.address()).unwrap();

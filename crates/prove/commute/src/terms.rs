@@ -15,7 +15,7 @@ pub(crate) struct Terms {
 }
 
 impl Terms {
-    /// A name of a sort.
+    /// A name of the given sort.
     pub(crate) fn name(&mut self, sort: &'static str, label: &str) -> Name {
         self.name_or(label, |facts| facts.name(sort, label))
     }

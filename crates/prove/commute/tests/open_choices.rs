@@ -42,7 +42,7 @@ fn file() -> Interface<Times> {
     }
 }
 
-/// An error in an earlier version, which z3 found: the explorer chose the new time to be equal to the mtime.
+/// An error that z3 found in an earlier version: the explorer chose the new time to be equal to the mtime.
 /// From this choice, it concluded that the ctime was not later than the mtime, so `stat` and `write` always
 /// seemed to commute.
 #[test]

@@ -269,8 +269,8 @@ impl<P: Platform> Domain<P> {
         }
     }
 
-    /// If a scan is due or `is_urgent` is true, scans and frees the ready objects of records without an
-    /// owner. Returns whether it has scanned. The caller owns `record`.
+    /// If a scan is due or `is_urgent` is true, executes a scan, and then frees the ready objects of records
+    /// without an owner. Returns whether it has executed a scan. The caller owns `record`.
     fn scan_if_due(&self, record: &Record, is_urgent: bool) -> bool {
         let before = self.platform.now();
         let is_due = is_urgent || before >= self.next_scan.load(Relaxed);
@@ -327,9 +327,8 @@ impl<P: Platform> Domain<P> {
             let watch = &node.value.watch;
             let adopter = watch.adopter.load(Relaxed);
             if own.is_some_and(|own| ptr::eq(adopter, &own.value)) {
-                // This thread had adopted the record, and was running one of the record's destructors or
-                // deferred calls, which called fork(2). The thread releases the record when that call
-                // returns.
+                // This thread had adopted the record, and a destructor or deferred call of the record has
+                // called fork(2). The thread releases the record when this destructor or call returns.
                 continue;
             }
             watch.calls.end();
@@ -462,7 +461,7 @@ impl<P: Platform> Domain<P> {
     }
 }
 
-/// 0, except in a mutant, which frees objects one epoch too early.
+/// Returns 0, except in the mutant that frees objects one epoch too early.
 fn early() -> u64 {
     if is_mutant!("early") { ONE } else { 0 }
 }

@@ -449,7 +449,7 @@ mod modelled {
         check(3, || {
             struct Shared {
                 snzi: Snzi,
-                /// Guarded, so that loom reports unordered accesses.
+                /// With [`Guarded`], loom reports unordered accesses.
                 work: Guarded<bool>,
             }
             // SAFETY: loom checks every use of the cell.

@@ -32,7 +32,7 @@ impl Process {
 pub(crate) struct Thread {
     pub(crate) process: Arc<Process>,
     pub(crate) registers: Registers,
-    /// After an invalid memory access, the thread continues at this address. Its result register then
+    /// After a memory access that fails, the thread continues at this address. Its result register then
     /// contains the number of the signal that Linux would raise. If the address is 0, such an access ends the
     /// thread.
     pub(crate) catch: u64,
@@ -140,7 +140,7 @@ pub(crate) fn add(thread: Thread) {
     table.ready.push_back(thread);
 }
 
-/// Removes a process that has ended. Returns its status, or `None` if no such process has ended.
+/// Removes a process that has ended. Returns its status, or `None` if no process with this number has ended.
 pub(crate) fn reap(number: u64) -> Option<u64> {
     let mut table = TABLE.lock();
     let status = table.processes.get(&number).filter(|status| status.has_ended).copied()?;

@@ -32,8 +32,8 @@ pub(crate) struct ObjectCore {
     /// If set, the pages are device memory, and all slots of the index stay absent.
     pub(crate) device: Option<Device>,
     pub(crate) attachments: Attachments,
-    /// An operation that evicts, discards or writes back pages is in progress. On its own cache line,
-    /// because each fault reads the fields above.
+    /// Whether an operation that evicts, discards or writes back pages is in progress. This flag is on its
+    /// own cache line, because each fault reads the fields above.
     is_busy: Padded<AtomicBool>,
 }
 

@@ -468,7 +468,7 @@ impl<'m, M: Machine> Space<'m, M> {
         let shared = backing.filter(|backing| backing.sharing == Sharing::Shared);
         if let Some(shared) = shared {
             // An object with a pager has to know its dirty pages. So a read fault maps the page without write
-            // permission, and the first store causes a fault, which marks the page dirty.
+            // permission, and the first store faults, so that the fault handler can mark the page dirty.
             if shared.object().has_pager() {
                 if !is_write {
                     // Keep the write permission of an existing PTE: if we removed it without a shootdown,

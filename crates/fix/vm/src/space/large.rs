@@ -103,7 +103,8 @@ impl<'m, M: Machine> Space<'m, M> {
                 Promotion::Large => count += 1,
                 Promotion::Unfit => (),
                 Promotion::Begun(leaf, first, attributes) => {
-                    // SAFETY: `promote_in` began a flush of the leaf, which keeps the leaf in the tree.
+                    // SAFETY: `promote_in` began a flush of the leaf, and the flush keeps the leaf in the
+                    // tree.
                     unsafe { self.complete_promotion(cpu, leaf.as_ref(), first, attributes) };
                     count += 1;
                 }

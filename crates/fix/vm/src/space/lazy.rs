@@ -25,9 +25,9 @@ impl<'m, M: LazyMachine> Space<'m, M> {
     ///
     /// This weakens only the guarantee of `unmap`: for some time after the unmap, accesses by other CPUs may
     /// still succeed, and their writes are lost. The CPU that unmaps flushes its own TLB at once. Until all
-    /// CPUs have flushed, the frames are not reused, and count as [resident](Space::resident). An operation
-    /// that maps one of these pages again, or changes it in any other way, first interrupts all CPUs. So no
-    /// CPU finds the old content in a page that is mapped again.
+    /// CPUs have flushed, the frames are not reused, and count as [resident](Space::resident). Until then, an
+    /// operation that maps one of the unmapped pages again, or changes it in any other way, first interrupts
+    /// all CPUs. So no CPU finds the old content in a page that is mapped again.
     ///
     /// All other operations stay synchronous: discarding, protecting and moving pages, forks, copy-on-write
     /// breaks, and taking pages out of objects. With a delayed flush, CPUs would keep permissions that were
@@ -85,9 +85,9 @@ impl<'m, M: Machine> Space<'m, M> {
         unsafe { self.arenas.with(cpu, |arena| with(&mut arena.lingering)) }
     }
 
-    /// The ticks for a lazy unmap of these pages, or `None` if the unmap should be synchronous. Does not
-    /// check that the pages are anonymous. Also frees those earlier ranges of this CPU that all CPUs have
-    /// flushed.
+    /// Returns the machine's ticks if these pages should be unmapped lazily, or `None` if the unmap should be
+    /// synchronous. Does not check that the pages are anonymous. Also frees those earlier ranges of this CPU
+    /// that all CPUs have flushed.
     pub(super) fn lazy_ticks(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Option<&Ticks> {
         let ticks = self.tree().ticks()?;
         if self.with_lingering(cpu, |all| all.len() == MOST_RANGES && !self.is_over(all)) {

@@ -15,7 +15,7 @@ use crate::{FAR, HERE, READ, WRITE, only};
 /// A copy never keeps a page that the object no longer has: an operation that removes pages from the object
 /// finds the copy and its entries, no matter when the copy is made.
 fn removing_pages_from_an_object_finds_a_copy_that_is_being_made<A: Architecture>() {
-    // The CPU numbers determine whether the object visits the copy before or after the other spaces.
+    // The CPU numbers determine whether `discard` visits the copy before or after the other spaces.
     let cpus = [(0, 1), (1, 0), (0, 2), (2, 0), (1, 2), (2, 1)];
     for ((forks, discards), forks_first) in
         cpus.into_iter().flat_map(|cpus| [(cpus, true), (cpus, false)])

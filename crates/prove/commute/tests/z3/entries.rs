@@ -19,8 +19,8 @@ pub(crate) fn entries(label: &str) -> Vec<Entry> {
             '[' => opened.push(at),
             ']' => {
                 let from = opened.pop().expect("brackets are balanced");
-                // If this entry is part of the key of an outer entry, its map's name begins after the outer
-                // bracket. Otherwise the name begins at the start of the label.
+                // If this entry is part of the key of an outer entry, the name of this entry's map begins
+                // after the outer bracket. Otherwise the name begins at the start of the label.
                 let begins = opened.last().map_or(0, |outer| outer + 1);
                 let map = label[begins..from].to_owned();
                 entries.push(Entry { map, key: label[from + 1..at].to_owned() });

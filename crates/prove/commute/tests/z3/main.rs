@@ -103,7 +103,7 @@ fn z3_confirms_the_situations_and_verdicts_of_every_pair() {
     }
 }
 
-/// An error in an earlier version, which z3 found: the explorer chose a time for two calls, and assumed that
+/// An error that z3 found in an earlier version: the explorer chose a time for two calls, and assumed that
 /// this time was late enough for a third call, too.
 #[test]
 fn a_choice_for_two_calls_does_not_decide_how_times_of_a_third_call_compare() {

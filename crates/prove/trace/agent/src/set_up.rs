@@ -14,7 +14,7 @@ use crate::layout::{BASE_ENDS, MOST_HIDDEN, hidden_end};
 
 /// A file or a pipe.
 struct Made {
-    /// The step that makes the file or the pipe, still without `map` and `keeps`.
+    /// The step that makes the file or the pipe. The fields `map` and `keeps` are added to it last.
     step: Step,
     /// The process that executes the step: see [`maker`].
     by: u8,

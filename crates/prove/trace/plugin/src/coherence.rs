@@ -50,7 +50,7 @@ pub(crate) struct Caches {
 }
 
 impl Caches {
-    /// Updates the caches with the lines of a test's sides, which ran one after the other. Returns
+    /// Updates the caches: the sides of a test have touched their lines, one side after the other. Returns
     /// the moves.
     pub(crate) fn touched<'a>(&mut self, sides: &[(usize, &'a Side)]) -> Moves<'a> {
         let mut moves = Moves::default();

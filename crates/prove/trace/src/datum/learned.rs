@@ -10,9 +10,9 @@ use std::hash::Hash;
 #[derive(Debug)]
 pub(crate) struct CodeHistory<K, V>(HashMap<K, Majority<V>>);
 
-/// The value that was touched most often, as found by the majority-vote algorithm of Boyer and Moore. If knee
-/// reads memory too late, the memory may already have another use. One such late read must not change the
-/// majority.
+/// The value that the majority of accesses touched, as found by the majority-vote algorithm of Boyer and
+/// Moore. If knee reads memory too late, the memory may already have another use. One such late read must not
+/// change the majority.
 #[derive(Debug)]
 struct Majority<V> {
     value: V,
@@ -56,8 +56,8 @@ impl<K: Eq + Hash, V: Clone + PartialEq> CodeHistory<K, V> {
 }
 
 impl CodeHistory<u64, String> {
-    /// Returns what the code touches: `seen`, which is also recorded, or, if `seen` is `None`, what the code
-    /// has touched before.
+    /// If `seen` is given, records `seen` as what the code touches, and returns it. Otherwise returns what
+    /// the code has touched before.
     pub(crate) fn known(&mut self, code: &[u64], seen: Option<String>) -> Option<String> {
         match seen {
             Some(touched) => {
