@@ -125,7 +125,7 @@ mod tests {
             }
         }
         thread_local! {
-            // Initialised before the thread's number, and so destroyed after the number.
+            // `LAST` is initialised before the thread's number, and so destroyed after the number.
             static LAST: Last = const { Last };
         }
         thread::spawn(|| LAST.with(|_| with_number(|_| ()))).join().unwrap();
@@ -141,7 +141,7 @@ mod tests {
             }
         }
         thread_local! {
-            // Initialised before the thread's number, and so destroyed after the number.
+            // `LAST` is initialised before the thread's number, and so destroyed after the number.
             static LAST: Last = const { Last };
         }
         thread::spawn(|| LAST.with(|_| with_number(|_| assert!(registered().is_some()))))

@@ -13,7 +13,7 @@ pub(crate) trait Part: Copy {
     fn before_exit(self) {}
 
     /// Unregisters the calling thread, which is exiting. Returns false if a leaked value or a later
-    /// destructor still needs the registration; in that case the thread keeps it forever.
+    /// destructor still needs the registration; in that case the thread keeps the registration forever.
     fn unregister(self) -> bool;
 }
 

@@ -54,7 +54,7 @@ pub fn yield_in_model() {
     loom::thread::yield_now();
 }
 
-/// One round of a wait that spins. Does nothing under loom, where waits call
+/// One iteration of a spin-wait loop. Does nothing under loom, where waits call
 /// [`Platform::relax`](crate::Platform::relax) to switch threads.
 #[inline]
 pub fn pause() {
@@ -124,7 +124,7 @@ mod plain {
             Guarded(UnsafeCell::new(value))
         }
 
-        /// Passes a pointer to the content to `with`. The caller must ensure that its reads and writes are
+        /// Passes a pointer to the content to `with`. The caller must ensure that the accesses of `with` are
         /// sound.
         #[inline]
         pub fn with<R>(&self, with: impl FnOnce(*mut T) -> R) -> R {

@@ -281,8 +281,8 @@ fn a_barrier_in_a_child_of_a_fork_does_not_wait_for_calls_and_barriers_of_its_pa
     });
 }
 
-/// Must be called inside a barrier. Forks, and calls `barrier` in a new thread of the child. Returns whether
-/// the new thread waits for the barrier that this function was called in.
+/// Must be called by a callback that a barrier runs. Forks, and calls `barrier` in a new thread of the child.
+/// Returns whether the new thread waits for the barrier that is already running.
 fn waits_in_a_child(barrier: fn()) -> bool {
     let in_child = || {
         let other = thread::spawn(barrier);

@@ -43,7 +43,7 @@ on_each_architecture!(
 
 type On<'m, A> = Space<'m, Hosted<A>>;
 
-/// Passes to `with` a CPU and a space in which `ALL` is mapped and contains the page numbers.
+/// Passes a CPU and a space to `with`. The space maps `ALL`, and each page contains its own number.
 fn with_space<A: Architecture>(
     slots: u64,
     with: impl for<'m> FnOnce(&Processor<'m, A>, &On<'m, A>, &Arc<Swap>, &Disk),

@@ -115,8 +115,8 @@ pub enum End {
     Panicked(String),
     /// The guest or the program printed nothing for this long, and was killed.
     Hung(Duration),
-    /// QEMU or the program ended in another way. The text says how, and then quotes the end of the standard
-    /// error.
+    /// QEMU or the program ended in another way, which the text describes before it quotes the end of the
+    /// standard error.
     Died(String),
 }
 
@@ -175,7 +175,7 @@ impl Guest {
     }
 
     /// Starts a guest with knee's own kernel and its parameters, like [`Guest::start`]. `channel` is the
-    /// content of its memory at [`KNEE_CHANNEL_AT`].
+    /// content of the guest's memory at [`KNEE_CHANNEL_AT`].
     pub(crate) fn start_knee(
         kernel: &KneeKernel,
         parameters: &str,

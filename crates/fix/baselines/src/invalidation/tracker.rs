@@ -88,8 +88,8 @@ impl<F: Invalidation, P: Platform> fmt::Debug for Member<'_, F, P> {
     }
 }
 
-/// A section, in which a thread removes mappings. It lasts from the removal of the first mapping to the flush
-/// of all removed mappings.
+/// A section, in which a thread removes mappings. The section lasts from the removal of the first mapping to
+/// the flush of all removed mappings.
 #[derive(Debug)]
 pub struct Section<'m, 'a, F: Invalidation, P: Platform> {
     member: &'m mut Member<'a, F, P>,
@@ -103,8 +103,8 @@ impl<F: Invalidation, P: Platform> Section<'_, '_, F, P> {
         unsafe { self.member.tracker.form.mark(&self.member.place, stamp) };
     }
 
-    /// Ends the section. By then, all mappings that the section removed must have been invalidated on all
-    /// CPUs. Dropping the section does the same.
+    /// Ends the section, as dropping it does. All mappings that the section removed must already have been
+    /// invalidated on all CPUs.
     #[inline]
     pub fn finish(self) {}
 }

@@ -30,8 +30,9 @@ pub(crate) enum Command {
 /// address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MemoryCall {
-    /// Map a page at an address that the kernel chooses, or as this page. The page is anonymous, or it is the
-    /// page with this number of the file with this descriptor.
+    /// Map memory at `page` or, if that is `None`, at an address that the kernel chooses. The memory is
+    /// anonymous if `file` is `None`; otherwise, `file` contains a descriptor and the number of a page of its
+    /// file.
     Mmap {
         page: Option<u8>,
         file: Option<(u8, u8)>,
@@ -55,7 +56,7 @@ pub(crate) enum MemoryCall {
     },
 }
 
-/// The status of a turn whose access raised a signal: this, plus the number of the signal.
+/// If an access raises a signal, the status of the turn is this value plus the number of the signal.
 pub(crate) const SIGNAL: u64 = 1 << 32;
 
 /// Stands for no page, or no descriptor.

@@ -19,8 +19,8 @@ pub(crate) struct File(u8);
 const FILES: usize = MOST;
 const LENGTHS: usize = MOST + 1;
 
-/// For each file and each of its lengths, an object. All of them exist before the first test, like the caches
-/// of a kernel that has run for a while.
+/// For each file, an object for each length that the file can have. All of these objects exist before the
+/// first test, like the caches of a kernel that has run for a while.
 static OBJECTS: Late<Vec<Object<'static, Board>>> = Late::new();
 /// The space through which the kernel writes files.
 static WINDOW: Late<Space> = Late::new();
@@ -37,7 +37,7 @@ pub(crate) unsafe fn init() {
         Object::new(current(), length).expect("there is memory")
     });
     let space = Space::new(current()).expect("there is memory");
-    // SAFETY: the caller guarantees that these are the only calls.
+    // SAFETY: the caller guarantees that `init` is called at most once, and nothing else sets these statics.
     unsafe {
         OBJECTS.set(objects.collect());
         WINDOW.set(space);
@@ -49,8 +49,8 @@ pub(crate) fn object(file: File) -> &'static Object<'static, Board> {
     &OBJECTS.get().expect("`init` was called")[usize::from(file.0)]
 }
 
-/// Makes each page of the file with this number begin with the given byte. Returns `None` if there is no such
-/// file, or if it cannot have so many pages.
+/// Makes each page of the file with this number begin with the given byte. Returns `None` if there is no file
+/// with this number, or if files cannot have that many pages.
 pub(crate) fn make(number: usize, pages: impl ExactSizeIterator<Item = u8>) -> Option<File> {
     if number >= FILES || pages.len() >= LENGTHS {
         return None;
@@ -76,7 +76,8 @@ pub(crate) enum Open {
     WriteEnd,
 }
 
-/// The descriptors of a process. No system call changes them, so calls do not conflict on them.
+/// The descriptors of a process. No system call opens or closes a descriptor, so calls do not conflict on
+/// descriptors.
 pub(crate) struct Descriptors([AtomicU8; 64]);
 
 const CLOSED: u8 = 0;
@@ -103,8 +104,8 @@ impl Descriptors {
         })
     }
 
-    /// Opens or closes a descriptor. Does nothing if the number is too large: set-ups open ends of pipes that no
-    /// call uses, at large numbers.
+    /// Opens or closes a descriptor. Does nothing if the number is too large: only pipe ends that no call
+    /// uses have such numbers.
     pub(crate) fn set(&self, descriptor: i32, open: Option<Open>) {
         let slot = usize::try_from(descriptor).ok().and_then(|number| self.0.get(number));
         let value = match open {

@@ -15,15 +15,16 @@ const AT: u64 = 15 << 8;
 pub(crate) struct Parameters {
     /// The number of CPUs, as passed to QEMU's `-smp`.
     pub(crate) cpus: usize,
-    /// The size of memory, in frames. The parameter `memory=` gives it in MiB, like QEMU's `-m`.
+    /// The size of memory, in frames. The parameter `memory=` gives this size in MiB, like QEMU's `-m`.
     pub(crate) frames: u64,
-    /// The programs and storms to run, separated by commas. If the list is empty, all of them run.
+    /// The programs and storms to run, separated by commas. If the list is empty, the kernel runs all
+    /// programs and storms.
     pub(crate) run: &'static str,
     /// The experiments of `knee commute cost`, separated by commas: `mmap:4` is the operation mmap on 4 CPUs.
-    /// If there are any, the kernel runs them instead of the programs and storms.
+    /// If the list is not empty, the kernel runs these experiments instead of the programs and storms.
     pub(crate) cost: &'static str,
-    /// The number of frames that the kernel shares with `knee commute check`, or 0. If it is not 0, the
-    /// kernel runs the tests in this memory instead of the programs and storms.
+    /// The number of frames that the kernel shares with `knee commute check`, or 0. If the number is not 0,
+    /// the kernel runs the tests in this memory instead of the programs and storms.
     pub(crate) check: u64,
     /// Whether each task of an experiment has its own space: `mode=processes`.
     pub(crate) processes: bool,

@@ -352,7 +352,7 @@ impl Attachments {
             content.root = unsafe { remove(content.root, old) };
             // Relaxed: `close` sets the flag before it locks this shard. So if this load misses the flag,
             // `close` locks the shard later, and then drops the reference of the empty shard. If this load
-            // sees the flag, this call drops that reference.
+            // sees the flag, this call drops the shard's reference.
             let lets_go = content.root.is_none() && self.is_closed.load(Relaxed);
             content.holds &= !lets_go;
             lets_go
@@ -436,7 +436,7 @@ impl Attachments {
 
     /// Whether a fork must release its locks and wait before it attaches copies, because forks have already
     /// attached too many during a visit. A fork that read the flag just before the visitor set the flag still
-    /// proceeds. There is at most one such fork per CPU.
+    /// proceeds, but each CPU executes at most one fork at a time.
     pub(crate) fn forks_throttled(&self) -> bool {
         self.forks_throttled.load(Relaxed) && !is_mutant!("forks_for_ever")
     }

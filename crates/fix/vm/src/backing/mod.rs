@@ -46,8 +46,8 @@ pub(crate) struct Backing {
     /// Number of pages that the backing still maps. Changed only while the nodes of the changed pages are
     /// locked.
     mapped: AtomicU64,
-    /// `None` unless the backing is [marked](Marked). [`Marked::add`] sets the pointer to this backing
-    /// itself, and [`Marked::copy`] then sets it to the copy of this backing.
+    /// `None` unless the backing is [marked](Marked). After [`Marked::add`], this is a pointer to the backing
+    /// itself; after [`Marked::copy`], to the backing's copy.
     copy: Cell<Option<NonNull<Backing>>>,
     /// Whether a single operation unmapped all pages. Set by the operation that unmaps the last page.
     is_whole: Cell<bool>,
@@ -59,7 +59,7 @@ pub(crate) struct Backing {
 
 // SAFETY: the attachment's cells are accessed only under its shard's lock. Only the owner of a [`Marked`] set
 // accesses `copy` and `next_marked`, and a space has at most one such set. Only the operation that unmaps the
-// last page accesses `is_whole` and `next`. The rest is atomic or constant.
+// last page accesses `is_whole` and `next`. All other fields are atomic or constant.
 unsafe impl Sync for Backing {}
 
 /// The backing with this id.
@@ -322,7 +322,7 @@ impl Marked {
         self.count
     }
 
-    /// Returns an object that one of these backings maps and whose forks are throttled now, if there is one.
+    /// Returns an object that one of these backings maps and that throttles forks now, if there is one.
     pub(crate) fn throttled<'m, M: Machine>(&self, machine: &'m M) -> Option<PinnedObject<'m, M>> {
         let mut next = self.first;
         while let Some(backing) = next {

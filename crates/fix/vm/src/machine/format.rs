@@ -67,7 +67,7 @@ pub enum FaultFlush {
     Never,
     /// Entries of present pages that denied the access.
     IfPresent,
-    /// The entries of `IfPresent`, and entries of absent pages.
+    /// Entries of present pages that denied the access, and entries of absent pages.
     Always,
 }
 
@@ -183,7 +183,7 @@ pub unsafe trait Format: Sync + 'static {
 /// Set in entries made by `prot_none`, to distinguish them from [`ABSENT`].
 const PROT_NONE: u64 = 1 << 1;
 
-/// Also set in entries made by `flush_pending`.
+/// Set, in addition to [`PROT_NONE`], in entries made by `flush_pending`.
 const FLUSH_PENDING: u64 = 1 << 2;
 
 /// Of the entries that the hardware treats as not present, only those made by `swapped` have this bit.

@@ -78,7 +78,7 @@ struct Entry {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Lingering {
     pub(super) pages: Pages,
-    /// Number of its pages that were mapped.
+    /// Number of pages in the range that were mapped.
     pub(super) mapped: u64,
     pub(super) ticket: u64,
 }

@@ -140,9 +140,9 @@ impl<'m, M: Machine> Space<'m, M> {
             }
             pool.tree.has_nodes(size.nodes)?;
             let mut copies = 0;
-            // `has_extents` counts all latches whose capacity is at least the requested capacity. So go from
-            // the largest capacity to the smallest, and add up the counts: a larger latch cannot also serve
-            // as a smaller latch.
+            // `has_extents` counts all latches whose capacity is at least the requested capacity. A latch
+            // that was counted for a larger capacity cannot be used again. So go from the largest capacity to
+            // the smallest, and add up the counts.
             for (log, count) in
                 size.copies.iter().enumerate().rev().filter(|(_, count)| **count > 0)
             {

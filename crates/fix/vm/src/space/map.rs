@@ -89,7 +89,7 @@ impl<'m, M: Machine> Space<'m, M> {
         let id = Some(Backing::id(backing));
         let attributes = Attributes { protection: protection.readable(), backing: id };
         // SAFETY: the caller's `object` keeps the core alive. If mapping fails, the backing is detached
-        // below. Otherwise it is detached when it no longer maps any page.
+        // below. If mapping succeeds, the backing is detached when it no longer maps any page.
         unsafe { Backing::attach(backing, cpu.number(), cpu.platform(), false) };
         let result = map(attributes);
         if result.is_err() {

@@ -119,7 +119,8 @@ impl<'m, M: Machine> Space<'m, M> {
         Ok(Space { machine, tree, lineage, arenas })
     }
 
-    /// The space's number, which no other space has. The machine may use it to identify cached translations.
+    /// The space's number, which no other space has. The machine may use this number to identify cached
+    /// translations.
     pub fn number(&self) -> u64 {
         self.tree().number()
     }
@@ -246,7 +247,7 @@ impl<'m, M: Machine> Space<'m, M> {
 
     /// Calls `with` for each space that maps the frame of `page`. `with` gets the number of the space, and
     /// the page at which that space maps the frame. The spaces are this space and all spaces that still share
-    /// the page with it after a fork. Does nothing for pages of [objects](crate::Object::mappings), and for
+    /// the page with it after a fork. Does nothing for pages of [objects](crate::Object::mappings) or for
     /// pages that are [swapped out](Space::reclaim). `with` may call operations, and may drop spaces.
     pub fn sharers(&self, cpu: &Cpu<'m, M>, page: Page, mut with: impl FnMut(u64, Page)) {
         self.check_cpu(cpu);

@@ -108,11 +108,11 @@ impl<'m, M: Machine> Space<'m, M> {
     /// and returns how many frames it has freed. Call this when memory is scarce, as Linux calls
     /// `shrink_lruvec`. To reclaim pages of objects, use [`Object::evict`](crate::Object::evict).
     ///
-    /// This is the clock algorithm. A hand moves over the pages of the space. It swaps out each page that was
-    /// not accessed since the hand last passed; from other pages, it clears
-    /// [`Usage::ACCESSED`](crate::Usage::ACCESSED). Pages that allow no access count as not accessed. The
-    /// next call continues where this one stopped. A call ends when it has freed `count` frames, after two
-    /// rounds, or when all slots are in use.
+    /// This is the clock algorithm. A hand moves over the pages of the space. The hand swaps out each page
+    /// that was not accessed since the hand last passed, and clears the [`ACCESSED`](crate::Usage::ACCESSED)
+    /// flag of the other pages. Pages that allow no access count as not accessed. The next call continues
+    /// where this one stopped. A call ends when it has freed `count` frames, after two rounds, or when all
+    /// slots are in use.
     ///
     /// The private pages are anonymous memory and private copies of pages of objects. The hand skips pages
     /// that the space shares copy-on-write with a fork, and [pinned](Space::pin) pages. Without
@@ -281,10 +281,10 @@ impl<'m, M: Machine> Space<'m, M> {
         }
     }
 
-    /// Makes the page present in `frame`, which must have the slot's content, if the page's entry still
-    /// refers to the slot. With `is_alone`, does so only if no other entry or CPU uses the slot. Returns
-    /// whether it has done so. The caller must be a user of the slot. If the result is true, the caller must
-    /// release two uses of the slot: its own and that of the page's entry.
+    /// Makes the page present in `frame`, which must have the slot's content, and returns true. Returns
+    /// false, and changes nothing, if the page's entry no longer refers to the slot or, with `is_alone`, if
+    /// the slot has users besides the entry and the caller. The caller must be a user of the slot. If the
+    /// result is true, the caller must release two uses of the slot: the caller's and the entry's.
     fn install(
         &self,
         cpu: &Cpu<'m, M>,

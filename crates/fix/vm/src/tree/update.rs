@@ -275,8 +275,8 @@ pub(crate) fn remove_extents(
     Ok(())
 }
 
-/// Changes the extents of a locked branch. `change` may add two extents by splitting, and at most `more`
-/// extents besides.
+/// Changes the extents of a locked branch. `change` may add at most `more` extents, not counting two that
+/// result from splitting.
 pub(crate) fn change_extents(
     branch: &Branch,
     more: usize,

@@ -46,14 +46,14 @@ impl std::fmt::Display for Stop {
     }
 }
 
-/// A question with the answer that an execution took.
+/// A question, and the answer with which an execution continued.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
     /// The question, with this execution's terms.
     pub question: Question,
     /// The answer.
     pub answer: bool,
-    /// The question with labels in place of terms. It is the same in every execution.
+    /// The question with labels in place of terms, so that the literal is the same in every execution.
     pub literal: Literal,
 }
 
@@ -88,8 +88,8 @@ impl Path {
     }
 
     /// Returns the answer to a question. If the facts imply the answer, there is nothing to decide. Otherwise
-    /// the script gives the answer; past the end of the script, the answer is yes. A decided answer becomes a
-    /// fact.
+    /// the script gives the answer; past the end of the script, the answer is yes. An answer that the facts
+    /// do not imply is added to the facts.
     pub(super) fn decide(&mut self, question: Question, facts: &mut Facts) -> Result<bool, Stop> {
         if let Some(known) = facts.answer(&question) {
             return Ok(known);

@@ -10,8 +10,8 @@ state! {
 }
 
 /// `inc` commutes with itself. `inc_get`, which returns the new value, does not commute with itself,
-/// because the first call gets the smaller value. The increment of a scalable counter must not return
-/// the counter's value.
+/// because the call that comes first gets the smaller value. So the increment of a scalable counter must not
+/// return the counter's value.
 pub fn counter() -> Interface<Counter> {
     Interface {
         name: "counter",

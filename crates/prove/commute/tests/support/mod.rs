@@ -1,4 +1,4 @@
-//! Writes the conditions under which operations commute as text.
+//! Writes, as text, the conditions under which operations commute.
 
 use knee_commute::{Difference, Interface, Limits, State, call_label, conditions, explore};
 
@@ -6,8 +6,8 @@ fn all_of(formulas: &[String]) -> String {
     if formulas.is_empty() { "always".to_owned() } else { formulas.join(" and ") }
 }
 
-/// Returns a text that lists when the named operations commute, and for all other situations, how the results
-/// of the orders differ.
+/// Returns a text with the conditions under which the named operations commute, and with the differences
+/// between the results of the orders under all other conditions.
 pub(crate) fn shown<S: State>(interface: &Interface<S>, names: &[&str]) -> String {
     let operations: Vec<_> = names.iter().map(|name| interface.operation(name).unwrap()).collect();
     let exploration = explore(interface, &operations, &Limits::default()).unwrap();

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use knee_bind::{Action, Binding, Call, Returned, Setup};
 use knee_commute::{Model, models::independent::independent};
 
-/// The operations. Their callers see no effects.
+/// The operations, whose effects callers cannot see.
 const OPERATIONS: &[(&str, &str)] = &[
     ("null", "(): does nothing"),
     ("own", "(): writes a line that is the caller's own"),

@@ -128,7 +128,7 @@ impl<B: Binding> Workers<B> {
         self.0[nr].request(Turn::Make(job))
     }
 
-    /// Makes thread `nr` do its part of a trial, and waits until it has done so.
+    /// Makes thread `nr` do its part of a trial, and waits until the thread has finished.
     pub(crate) fn try_out(&self, kind: Kind, nr: usize) {
         // A trial cannot fail, so the reply contains nothing.
         let _ = self.0[nr].request(Turn::Try(kind));

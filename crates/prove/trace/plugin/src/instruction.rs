@@ -23,9 +23,9 @@ pub(crate) fn is_repeated_string(code: &[u8]) -> bool {
 /// QEMU 7.2 does not clear the memory callback of a block's last instruction if that instruction leaves the
 /// block through a helper. Examples are returns (a helper finds the next block), conditional jumps (a helper
 /// computes the flags), and instructions that cross a page. Until another callback is set, QEMU then reports
-/// the accesses of other helpers as accesses of this instruction. For example, helpers access memory for
-/// atomic instructions in user code, and access descriptors and the stack to deliver an interrupt. So the
-/// plugin records no more accesses for an instruction than the instruction itself makes. It records no
+/// the accesses of other helpers as accesses of this instruction. For example, helpers execute atomic
+/// instructions of user code; to deliver an interrupt, a helper reads descriptors and writes to the stack. So
+/// the plugin records no more accesses for an instruction than the instruction itself makes. It records no
 /// accesses for `iretq` and `sysretq`: `sysretq` makes none, and those of `iretq` are implicit accesses,
 /// which the plugin does not count.
 pub(crate) fn own_accesses(code: &[u8]) -> Option<u8> {

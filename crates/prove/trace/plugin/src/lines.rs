@@ -213,7 +213,7 @@ impl LineTable {
         }
     }
 
-    /// Adds an access of at least one byte that is within a line.
+    /// Records an access that has at least one byte and lies within one line.
     #[inline]
     fn add_within(&mut self, access: &Access, chain: impl FnOnce() -> Chain) {
         let address = access.address & !(LINE_BYTES - 1);

@@ -1,8 +1,8 @@
 //! The current test and its sides.
 //!
 //! While a side's window is open, the side is stored in the slot of its virtual CPU, where accesses need no
-//! lock. Otherwise the side is stored in the [`Session`], which a lock protects. The guest opens the windows
-//! of a test one after the other, so CPUs do not contend for the lock at marks.
+//! lock. At all other times, the side is stored in the [`Session`], which a lock protects. The guest opens
+//! the windows of a test one after the other, so CPUs do not contend for the lock at marks.
 
 use std::collections::HashMap;
 use std::ffi::c_uint;
@@ -36,7 +36,7 @@ struct Session {
     begun: u64,
     /// The sides whose windows are closed.
     sides: [Option<Box<Side>>; SIDES],
-    /// The number of marks out of order since the last result.
+    /// The number of marks in the wrong order since the last result.
     stray: u64,
 }
 
@@ -120,7 +120,7 @@ fn report_error(written: std::io::Result<()>) {
     }
 }
 
-/// Handles [`Mark::Arm`](knee_marks::Mark::Arm). Returns whether it is the first one.
+/// Handles [`Mark::Arm`](knee_marks::Mark::Arm). Returns whether this is the first such mark.
 pub(crate) fn arm() -> bool {
     let first = with(|session| {
         let first = !session.armed;
@@ -148,7 +148,8 @@ pub(crate) fn begin() {
         for side in &mut session.sides {
             match side {
                 Some(side) => side.clear(traced),
-                // The window of the old side is still open, so the CPU keeps that side.
+                // The window of the old side is still open, so the old side stays in the slot of its virtual
+                // CPU.
                 None => {
                     *side = Some(Box::new(Side::new()));
                     session.stray += 1;
@@ -233,8 +234,9 @@ pub(crate) fn close(side: usize, vcpu: &mut Vcpu) {
             return;
         }
         done.count.closed += 1;
-        // The flag that marks the code of windows belongs to the CPU. If the task was switched out, another
-        // task may have run with the flag and may still have it, so the flag is unreliable from then on.
+        // The flag that marks the code of windows is a flag of the CPU. If the task was switched out, the
+        // flag may have stayed set for another task, and may still be set for that task, so the flag is
+        // unreliable from then on.
         session.apart &= done.count.switches == 0;
         session.sides[open] = Some(done);
         let all_closed = session.sides.iter().all(Option::is_some);

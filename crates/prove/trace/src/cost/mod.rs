@@ -51,7 +51,7 @@ pub fn cost(
     let mut options = options.clone();
     options.tracing =
         Some(Tracing { moves: true, pause: true, ..options.tracing.unwrap_or_default() });
-    // The addresses of mappings determine which of them share a tree node, and thus which lines move. So put
+    // The addresses of mappings determine which mappings share a tree node, and thus which lines move. So put
     // mappings at the same addresses in each guest.
     options.parameters.push("norandmaps".to_owned());
     let mut rest = request.clone();
@@ -83,8 +83,7 @@ fn guest(
     // The data in the lines that moved, by the number of the test after which the guest paused.
     let mut data: BTreeMap<u64, BTreeMap<u64, Datum>> = BTreeMap::new();
     let rounds = u64::from(rest.rounds);
-    // The number of an experiment's last test. This test follows the operations and pauses the
-    // guest.
+    // The number of an experiment's last test, which runs after the operations and pauses the guest.
     let last = |made: &Made| made.first + u64::from(made.experiment.cpus) * rounds;
     let mut end = End::Died("it printed nothing".to_owned());
     while let Some(event) = guest.next_event()? {

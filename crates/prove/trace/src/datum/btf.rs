@@ -52,10 +52,10 @@ pub(crate) enum Kind {
     /// A typedef, qualifier or tag of another type.
     Same(TypeId),
     Variable(TypeId),
-    /// Variables of a section, with their offsets in it.
+    /// Variables of an ELF section, with their offsets in the section.
     Section(Vec<(u64, TypeId)>),
-    /// A function, a function's type, a forward declaration or a declaration tag. No data have such a
-    /// type.
+    /// A function, a function's type, a forward declaration or a declaration tag. No variable or field has a
+    /// type of this kind.
     Other,
 }
 

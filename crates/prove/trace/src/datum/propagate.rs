@@ -26,11 +26,10 @@ const MAX_POINTERS: usize = 1024;
 const MAX_ELEMENTS: u64 = 16;
 /// Maximum number of bytes that are read from one struct.
 const MAX_STRUCT: u64 = 64 << 10;
-/// Bytes that are read beyond a struct's size, because the struct may end with an array of pointers
-/// that has no length.
+/// Bytes that are read beyond a struct's size, because the struct may end with a flexible array of pointers.
 const END_BYTES: u64 = 64;
-/// Fields that point to an array of structs. Their types do not show this, because a field that points
-/// to a single struct has the same type.
+/// Fields that point to an array of structs. The type of such a field does not show the array, because a
+/// pointer to a single struct has the same type.
 const ARRAYS: &[&str] = &["pipe_inode_info.bufs"];
 const FILE_SYSTEM: &str = "file_system_type.name";
 /// For some file systems: the struct to which their `super_block.s_fs_info`, a `void *`, points.
@@ -171,8 +170,8 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Follows those pointers of an object of `size` bytes that lie within `bytes`. The object begins at
-    /// offset `begin` of `bytes`, or before `bytes` if `begin` is negative.
+    /// Follows the pointers of an object of `size` bytes, except those that are stored outside of `bytes`.
+    /// The object begins at offset `begin` of `bytes`, or before `bytes` if `begin` is negative.
     fn vote(&mut self, of: TypeId, begin: i64, size: u64, bytes: &[u8]) {
         let btf = self.btf;
         let pointers = self.pointers.entry(of).or_insert_with(|| {
@@ -291,7 +290,7 @@ fn pointers(btf: &Btf, of: TypeId, at: u64, path: &str, depth: usize, found: &mu
             Kind::Pointer(to) => found.extend(pointer(btf, offset, *to, path)),
             Kind::Array { element, count } => {
                 let Kind::Pointer(to) = btf.kind(btf.resolve(*element)) else { continue };
-                // An array without a length, at the end of a struct, counts as one element.
+                // A flexible array member has length 0 in BTF, and counts as one element.
                 for at in 0..(*count).clamp(1, MAX_ELEMENTS) {
                     found.extend(pointer(btf, offset + 8 * at, *to, path.clone()));
                 }

@@ -2,7 +2,7 @@
 //!
 //! A test becomes conflict-free when everything that it shares has been fixed. So for each datum, the ranking
 //! contains the number of tests that share it, and the number of tests that would become conflict-free if
-//! only this datum were fixed. Most tests share several data and do not become conflict-free when one of
+//! only this datum were fixed. Most tests share several data and do not become conflict-free when only one of
 //! these is fixed. So the ranking also contains a sequence of steps, each of which fixes a *set* of data. For
 //! each test that is not yet conflict-free, there is a set of data that must still be fixed. The next step
 //! fixes the set that makes the most tests conflict-free per datum. The sequence is greedy: each step is the
@@ -45,11 +45,11 @@ pub struct Datum {
     pub unlocks_tests: usize,
     /// The number of tests that share the datum.
     pub tests: usize,
-    /// For each operation, the functions that write to the datum's lines, each with the number of
-    /// lines that it writes in all tests.
+    /// For each operation, the functions that write to the datum's lines, each with the number of lines that
+    /// the function writes, added up over all tests.
     pub writers: BTreeMap<String, BTreeMap<String, usize>>,
-    /// For each operation, the functions that read the datum's lines, each with the number of lines
-    /// that it reads in all tests.
+    /// For each operation, the functions that read the datum's lines, each with the number of lines that the
+    /// function reads, added up over all tests.
     pub readers: BTreeMap<String, BTreeMap<String, usize>>,
     /// For each operation and function, the most frequent chain of callers, the innermost first.
     pub callers: BTreeMap<String, BTreeMap<String, Vec<String>>>,

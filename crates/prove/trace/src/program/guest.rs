@@ -1,9 +1,9 @@
 //! Runs a program in a guest that contains only the files that the program needs.
 //!
 //! The guest has a virtual CPU for each thread that makes calls, and one for everything else. The guest's
-//! kernel does not balance load between the CPUs of these threads, so that each thread stays on its CPU,
-//! although the thread's affinity allows all CPUs. The kernel does not randomise addresses, so that a program
-//! has the same addresses each time.
+//! kernel does not balance load between the CPUs of these threads. So each thread stays on its CPU, although
+//! its affinity mask allows all CPUs. The kernel does not randomise addresses, so that a program has the same
+//! addresses each time.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fs;

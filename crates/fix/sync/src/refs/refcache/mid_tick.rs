@@ -92,8 +92,8 @@ impl Scene {
         Scene { refcache, early, late, others, object: object() }
     }
 
-    /// Ticks, and calls `middle` after the first group was flushed. All threads use their caches, so that
-    /// there are three groups.
+    /// Ticks, and calls `middle` after the first group was flushed. A tick flushes only caches that were
+    /// used, so each thread first uses its cache, which makes three groups.
     fn tick(&self, middle: impl FnOnce() + 'static) {
         for local in self.others.iter().chain([&self.early, &self.late]) {
             let busy = object();

@@ -26,10 +26,10 @@
 //! [`tick`] ends an epoch: it flushes each cache that was used since the last tick, and then reviews objects.
 //! An object whose global count becomes zero during an epoch is *touched* in that epoch and queued for
 //! review. Each eviction that leaves the count at zero touches the object again. A review in epoch `n` frees
-//! the object if its count is zero and its last touch was in epoch `n - 2` or before. When all caches were
-//! flushed at the end of epoch `n - 1`, none of them had a delta of such an object. One epoch after the touch
-//! is not enough: the touch may come in the middle of a tick, when some caches have been flushed and others
-//! have not.
+//! the object if its count is zero and its last touch was in epoch `n - 2` or before. When the tick at the
+//! end of epoch `n - 1` flushed the caches, no cache had a delta of this object. One epoch after the touch is
+//! not enough: the touch may come in the middle of a tick, when some caches have been flushed and others have
+//! not.
 //!
 //! ```text
 //!   epoch 7              epoch 8              epoch 9
@@ -53,10 +53,10 @@
 //! # Weak references
 //! A [`Weak`] has a word with the object's address and a *dying* bit, which each touch sets. An upgrade
 //! clears the bit and then caches its reference. A review frees the object only if it can exchange the word,
-//! with the bit set, for null. If it cannot, an upgrade has cleared the bit. The review then sets the bit
-//! again and touches the object, and two epochs later the delta of the new reference has been evicted. This
-//! works only because the upgrading thread's cache is not flushed between the upgrade's load of the word and
-//! the store of its delta. Otherwise two epochs could end between the load and the store.
+//! with the bit set, for null. If this exchange fails, an upgrade has cleared the bit. The review then sets
+//! the bit again and touches the object, and two epochs later the delta of the new reference has been
+//! evicted. This works only because the upgrading thread's cache is not flushed between the upgrade's load of
+//! the word and the store of its delta. Otherwise two epochs could end between the load and the store.
 //!
 //! ```
 //! use knee_sync::refs::refcache::{RefcacheArc, tick};

@@ -89,7 +89,8 @@ pub(super) fn memory(options: &Options) {
     unsafe { board().free(&taken) };
 }
 
-/// Unmaps pages. This may need memory: if memory runs out, tries again until other CPUs have freed some.
+/// Unmaps pages. An unmap may allocate: if memory runs out, this function retries until other CPUs have freed
+/// some memory.
 fn unmap(space: &crate::machine::Space, pages: Pages, fails: &dyn Fn() -> u64) {
     while let Err(error) = space.unmap(current(), pages) {
         assert_eq!(error, MapError::OutOfMemory);
