@@ -144,7 +144,7 @@ impl<'m, M: Machine> Object<'m, M> {
     /// [`capacity`](Object::capacity).
     ///
     /// # Errors
-    /// If there is no memory for it.
+    /// If there is no memory for the object.
     pub fn new(cpu: &Cpu<'m, M>, pages: u64) -> Result<Object<'m, M>, OutOfMemory> {
         Object::new_with(cpu, pages, pages, None)
     }
@@ -153,7 +153,7 @@ impl<'m, M: Machine> Object<'m, M> {
     /// rounded up as [`capacity`](Object::capacity) describes.
     ///
     /// # Errors
-    /// If there is no memory for it.
+    /// If there is no memory for the object.
     pub fn with_pager(
         cpu: &Cpu<'m, M>,
         pages: u64,

@@ -146,7 +146,7 @@ struct View {
 /// A change that is published but not yet flushed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Leaving {
-    /// The position of its operation in the history.
+    /// The position of the change's operation in the history.
     by: usize,
     views: [Option<View>; PAGES],
     /// For each page, the CPUs that have observed the new state.
@@ -332,7 +332,7 @@ fn meet(cpu: &Processor<'_, impl Architecture>, arrived: &AtomicU64, of_round: u
     }
 }
 
-/// Prevents a thread that panics from blocking the others at the barrier.
+/// If a thread panics, keeps the others from waiting at the barrier forever.
 struct Meets<'a>(&'a AtomicU64);
 
 impl Drop for Meets<'_> {

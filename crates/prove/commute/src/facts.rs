@@ -159,8 +159,8 @@ impl Facts {
         self.differ.push((a.0, b.0));
     }
 
-    /// Whether the explorer can choose two fresh names to be equal. Two names that occur in the same order
-    /// cannot be equal.
+    /// Whether the explorer can choose two fresh names to be equal. Two fresh names of the same order of
+    /// the calls cannot be equal.
     pub(crate) fn names_can_agree(&self, a: Name, b: Name) -> bool {
         let (a, b) = (self.root(a.0), self.root(b.0));
         let [x, y] = [a, b].map(|id| &self.names[id as usize]);
@@ -326,10 +326,10 @@ impl Facts {
             && may(self.answer_at_most(b, a))
     }
 
-    /// Finds a bound on integers that are not open, if the facts imply this bound only together with the
-    /// bounds `at_most`. The explorer may not choose such integers, so it must ask whether the bound holds.
-    /// For example, an open integer that is at least `x` can be equal to `y` only if `x` ≤ `y`. If `x` and
-    /// `y` are not open, the explorer must ask whether `x` ≤ `y`.
+    /// Finds a bound on two integers that are not open: a bound that the facts imply together with the bounds
+    /// `at_most`, but not alone. The explorer must not choose the values of such integers, so it must ask
+    /// whether the bound holds. For example, an open integer that is at least `x` can be equal to `y` only if
+    /// `x` ≤ `y`. If `x` and `y` are not open, the explorer must ask whether `x` ≤ `y`.
     pub fn implied_by(&self, at_most: &[(Int, Int)]) -> Option<Question> {
         let mut then = self.clone();
         at_most.iter().for_each(|&(a, b)| then.assume_at_most(a, b));

@@ -45,8 +45,8 @@ pub struct Tracing {
     /// [`Guest::resume`](crate::Guest::resume) is called. During the pause, everything that the test has
     /// created and not freed can be read in the guest's memory.
     pub pause: bool,
-    /// Whether the cache lines that move from another CPU to a side are reported. With this setting, a guest
-    /// may have at most 64 CPUs.
+    /// Whether the plugin reports the cache lines that a side gets from another CPU. With this setting, a
+    /// guest may have at most 64 CPUs.
     pub moves: bool,
     /// Whether the kernel's stack accesses are left out: pushes, pops and accesses relative to the stack
     /// pointer. Stack accesses are a third of all accesses, and cause no conflicts, because each task has its

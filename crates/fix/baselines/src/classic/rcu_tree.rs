@@ -132,49 +132,49 @@ impl<R: Reverse> Node<R> {
     }
 
     /// # Safety
-    /// The node must be of level 1 or above, and the caller must be in a section or hold the lock.
+    /// The node must be of level 1 or above, and the caller must be in an epoch section or hold the lock.
     #[inline]
     unsafe fn child(&self, place: usize) -> &Node<R> {
-        // SAFETY: the children are nodes, which are freed only after the sections that may have found them.
-        // Acquire: pairs with `replace`.
+        // SAFETY: the children are nodes, which are freed only after the epoch sections that may have found
+        // them. Acquire: pairs with `replace`.
         unsafe { &*self.slots[place].load(Acquire).cast() }
     }
 
     /// # Safety
-    /// The node must be of level 0, and the caller must be in a section or hold the lock.
+    /// The node must be of level 0, and the caller must be in an epoch section or hold the lock.
     #[inline]
     unsafe fn area(&self, place: usize) -> &Area<R> {
-        // SAFETY: the children are areas, which are freed only after the sections that may have found them.
-        // Relaxed: the slots of level 0 do not change after the node is published.
+        // SAFETY: the children are areas, which are freed only after the epoch sections that may have found
+        // them. Relaxed: the slots of level 0 do not change after the node is published.
         unsafe { &*self.slots[place].load(Relaxed).cast() }
     }
 
     /// Returns the last area that begins at or before a page.
     ///
     /// # Safety
-    /// The caller must be in a section or hold the lock.
+    /// The caller must be in an epoch section or hold the lock.
     unsafe fn up_to(&self, page: Page) -> Option<&Area<R>> {
         if self.level == 0 {
-            // SAFETY: the caller is in a section or holds the lock.
+            // SAFETY: the caller is in an epoch section or holds the lock.
             return self.places_up_to(page).checked_sub(1).map(|place| unsafe { self.area(place) });
         }
         // A key is only a lower bound: even if it is at most `page`, all areas of the child may begin after
         // `page`. So the search may have to continue in the children before this one.
-        // SAFETY: the caller is in a section or holds the lock.
+        // SAFETY: the caller is in an epoch section or holds the lock.
         (0..=self.place(page)).rev().find_map(|place| unsafe { self.child(place).up_to(page) })
     }
 
     /// Returns the first area that begins at or after a page.
     ///
     /// # Safety
-    /// The caller must be in a section or hold the lock.
+    /// The caller must be in an epoch section or hold the lock.
     unsafe fn from(&self, page: Page) -> Option<&Area<R>> {
         if self.level == 0 {
             let place = self.keys().iter().position(|key| *key >= page);
-            // SAFETY: the caller is in a section or holds the lock.
+            // SAFETY: the caller is in an epoch section or holds the lock.
             return place.map(|place| unsafe { self.area(place) });
         }
-        // SAFETY: the caller is in a section or holds the lock.
+        // SAFETY: the caller is in an epoch section or holds the lock.
         (self.place(page)..self.len).find_map(|place| unsafe { self.child(place).from(page) })
     }
 
@@ -238,10 +238,10 @@ impl<R: Reverse> Area<R> {
 
 impl<R: Reverse> RcuMap<R> {
     /// # Safety
-    /// The caller must be in a section or hold the lock.
+    /// The caller must be in an epoch section or hold the lock.
     #[inline]
     unsafe fn root(&self) -> Option<&Node<R>> {
-        // SAFETY: nodes are freed only after the sections that may have found them. Acquire: as in
+        // SAFETY: nodes are freed only after the epoch sections that may have found them. Acquire: as in
         // `Node::child`.
         unsafe { self.root.load(Acquire).as_ref() }
     }
@@ -287,7 +287,7 @@ impl<R: Reverse> Map<R> for RcuMap<R> {
         };
         {
             let _guard = cpu.pin();
-            // SAFETY: this thread is in a section.
+            // SAFETY: this thread is in an epoch section.
             let area = unsafe { self.root().and_then(|root| root.up_to(page)) };
             if let Some(area) = area.filter(|area| area.try_read(&self.turn)) {
                 /// Ends the read even if `with` panics, because a writer may be waiting for the area's

@@ -12,7 +12,7 @@ pub trait Strategies: 'static {
     type Map: MapKind;
     /// The reverse map: [`PerPage`](super::PerPage) or [`PerBacking`](super::PerBacking).
     type Reverse: Reverse;
-    /// Delayed invalidation: a form of [`crate::invalidation`].
+    /// The implementation of delayed invalidation: one of those in [`crate::invalidation`].
     type Invalidation: Invalidation<Place: Send + Sync> + Send + Sync;
     /// The accounting: [`OneCounter`](super::OneCounter) or [`PerCpu`](super::PerCpu).
     type Accounting: Accounting;

@@ -47,17 +47,17 @@ impl<T: Send + 'static> EpochTable<T> {
     }
 
     /// # Safety
-    /// As long as the caller uses the result, the caller must be in a section of the process's domain, or
-    /// hold the writers' lock.
+    /// As long as the caller uses the result, the caller must be in a section of the process's epoch domain,
+    /// or hold the writers' lock.
     #[inline]
     unsafe fn find(&self, id: &FourTuple) -> Option<Found<'_, T>> {
         let mut at = self.bucket(id);
         loop {
             // Acquire: this thread must see what was written to the entry before it was linked.
             let entry = NonNull::new(at.load(order!(Acquire, "conn_find")))?;
-            // SAFETY: an entry found in a section is freed only after the section, even if it is unlinked
-            // meanwhile. While the caller holds the writers' lock, no other thread unlinks an entry. The
-            // caller is in a section or holds the lock.
+            // SAFETY: an entry found in an epoch section is freed only after that section, even if it is
+            // unlinked meanwhile. While the caller holds the writers' lock, no other thread unlinks an entry.
+            // The caller is in an epoch section or holds the lock.
             let of = unsafe { entry.as_ref() };
             if of.connection.id == *id {
                 return Some(Found { at, entry });
@@ -86,7 +86,7 @@ impl<T: Send + 'static> ConnTable<T> for EpochTable<T> {
     #[inline]
     fn lookup<R>(&self, id: &FourTuple, with: impl FnOnce(&mut T) -> R) -> Option<R> {
         let _section = epoch::pin();
-        // SAFETY: this thread is in a section until `with` has returned.
+        // SAFETY: this thread is in an epoch section until `with` has returned.
         let found = unsafe { self.find(id)?.entry.as_ref() };
         found.connection.with(with)
     }

@@ -43,8 +43,8 @@ pub struct Record {
 #[derive(Debug)]
 pub(super) struct Reader {
     /// 0 outside of sections. In a section, the global epoch at the section's start, with the nesting depth
-    /// in the low bits. A signal handler may enter and leave a section between any two instructions, because
-    /// it leaves this single word as it found it.
+    /// in the low bits. A signal handler may enter and leave a section between any two instructions of the
+    /// owner: sections change only this word, and the handler restores the word before it returns.
     word: AtomicU64,
     /// A copy of `Platform::is_symmetric`, so that readers load no other cache line for it.
     is_symmetric: Cell<bool>,

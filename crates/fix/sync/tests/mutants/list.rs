@@ -171,7 +171,7 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("pi_give", Miri("lock::tests::an_owner_sees_what_the_last_owner_wrote")),
     ("pi_take", Miri("lock::tests::an_owner_sees_what_the_last_owner_wrote")),
 
-    // Errors in the logic that show only with more threads than loom can explore.
+    // Logic errors that appear only with more threads than loom can explore.
     ("joins_late", Shuttle("combiner::scheduled::a_barrier_has_seen_the_earlier_store_when_the_call_returns")),
 
     ("epoch_adopts_all", Shuttle("epoch::scheduled::short_lived_threads_find_live_objects_and_leave_nothing_behind")),

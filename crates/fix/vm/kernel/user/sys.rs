@@ -136,7 +136,7 @@ unsafe extern "C" {
 /// Loads a word. Returns the number of the signal if the access faults.
 pub fn load_or_signal(address: u64) -> Result<u64, u64> {
     let mut word = 0;
-    // SAFETY: an access that faults ends the function.
+    // SAFETY: if an access faults, the kernel makes the function return.
     match unsafe { try_load(address, &mut word) } {
         0 => Ok(word),
         signal => Err(signal),
@@ -150,8 +150,8 @@ pub fn load(address: u64) -> Option<u64> {
 
 /// Stores a word. Returns the number of the signal if the access faults.
 pub fn store_or_signal(address: u64, value: u64) -> Result<(), u64> {
-    // SAFETY: an access that faults ends the function. The stores that do not fault change only memory that
-    // the program has mapped for them.
+    // SAFETY: if an access faults, the kernel makes the function return. The stores that do not fault change
+    // only memory that the program has mapped for them.
     match unsafe { try_store(address, value) } {
         0 => Ok(()),
         signal => Err(signal),
@@ -234,8 +234,8 @@ pub fn turn(status: u64) -> u64 {
     call(TURN, [status, 0, 0, 0, 0]) as u64
 }
 
-/// Makes the kernel store to memory for a trial: to the byte of side 0 or 1, or, if `side` is 2, to a word
-/// that both sides share.
+/// Makes the kernel store to memory for a trial: to the byte of side 0, to the byte of side 1, or, if
+/// `side` is 2, to a word that both sides share.
 pub fn trial_store(side: u64) -> i64 {
     call(TRIAL_STORE, [side, 0, 0, 0, 0])
 }

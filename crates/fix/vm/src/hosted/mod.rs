@@ -6,8 +6,8 @@
 //! and simulators can use the machine as their MMU.
 //!
 //! Each frame has a generation, which is incremented when the frame is freed. A TLB entry records the
-//! generation of its frame. A CPU that accesses a frame through a stale entry detects the mismatch and
-//! panics, because a flush is missing.
+//! generation of its frame. A CPU that accesses a frame through a stale entry detects the mismatch,
+//! which shows that a flush is missing, and panics.
 //!
 //! The machine models x86-64 unless [`with_architecture`](Hosted::with_architecture) selects another
 //! architecture. On AArch64 and RISC-V, a translation that denies an access stays cached until it is flushed,

@@ -34,8 +34,9 @@ impl CpuSet {
         self.0[cpu / 64].0.load(order!(Acquire, "cpus_contains")) & 1 << (cpu % 64) != 0
     }
 
-    /// Adds `cpu`, which may walk tables afterwards. A CPU that changes tables must execute a full fence
-    /// before it reads the set. Then either that CPU finds `cpu` in the set, or `cpu` observes the change.
+    /// Adds `cpu`. After this call, that CPU may walk tables. A CPU that changes tables must execute a full
+    /// fence before it reads the set. Then either that CPU finds `cpu` in the set, or `cpu` observes the
+    /// change.
     pub fn add(&self, cpu: usize) {
         self.0[cpu / 64].0.fetch_or(1 << (cpu % 64), Relaxed);
         // Store buffering: this CPU writes the set and then reads tables; an unmapper writes tables and then

@@ -102,7 +102,7 @@ impl Ticks {
 
     /// Returns whether all CPUs in `on` have flushed the entries that were cleared before `ticket`.
     pub(crate) fn is_over(&self, ticket: u64, on: &CpuSet) -> bool {
-        // A CPU may come online at the same time. The fence of `ticket` happens before this call, and that
+        // A CPU may come online during this call. The fence of `ticket` happens before this call, and that
         // CPU executes the fence of `now` after its store in `cpu_online`. So either that CPU observes the
         // table change, or this load sees that the CPU is online.
         let has_ticked = |cpu: usize| self.last[cpu].0.load(order!(Acquire, "ticks_over")) > ticket;

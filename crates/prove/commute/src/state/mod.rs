@@ -18,7 +18,7 @@ pub use truth::Truth;
 
 use crate::execution::{Execution, Stop};
 
-/// A state, or a part of a state, whose initial value is unknown. Two values can be compared.
+/// A state, or a part of a state, whose initial value is unknown.
 pub trait State: Clone + 'static {
     /// The value in the initial state. Equal labels must give equal values.
     fn unknown(execution: &mut Execution, label: &str) -> Self;

@@ -11,7 +11,7 @@
 //! kernel's msr driver. Without this driver, the plugin's callbacks run in all kernel code: the results are
 //! the same, but the guest is slower.
 //!
-//! AC belongs to the CPU and not to the task. When a task that was switched out in a window
+//! AC belongs to the CPU and not to the task. If a task is switched out in a window and later
 //! resumes, AC may be clear until the task returns to user mode. Such a run is disturbed, so knee
 //! ignores its results.
 

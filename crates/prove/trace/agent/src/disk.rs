@@ -109,7 +109,7 @@ impl<'a> Disk<'a> {
     }
 }
 
-/// Mounts the disk that the host has sent. Returns false if the host has sent none.
+/// Mounts the disk that the host has sent. Returns false if the host has sent no disk.
 pub(crate) fn mount(at: &CStr) -> io::Result<bool> {
     let path = format!("/{DISK}");
     let bytes = match fs::read(&path) {

@@ -34,7 +34,7 @@ state! {
 }
 
 state! {
-    /// A space, a copy that a fork has made, and the copies that later forks make.
+    /// A space and its copy, and the copies that later forks make of these two.
     struct Spaces {
         pages: TotalMap<Term<Page>, Pair>,
         forks: knee_commute::Map<Term<Fork>, Snapshot>,

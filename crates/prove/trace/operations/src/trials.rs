@@ -28,7 +28,7 @@ pub enum Kind {
     Interrupted,
     /// Both sides make the kernel write the same [`WORD_BYTES`] bytes.
     SharedWord,
-    /// Each side makes the kernel write one of two neighbouring bytes.
+    /// Each side makes the kernel write one byte, and the bytes of the two sides are neighbours.
     NeighbouringBytes,
     /// Both sides read the position of one open file.
     OneFile,

@@ -115,7 +115,8 @@ pub fn run<'o, S: Session>(
     (Ok(()), results)
 }
 
-/// Makes one run. With `results`, the run is traced, and `results` counts the run after its [`Mark::End`].
+/// Makes one run. If there is a counter `results`, the plugin traces the run, and the counter is incremented
+/// after [`Mark::End`].
 fn run_once<S: Session>(
     session: &mut S,
     order: usize,

@@ -87,7 +87,7 @@ mod tests {
         result
     }
 
-    /// The sides of the line, with the masks of the bytes that they read and write.
+    /// The sides of the only line that moved, each with the masks of the bytes that it reads and writes.
     fn sides(operations: &[TestResult]) -> Vec<(usize, u64, u64)> {
         let lines = lines(operations.iter());
         let [line] = &lines[..] else { panic!("{lines:?}") };

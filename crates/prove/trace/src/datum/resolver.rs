@@ -91,8 +91,8 @@ impl Resolver {
         conflict.shared_bytes() == 0 && !types.keeps_lines(&self.memory, cache)
     }
 
-    /// The virtual address of a line that says most about the line's data: a kernel address rather than a
-    /// user address, and an address in the kernel's image rather than in the direct map.
+    /// The most informative virtual address of a line: a kernel address rather than a user address, and an
+    /// address in the kernel's image rather than in the direct map.
     fn best_address(&self, conflict: &Conflict) -> u64 {
         let all = conflict.sides.iter().flat_map(|side| &side.virtuals).copied();
         let rank = |address: &u64| match self.memory.area(*address) {

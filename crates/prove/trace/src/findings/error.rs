@@ -80,7 +80,7 @@ pub enum FindingsError {
         /// What differs.
         difference: String,
     },
-    /// Two records are the same shard.
+    /// Two records contain the same shard.
     #[error("{} and {} are the same shard, {shard}", one.display(), other.display())]
     SameShard {
         /// The first.

@@ -43,9 +43,10 @@ impl TestLine {
         let lines = |run: &TestResult, all: bool| -> Vec<SharedLine> {
             run.conflicts.iter().map(|c| SharedLine::of(c, functions, all)).collect()
         };
-        // Naming the code takes longer than everything else here. For a line with known data, the code must
-        // be named only if the record lists the line. The verdict `conflict` lists lines of the last run
-        // only, so the code of the other runs is named only if the verdict is `sometimes`.
+        // Naming the code takes longer than everything else here. The code that touched a line with known
+        // data is needed only if the record lists the line. If the verdict is `conflict`, the record lists
+        // lines of the last run only. So the code of the other runs is named only if the verdict is
+        // `sometimes`.
         let runs = |all: bool| -> Vec<Vec<SharedLine>> {
             let is_last = |run| last.is_some_and(|last| std::ptr::eq(last, run));
             counted().map(|run| lines(run, all || is_last(run))).collect()
@@ -89,13 +90,12 @@ impl TestLine {
     /// Parses a line.
     ///
     /// # Errors
-    /// Returns the reason, for a message that begins with the file and the number of the line.
+    /// Returns the reason without the number of the line, which the caller reports.
     pub fn parse(line: &[u8]) -> Result<Self, String> {
         #[derive(Deserialize)]
         struct Versioned {
             schema: u32,
         }
-        // The caller reports the number of the line.
         let without_line =
             |error: serde_json::Error| error.to_string().replace(" at line 1 ", " at ");
         let read: Result<Self, _> = serde_json::from_slice(line);

@@ -28,7 +28,7 @@ pub fn is_record(path: &Path) -> bool {
 impl Findings {
     /// Reads the record in a directory.
     ///
-    /// Leaves out a last line without a newline, which was not completely written.
+    /// If the last line has no newline, it was not completely written, and is left out.
     ///
     /// # Errors
     /// If there is no record, or its content does not match the schema.
@@ -81,7 +81,7 @@ impl Findings {
         let of = self.check.shard.of;
         let here: BTreeSet<usize> = self.shards.iter().map(|shard| shard.index).collect();
         // If there are fewer tests than shards, the last shards contain no tests, so their records are not
-        // missed.
+        // needed.
         let shards = (1..=of.min(self.check.tests.count)).map(|index| Shard { index, of });
         shards.filter(|shard| !here.contains(&shard.index)).collect()
     }

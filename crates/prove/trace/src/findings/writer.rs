@@ -122,7 +122,8 @@ fn open(path: &Path) -> Result<File, FindingsError> {
 }
 
 /// Locks a record until the returned file is closed. If the process dies, the kernel closes the file.
-/// The lock is on the directory, because the files in it are replaced.
+/// The function locks the directory and not `check.json`: knee replaces this file, and a lock on the old file
+/// would not exclude a process that opens the new file.
 fn lock(dir: &Path) -> Result<File, FindingsError> {
     let file = File::open(dir).map_err(FindingsError::read(dir))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {

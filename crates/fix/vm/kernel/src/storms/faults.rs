@@ -48,8 +48,8 @@ impl Shared {
         self.version.store(version + 2, SeqCst);
     }
 
-    /// Accesses the page. If the version is even before the access and has not changed after the access, only
-    /// one result is correct.
+    /// Accesses the page. If the version is even before the access and is the same after the access, only one
+    /// result is correct.
     fn access(&self, space: &Space, long: bool) {
         let before = self.version.load(SeqCst);
         let expected = self.word(before & !3);

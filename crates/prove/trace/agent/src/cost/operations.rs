@@ -25,8 +25,8 @@ const fn on_file(name: &'static str, about: &'static str, call: Step) -> Operati
     }
 }
 
-/// All operations: first the 18 calls of `posix`, then operations named after testcases. Each of these is one
-/// iteration of the testcase's loop.
+/// All operations: first the 18 calls of `posix`, then operations named after testcases. An operation
+/// that is named after a testcase is one iteration of that testcase's loop.
 pub const OPERATIONS: &[Operation] = &[
     Operation {
         restore: Own::close,
