@@ -21,7 +21,7 @@ pub struct Node<T> {
     /// Whether the node has been added to a registry. A node is never removed from its registry.
     listed: AtomicBool,
     next: AtomicPtr<Node<T>>,
-    /// Whether the registry allocated the node, and so must free it.
+    /// Whether the registry allocated the node. A registry frees exactly the nodes that it allocated.
     #[cfg(feature = "alloc")]
     boxed: bool,
 }

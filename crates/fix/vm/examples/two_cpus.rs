@@ -71,8 +71,8 @@ impl TwoCpus {
 
     /// Makes the CPU stop using a space, so that the space may be dropped.
     pub(crate) fn leave<'m>(&'m self, cpu: &Cpu<'m, TwoCpus>, space: &Space<'m, TwoCpus>) {
-        // A kernel loads another root table first. SAFETY: this thread is the CPU, and after the flush its
-        // TLB has no entries of the space.
+        // A kernel would load another root table first. SAFETY: this thread is the CPU, and after the flush
+        // its TLB has no entries of the space.
         unsafe {
             self.flush_local(cpu.number(), space.number(), Flush::All);
             space.deactivate(cpu);
@@ -104,10 +104,10 @@ unsafe impl Machine for TwoCpus {
         fence(SeqCst);
         for other in on.iter().filter(|&other| other != caller) {
             let mut request = self.requests[other][caller].lock().unwrap();
-            // Checked again under the lock: a CPU that has left the set meanwhile handles no more requests.
+            // Check again under the lock: if `other` has left the set, it handles no more requests.
             if on.contains(other) {
                 *request = Some((space, pages));
-                // A kernel sends an IPI here.
+                // A kernel would send an IPI here.
             }
         }
         if on.contains(caller) {

@@ -270,14 +270,14 @@ impl<'m, M: Machine> Object<'m, M> {
 
     /// The maximum number of pages. The index of the pages is a radix tree with 512 entries per table, so
     /// this is the requested capacity, rounded up to a power of 512, but at least 512 and at most `u64::MAX`.
-    /// For [device memory](Object::of_device), the number of frames.
+    /// For [device memory](Object::of_device), this is the number of frames.
     pub fn capacity(&self) -> u64 {
         let core = self.get();
         core.device.map_or_else(|| core.index.capacity(), |device| device.pages)
     }
 
-    /// The number of pages that have frames of the machine. Exact only if this number does not change during
-    /// the call.
+    /// The number of pages that have frames of the machine. The result is exact only if this number does not
+    /// change during the call.
     pub fn resident(&self) -> u64 {
         let mut count = 0;
         self.get().index.for_each(0..self.pages(), |_, slot| {

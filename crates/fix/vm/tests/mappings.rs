@@ -1,5 +1,5 @@
-//! Lists the mappings of a space while another CPU changes them. `model.rs` and `objects.rs` compare lists
-//! with their models.
+//! Lists the mappings of a space while another CPU changes them. `model.rs` and `objects.rs` compare
+//! lists of mappings with models.
 
 #[path = "architectures/each.rs"]
 mod each;
@@ -91,7 +91,7 @@ fn a_loop_over_mappings_may_unmap_them<A: Architecture>() {
     assert_eq!((count, space.mappings(&cpu).count(), space.resident()), (20, 0, 0));
 }
 
-/// A mapping that appears after the end of the iteration is not listed.
+/// After an iterator has returned `None`, it returns `None` forever, even if another mapping was made.
 fn the_end_of_the_list_stays_its_end<A: Architecture>() {
     let machine = Hosted::<A>::with_architecture(64, 1);
     let cpu = machine.cpu(0);

@@ -18,10 +18,10 @@ use crate::invalidation::Stamp;
 pub(super) struct Record<R: ReverseState> {
     /// The lock of the table in this frame, if tables have locks.
     pub(super) lock: Lock<()>,
-    /// Set when a second page-table entry maps the frame. While this flag is set, TLBs may still contain a
-    /// former mapping of the frame. Cleared when the frame's only owner has waited for the flushes of all
-    /// former mappings, and when the frame is allocated again. Only the frame's sole owner, or a thread that
-    /// holds the lock of the frame's bucket, changes this flag.
+    /// This flag is set when a second page-table entry maps the frame. While the flag is set, TLBs may still
+    /// contain a former mapping of the frame. The flag is cleared when the frame's only owner has waited for
+    /// the flushes of all former mappings, and when the frame is allocated again. Only the frame's sole
+    /// owner, or a thread that holds the lock of the frame's bucket, changes this flag.
     pub(super) was_shared: AtomicBool,
     /// The number of page-table entries that contain the frame.
     pub(super) count: AtomicU32,

@@ -91,7 +91,7 @@ fn kernel_entries_are_preserved<A: Architecture>() {
         for one in [&space, &copy] {
             assert_eq!(machine.entry(one.table()).load(Relaxed), KERNEL);
         }
-        // Freeing the kernel's table would panic, because the machine has no such frame.
+        // Freeing the kernel's table would panic, because its frame is not a frame of the machine.
         drop((space, copy));
     }
     assert_eq!(machine.0.free_frames(), all, "all frames are free again");

@@ -64,7 +64,7 @@ fn replace(shared: &Shared, new: *mut Object) {
     retire(shared, &shared.domain.register(), new);
 }
 
-/// Replaces the object in `source` and retires it.
+/// Replaces the object in `source`, and retires the old object.
 fn retire(shared: &Shared, handle: &Handle<Model>, new: *mut Object) {
     let old = shared.source.swap(new, AcqRel);
     if !old.is_null() {

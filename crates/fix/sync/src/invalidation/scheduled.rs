@@ -22,7 +22,8 @@ struct Page {
 struct World {
     tracker: Tracker<Model>,
     pages: [Page; PAGES],
-    /// Whether each section is over. These atomics come from `std`, so they are not part of the model.
+    /// For each section, whether it is over. These atomics come from `std`, so they are not part of the
+    /// model.
     over: [AtomicBool; MARKERS * SECTIONS],
 }
 

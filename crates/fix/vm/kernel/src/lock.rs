@@ -1,4 +1,4 @@
-//! A spin lock. A CPU that holds the lock must neither call knee-vm nor wait until another CPU handles a
+//! A spin lock. A CPU that holds the lock must neither call knee-vm nor wait for another CPU to handle a
 //! request.
 
 use core::cell::UnsafeCell;

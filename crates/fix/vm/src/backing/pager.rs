@@ -10,21 +10,22 @@ use crate::page::PAGE;
 ///
 /// This crate calls the methods on the CPU that faults, evicts or writes back, with no locks held and outside
 /// of read-side critical sections. A method may sleep if the embedder supports that, or may return
-/// [`Retry`](PagerError::Retry) instead. It must not resize the object, must not evict, discard or write back
-/// the object's pages, and must not panic. A swap device must not access or swap out private pages of spaces
-/// that use it. Other operations on the same CPU are allowed, even faults on pages of other objects.
+/// [`Retry`](PagerError::Retry) instead. A method must not resize the object, must not evict, discard or
+/// write back the object's pages, and must not panic. A swap device must not access or swap out private pages
+/// of spaces that use it. Other operations on the same CPU are allowed, even faults on pages of other
+/// objects.
 ///
 /// Dirty pages are not written back implicitly. When the object's last mapping is gone and the
 /// [`Object`](crate::Object) is dropped, or when pages are [discarded](crate::Object::discard) or cut off by
 /// [`resize`](crate::Object::resize), dirty pages are lost: [`page_out`](Pager::page_out) is not called. So a
 /// file system must call [`write_back`](crate::Object::write_back) before it drops the object. To truncate a
-/// file, it must shrink the object first and then the backing store. If the object grows again later, the
-/// added pages are read from the pager.
+/// file, a file system must first shrink the object, and then shrink the backing store. If the object grows
+/// again later, the added pages are read from the pager.
 ///
 /// The pager is dropped together with the object, possibly within the `unmap` that removes the last mapping.
 pub trait Pager: Send + Sync {
-    /// Fills `page`, which is zeroed, with the content of page `index` of the object. No other call for
-    /// this page runs at the same time.
+    /// Fills `page` with the content of page `index` of the object. At the call, `page` contains zeros. No
+    /// other call for this page runs at the same time.
     ///
     /// # Errors
     /// See [`PagerError`].

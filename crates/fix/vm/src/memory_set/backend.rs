@@ -12,7 +12,7 @@ pub trait MappingBackend: Clone {
     /// The page tables.
     type PageTable;
 
-    /// Maps `size` bytes. Returns whether it succeeded.
+    /// Maps `size` bytes. Returns whether the call succeeded.
     fn map(
         &self,
         start: Self::Addr,
@@ -21,10 +21,10 @@ pub trait MappingBackend: Clone {
         page_table: &mut Self::PageTable,
     ) -> bool;
 
-    /// Unmaps `size` bytes. Returns whether it succeeded.
+    /// Unmaps `size` bytes. Returns whether the call succeeded.
     fn unmap(&self, start: Self::Addr, size: usize, page_table: &mut Self::PageTable) -> bool;
 
-    /// Changes the flags of `size` bytes. Returns whether it succeeded.
+    /// Changes the flags of `size` bytes. Returns whether the call succeeded.
     fn protect(
         &self,
         start: Self::Addr,

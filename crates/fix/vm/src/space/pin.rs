@@ -69,8 +69,8 @@ impl<'m, M: Machine> Space<'m, M> {
     /// [dirty](crate::Usage::DIRTY), because a device may write to it at any time.
     ///
     /// If the mapping is private and allows writes, `pin` first breaks copy-on-write sharing of the page with
-    /// another space or with the object, whatever the `access`. So a device that reads the frame sees stores
-    /// that the program makes later.
+    /// another space or with the object, even if `access` is a read. So a device that reads the frame sees
+    /// stores that the program makes later.
     ///
     /// ```
     /// use knee_vm::hosted::Hosted;

@@ -1,7 +1,7 @@
 //! A branch's extents, published to lock-free readers.
 //!
 //! A latch is a seqlock over two copies, like Linux's `raw_write_seqcount_latch` (`include/linux/seqlock.h`).
-//! A writer, which has locked the branch, fills the copy that is not current and makes it current. A reader
+//! A writer locks the branch, fills the copy that is not current, and makes this copy current. A reader
 //! uses the current copy, and retries if the version has changed in the meantime. Readers therefore never
 //! wait for a writer, and a write needs no allocation and no grace period, unless the extents outgrow the
 //! latch.
@@ -188,8 +188,8 @@ impl LatchedExtents {
     /// result that comes from torn extents is discarded.
     #[inline]
     pub(crate) fn read<R>(&self, with: impl Fn(View<'_>) -> R) -> Option<R> {
-        // SAFETY: a replaced latch is freed after a grace period, and the caller is pinned. Acquire:
-        // pairs with the publication, so that the latch is initialized.
+        // SAFETY: a replaced latch is freed after a grace period, and the caller is pinned. Acquire: pairs
+        // with the publication, so this thread sees an initialized latch.
         let copies = unsafe { self.0.load(order!(Acquire, "extents_load")).as_ref() };
         copies.map(|copies| copies.read(with))
     }

@@ -11,8 +11,8 @@ state! {
     }
 }
 
-/// Two `push` commute only if they push equal elements. Two `pop` commute only if the top two
-/// elements are equal or the stack is empty. Because it keeps an order, a stack cannot scale. A bag can.
+/// Two calls of `push` commute only if they push equal elements. Two calls of `pop` commute only if the top
+/// two elements are equal or the stack is empty. A stack keeps an order, so it cannot scale. A bag can.
 pub fn stack() -> Interface<Plates> {
     Interface {
         name: "stack",

@@ -12,8 +12,8 @@
 //! kernel's base is in the register that `swapgs` exchanges with the base of GS. Of the two registers, the
 //! one with an address in the upper half contains the kernel's base. The plugin reads the base at the start
 //! of each block that it traces: a CPU executes a block to its end before another CPU runs. It also reads the
-//! base at each mark, because marks are in user code, which may not be traced. CPUs are numbered in the order
-//! in which they first appear.
+//! base at each mark, because marks are in user code, which is traced only if a setting asks for it. CPUs are
+//! numbered in the order in which they first appear.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_uint;
@@ -73,7 +73,7 @@ pub(crate) fn locate(given: c_uint) -> c_uint {
     number
 }
 
-/// Returns the executing CPU in a callback that may not read registers: the CPU that [`locate`]
+/// Returns the executing CPU in a callback that is not allowed to read registers: the CPU that [`locate`]
 /// found at the start of the block.
 #[inline]
 pub(crate) fn current(given: c_uint) -> c_uint {
