@@ -1,6 +1,6 @@
 //! File systems for tests: the host's mkfs makes them, and a guest mounts them from a RAM disk.
 //!
-//! mkfs writes into a memory file. The guest receives only the extents that are not zero, several hundred
+//! mkfs writes into a memfd. The guest receives only the extents that are not zero, several hundred
 //! KiB in all.
 
 use std::fs::File;

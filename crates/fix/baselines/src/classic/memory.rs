@@ -85,7 +85,7 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
     /// Begins a section, in which the CPU removes pages from tables and flushes them.
     #[inline]
     fn begin<'a>(&'a self, cpu: &'a Cpu<'m, M>) -> Section<'a, 'm, M, S> {
-        // SAFETY: only this CPU uses the place, and the place is not in a section: each function in this file
+        // SAFETY: only this CPU calls `begin`, `mark` and `finish` with its place (the CPU's state in `self.form`), and the CPU is not in a section: each function in this file
         // that begins a section also ends it, and calls no function that begins another section in between.
         // The places are used only with `self.form`, and stay in their box as long as `self.form` exists.
         unsafe { self.form.begin(&self.places[cpu.number()], &OnCpu::of(cpu)) };

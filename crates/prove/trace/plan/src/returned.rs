@@ -37,7 +37,7 @@ pub enum Returned {
         inode: u64,
         /// The length in pages.
         pages: i64,
-        /// The number of the file's names.
+        /// The file's link count.
         links: u64,
     },
     /// The status of a pipe.

@@ -73,8 +73,7 @@ pub trait Session {
     /// traces the run.
     fn call(&mut self, state: &Self::State, nr: usize, traced: bool) -> Self::Returned;
 
-    /// Ends a run, and removes what the run has created. `order` is the number of the run's order,
-    /// and `returned` lists the results in the sequence in which the calls were made.
+    /// Ends a run, and removes what the run has created. `order` is the index of the order in which this run made its calls, and `returned` lists the results in that order.
     ///
     /// # Errors
     /// Fails if the results show that the test cannot be run.

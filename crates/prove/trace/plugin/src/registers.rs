@@ -1,4 +1,4 @@
-//! Reads registers of the executing virtual CPU. Plugins can read registers from QEMU 9.0 on.
+//! Reads registers of the executing virtual CPU. Since QEMU 9.0, plugins can read registers.
 //!
 //! Older versions lack the functions that read registers, so the plugin looks these functions up at run time.
 //! It also looks up functions of GLib, because QEMU's functions return GLib arrays or append to them.

@@ -1,4 +1,4 @@
-//! Learns from earlier accesses what code touches. Most instructions access data of a single type.
+//! Learns, from earlier accesses, which data each piece of code touches. Most instructions access data of a single type.
 //! Exceptions, such as instructions that copy memory or take a lock, are recognised because they access data
 //! of several types.
 

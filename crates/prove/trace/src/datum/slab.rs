@@ -93,7 +93,7 @@ impl Cache {
     }
 }
 
-/// Caches by the address of their `struct kmem_cache`. The entries stay valid, because no cache is
+/// The slab caches, by the address of their `struct kmem_cache`. The entries stay valid, because no cache is
 /// destroyed while calls are tested.
 #[derive(Debug)]
 pub(crate) struct Caches {
