@@ -109,7 +109,7 @@ pub struct Object {
     pub freed: AtomicBool,
 }
 
-/// Objects. Readers find only the current one.
+/// A set of objects, of which readers find only the current object.
 pub struct Pool {
     objects: Vec<Object>,
     /// The object that readers find.

@@ -9,9 +9,9 @@ use crate::primitive::{AtomicBool, AtomicU64, constant, fence};
 /// Numbered barriers, each executed by one of the threads that need it.
 ///
 /// The kernel executes barriers one after the other, so if two threads each request a barrier, the second
-/// thread waits for both barriers. With a combiner, one barrier serves every thread that called before that
-/// barrier began. If barrier `n` was the last to begin before a call, the caller waits for barrier `n + 1`.
-/// Another thread may execute that barrier.
+/// thread waits for both barriers. With a combiner, one barrier serves every thread that called
+/// [`Combiner::barrier`] before the barrier began. If barrier `n` was the last to begin before a call, the
+/// caller waits for barrier `n + 1`, which another thread may execute.
 ///
 /// ```text
 /// thread A  call ──── execute barrier 1 ────┐ return

@@ -19,8 +19,9 @@ use crate::system::System;
 ///
 /// A reader pays for its guard and one load, and may use the value until it drops the guard. A writer
 /// allocates a new value. A replaced value is dropped after a grace period. If a scan is due,
-/// [`store`](Rcu::store) and [`update`](Rcu::update) drop the old values that are ready. A later scan, or the
-/// exit of the thread, drops the others. A destructor runs, and may panic, in the thread that reclaims.
+/// [`store`](Rcu::store) and [`update`](Rcu::update) drop the old values that are ready. All other old values
+/// are dropped by a later scan, or when the thread exits. A destructor runs, and may panic, in the thread
+/// that reclaims.
 ///
 /// For a value that is modified in place, use a read-mostly lock. If readers keep the value for a long
 /// time, put an `Arc` into the `Rcu`.

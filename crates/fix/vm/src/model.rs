@@ -29,7 +29,7 @@ const CPUS: usize = 3;
 /// The number of frames: enough for all models.
 const FRAMES: u64 = 16;
 
-/// x86-64 with this many levels.
+/// The page-table format of x86-64, with `LEVELS` levels.
 pub(crate) enum Levels<const LEVELS: u8> {}
 
 // SAFETY: the encoding is that of `X86_64`, which is correct for any number of levels.
@@ -285,8 +285,8 @@ pub(crate) fn check<const LEVELS: u8>(
     check_symmetric(preemptions, move || run(before, one, other, after));
 }
 
-/// Like [`check`], but on an asymmetric platform. There, entering an epoch executes no fence that could hide
-/// a missing ordering.
+/// Like [`check`], but on an asymmetric platform, where a thread enters an epoch without a fence. A fence
+/// could hide a missing ordering.
 pub(crate) fn check_asymmetric<const LEVELS: u8>(
     preemptions: usize,
     before: impl Fn(&Processor<LEVELS>, &Of<LEVELS>) + Sync + Send + Copy + 'static,

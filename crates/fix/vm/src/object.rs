@@ -128,7 +128,7 @@ enum EvictMode {
     /// Remove all pages, without writing any.
     Discard,
     /// Like `Discard`, but for pages beyond the end of the object. Pinned pages are not skipped: an operation
-    /// that pins such a page finds the page beyond the end, and removes the pin at once.
+    /// that pins a page beyond the end notices this, and removes the pin at once.
     Truncate,
 }
 
@@ -165,13 +165,13 @@ impl<'m, M: Machine> Object<'m, M> {
 
     /// Creates an object whose pages are `pages` frames of device memory, beginning with `first`: the
     /// registers of a device, a frame buffer, or memory that the machine does not allocate. Spaces may map
-    /// these pages [shared](crate::Sharing::Shared). A fault makes them present with the given memory type.
-    /// The object permits only the accesses in `access`; any other access is denied, whatever the mapping
-    /// allows. Programs can never execute device memory.
+    /// these pages [shared](crate::Sharing::Shared). A fault on one of these pages makes the page present,
+    /// with the memory type `memory`. The object permits only the accesses in `access`; any other access is
+    /// denied, whatever the mapping allows. Programs can never execute device memory.
     ///
     /// The frames need no metadata, and need not be mapped in the kernel: this crate neither accesses nor
     /// frees them. A store by a program is not tracked, so [`Space::usage`](crate::Space::usage) skips these
-    /// pages. [`Space::read`](crate::Space::read) and `write` return [`Fault::Device`].
+    /// pages. On these pages, [`Space::read`](crate::Space::read) and `write` return [`Fault::Device`].
     ///
     /// ```
     /// # use knee_vm::hosted::Hosted;
@@ -190,8 +190,8 @@ impl<'m, M: Machine> Object<'m, M> {
     /// To take the device away from all programs, call [`resize`](Object::resize) with 0. From then on,
     /// accesses fail with [`Fault::BeyondEnd`]. [`discard`](Object::discard) removes the pages from all
     /// spaces, but the next access to a page makes it present again. An operation that changes mapped pages,
-    /// such as `protect`, `remap` or `fork`, may also remove device pages from a space, and again the next
-    /// access to a page makes it present.
+    /// such as `protect`, `remap` or `fork`, may also remove a device page from a space. The next access to
+    /// the page then makes it present again.
     ///
     /// # Errors
     /// [`MapError::OutOfMemory`], [`MapError::Empty`], and [`MapError::OutOfRange`] if the frames exceed
@@ -268,9 +268,9 @@ impl<'m, M: Machine> Object<'m, M> {
         self.get().len()
     }
 
-    /// The maximum number of pages. The index of the pages is a radix tree with 512 entries per table, so
-    /// this is the requested capacity, rounded up to a power of 512, but at least 512 and at most `u64::MAX`.
-    /// For [device memory](Object::of_device), this is the number of frames.
+    /// The maximum number of pages: the requested capacity, rounded up to a power of 512, because the index
+    /// of the pages is a radix tree with 512 entries per table. The result is at least 512 and at most
+    /// `u64::MAX`. For [device memory](Object::of_device), this is the number of frames.
     pub fn capacity(&self) -> u64 {
         let core = self.get();
         core.device.map_or_else(|| core.index.capacity(), |device| device.pages)
@@ -305,8 +305,7 @@ impl<'m, M: Machine> Object<'m, M> {
         }
         let before = self.get().set_len(pages);
         if pages < before {
-            // From here on, an operation that pins such a page finds that the page is beyond the end, and
-            // removes the pin at once.
+            // An operation that now pins a page beyond the new end notices this, and removes the pin at once.
             if self.has_pinned(pages..before) {
                 self.get().set_len(before);
                 return Err(ResizeError::Pinned);
@@ -332,8 +331,9 @@ impl<'m, M: Machine> Object<'m, M> {
     }
 
     /// Frees the frames of these pages, wherever they are mapped: `fallocate` with `FALLOC_FL_PUNCH_HOLE`.
-    /// The next access to such a page reads it from the pager again, or finds zeros if the object has no
-    /// pager. Skips [pinned](crate::Space::pin) pages. Returns the number of frames that were freed.
+    /// The next access to one of these pages reads the page from the pager again, or finds zeros if the
+    /// object has no pager. Skips [pinned](crate::Space::pin) pages. Returns the number of frames that were
+    /// freed.
     pub fn discard(&self, cpu: &Cpu<'m, M>, pages: Range<u64>) -> u64 {
         self.check(cpu);
         self.take_out_alone(cpu, pages, EvictMode::Discard).unwrap_or_default()
@@ -366,9 +366,9 @@ impl<'m, M: Machine> Object<'m, M> {
         }
     }
 
-    /// The reverse mapping: calls `with` for each place where page `index` of the object is mapped and
-    /// present. `with` gets the number of the space, and the page of the space at which `index` is mapped.
-    /// Private copies that spaces have made are left out. `with` may call operations, and may drop spaces.
+    /// The reverse mapping: calls `with` for each present mapping of page `index` of the object. The
+    /// arguments are the number of the space, and the page at which that space maps page `index`. Private
+    /// copies that spaces have made are left out. `with` may call operations, and may drop spaces.
     pub fn mappings(&self, cpu: &Cpu<'m, M>, index: u64, mut with: impl FnMut(u64, Page)) {
         self.check(cpu);
         if index >= self.pages() {
@@ -521,7 +521,8 @@ impl<'m, M: Machine> Object<'m, M> {
     }
 
     /// Writes a page to the pager if the page is dirty and `mode` writes dirty pages. The caller must ensure
-    /// that no CPU can write to the page. Returns whether the caller must count the page.
+    /// that no CPU can write to the page. Returns true if the page was written or if `mode` removes pages;
+    /// the caller counts these pages.
     fn finish_page(
         &self,
         cpu: &Cpu<'m, M>,

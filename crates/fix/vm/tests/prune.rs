@@ -19,7 +19,7 @@ fn prune_frees_only_empty_tables<A: Architecture>() {
     let space = Space::new(&cpu).unwrap();
     let tables = || space.audit(&cpu).tables;
     let root = tables();
-    // Leaves in two branches, and one leaf far away.
+    // Three leaf tables below one branch, one below the next branch, and one far away.
     let places = [0, 5 * 512, GIBIBYTE - 512, GIBIBYTE + 7, 512 * GIBIBYTE * 3];
     for &place in &places {
         space.map(&cpu, Pages::new(Page(place), 4), WRITE).unwrap();

@@ -1,13 +1,14 @@
 //! Names a program's allocated memory after the code that accesses it: `memory that
 //! std::sys::sync::rwlock::futex::RwLock writes`.
 //!
-//! Such memory has no symbol, and its allocation cannot be observed, because an allocator returns the address
-//! in a register, and plugins cannot read registers before QEMU 9. So the memory is named after the innermost
-//! meaningful function on the call path of the first access. Primitives of `core`, functions that copy bytes,
-//! and allocators are not meaningful. If the path contains no meaningful function, the memory is named after
-//! another function of the path. If the function is a method, the memory is named after the method's type,
-//! because the methods of a type often access the same word, and this word should have the same name in all
-//! tests. For example, a lock's `read`, `write` and `write_unlock` all access the lock's word.
+//! Allocated memory has no symbol. knee cannot observe the allocation either: an allocator returns the
+//! address in a register, and a plugin cannot read registers in QEMU versions before 9. So the memory is
+//! named after the innermost meaningful function on the call path of the first access. Primitives of `core`,
+//! functions that copy bytes, and allocators are not meaningful. If the path contains no meaningful function,
+//! the memory is named after another function of the path. If the function is a method, the memory is named
+//! after the method's type. The methods of a type often access the same word, and this word should have the
+//! same name in all tests. For example, a lock's `read`, `write` and `write_unlock` all access the lock's
+//! word.
 
 use crate::functions::Functions;
 use crate::record::Touch;
@@ -30,7 +31,7 @@ const BINDING_CODE: &str = "knee_bind::";
 /// Part of the name of each function with which a binding implements the calls.
 const BOUND_CALL: &str = " as knee_bind::Binding>::";
 
-/// Names the memory that these sides write.
+/// Names the memory that the calls of these records write.
 pub(crate) fn written<'t>(
     sides: impl IntoIterator<Item = &'t Touch>,
     functions: &Functions,
@@ -38,7 +39,7 @@ pub(crate) fn written<'t>(
     named(sides.into_iter().filter_map(|side| side.called_writers().next()), "writes", functions)
 }
 
-/// Names the memory that these sides read.
+/// Names the memory that the calls of these records read.
 pub(crate) fn read<'t>(
     sides: impl IntoIterator<Item = &'t Touch>,
     functions: &Functions,

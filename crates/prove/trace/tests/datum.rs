@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// pair.
 const TESTS: usize = 60;
 
-/// Tests of a pair of operations of the model `posix`, as lines of JSON. Each line contains `word`.
+/// Tests of two operations from the model `posix`, as lines of JSON. Each line contains `word`.
 fn tests(pair: [&str; 2], word: &str) -> String {
     let models = models();
     let model = models.iter().find(|model| model.name() == "posix").expect("the interface");
@@ -68,7 +68,7 @@ fn known_shared_data_have_their_names_in_every_kernel() {
         tests(["read", "write"], r#""do":"pipe""#),
     ];
     let expected: [&[&str]; 6] = [
-        // From Linux 6.13 on, this counter has another type and another name.
+        // Linux 6.13 changed the type and the name of this counter.
         &["file.f_count", "file.f_ref"],
         &["file.f_pos_lock"],
         &["mm_struct.mmap_lock"],

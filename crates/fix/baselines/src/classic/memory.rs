@@ -82,12 +82,13 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
         );
     }
 
-    /// Begins a section, in which the CPU removes pages from tables and flushes them.
+    /// Begins a section, in which the CPU removes pages from tables and then flushes their TLB entries.
     #[inline]
     fn begin<'a>(&'a self, cpu: &'a Cpu<'m, M>) -> Section<'a, 'm, M, S> {
-        // SAFETY: only this CPU calls `begin`, `mark` and `finish` with its place (the CPU's state in `self.form`), and the CPU is not in a section: each function in this file
-        // that begins a section also ends it, and calls no function that begins another section in between.
-        // The places are used only with `self.form`, and stay in their box as long as `self.form` exists.
+        // SAFETY: only this CPU calls `begin`, `mark` and `finish` with its place (the CPU's state in
+        // `self.form`). The CPU is not in a section: each function in this file that begins a section also
+        // ends it, and calls no function that begins another section in between. The places are used only
+        // with `self.form`, and stay in their box as long as `self.form` exists.
         unsafe { self.form.begin(&self.places[cpu.number()], &OnCpu::of(cpu)) };
         Section { memory: self, cpu }
     }
@@ -213,9 +214,10 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
                     }
                     return Ok(0);
                 } else if settled != Some(frame) {
-                    // Only this space maps the frame, but other CPUs' TLBs may contain former mappings of it.
-                    // Through such a mapping, another CPU could read the new data. This thread cannot wait
-                    // with locks held, because the sections that it waits for may wait for these locks.
+                    // Only this space maps the frame, but other CPUs' TLBs may still contain former mappings
+                    // of the frame. Through a stale TLB entry, another CPU could read the new data. This
+                    // thread cannot wait with locks held, because the sections that it waits for may wait for
+                    // these locks.
                     drop((guard, whole));
                     self.wait(cpu, frame);
                     settled = Some(frame);
@@ -235,8 +237,8 @@ impl<'m, M: Machine, S: Strategies> Memory<'m, M, S> {
         unsafe { self.frames.pools.free(cpu, frame) };
     }
 
-    /// Removes these pages from the tables and frees their frames: `pmap_remove`. Returns how many were
-    /// present.
+    /// Removes these pages from the tables and frees their frames: `pmap_remove`. Returns the number of these
+    /// pages that were present.
     pub(super) fn remove(&self, cpu: &Cpu<'m, M>, pmap: &Pmap<S::Reverse>, pages: Pages) -> u64 {
         let (mut first, mut count) = (END, 0);
         let mut gone = Pages { start: Page(u64::MAX), end: Page(0) };

@@ -3,7 +3,7 @@
 use knee_sync::Platform;
 use knee_vm::{Cpu, Machine};
 
-/// The machine's platform on one CPU, which handles requests of other CPUs while it waits.
+/// The machine's platform on one CPU. While this CPU waits, it handles requests of other CPUs.
 ///
 /// A CPU may hold locks while it waits for other CPUs through this platform. So every CPU must also wait for
 /// these locks through this platform: while it waits, it must handle the requests of a lock's holder.

@@ -39,7 +39,7 @@ pub struct LockedPlace {
 }
 
 impl Locked {
-    /// Returns a form that has no sections yet.
+    /// Creates an empty list of sections.
     pub fn new() -> Locked {
         let list = Mutex::new(List { newest: AtomicPtr::new(ptr::null_mut()) });
         Locked { list, finished: AtomicU64::new(0) }

@@ -1,4 +1,4 @@
-//! The form of knee-sync, with the interface of the other forms.
+//! knee-sync's implementation of delayed invalidation, behind the trait [`Invalidation`].
 
 use knee_sync::Platform;
 use knee_sync::invalidation::Slot;

@@ -199,9 +199,10 @@ impl<P: Platform> Domain<P> {
     /// case, the reader holds no object with a tag below its epoch (see `Reader::enter`). In the second case,
     /// the reader's loads come after the fence, too, and see every unlinking that came before the fence. So
     /// the reader holds no object with a tag below `fenced`. A reader that loaded the global epoch long ago
-    /// and stores it only now may have an epoch below the safe epoch. The safe epoch need not go backward for
-    /// such a reader. As in the second case, the reader holds no object with a tag below the safe epoch. From
-    /// now on, no sealed object gets a tag below the safe epoch.
+    /// and stores it only now may have an epoch below the safe epoch. As in the second case, this reader's
+    /// loads come after the fence of the scan that advanced the safe epoch, so the reader holds no object
+    /// with a tag below the safe epoch. The safe epoch therefore need not go backward. Objects that are
+    /// sealed later get no tag below the safe epoch.
     fn scan(&self, fenced: u64) -> u64 {
         let mut oldest = fenced;
         for record in self.records.values() {
@@ -213,8 +214,8 @@ impl<P: Platform> Domain<P> {
             }
             oldest = oldest.min(time);
         }
-        // AcqRel: this scan has found that older sections have ended. Their reads come before every free by a
-        // thread that sees the new value.
+        // AcqRel: this scan has found that older sections have ended. The reads of these sections come before
+        // every free by a thread that sees the new value.
         fetch_max(&self.safe, oldest, order!(AcqRel, "epoch_read")).max(oldest)
     }
 
@@ -270,7 +271,7 @@ impl<P: Platform> Domain<P> {
     }
 
     /// If a scan is due or `is_urgent` is true, executes a scan, and then frees the ready objects of records
-    /// without an owner. Returns whether it has executed a scan. The caller owns `record`.
+    /// without an owner. Returns whether this function has executed a scan. The caller owns `record`.
     fn scan_if_due(&self, record: &Record, is_urgent: bool) -> bool {
         let before = self.platform.now();
         let is_due = is_urgent || before >= self.next_scan.load(Relaxed);

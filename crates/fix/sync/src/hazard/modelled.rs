@@ -1,4 +1,4 @@
-//! Models of a reader, of threads that replace the object that it reads, and of barriers.
+//! Models in which a thread reads an object, other threads replace the object, and barriers run.
 
 use std::sync::Arc;
 

@@ -22,8 +22,7 @@ struct Page {
 struct World {
     tracker: Tracker<Model>,
     pages: [Page; PAGES],
-    /// For each section, whether it is over. These atomics come from `std`, so they are not part of the
-    /// model.
+    /// Whether each section is over. These atomics come from `std`, so they are not part of the model.
     over: [AtomicBool; MARKERS * SECTIONS],
 }
 

@@ -1,9 +1,9 @@
 //! The platforms on which models run: loom for the models in `modelled.rs`, shuttle for those in
 //! `scheduled.rs`.
 //!
-//! loom tries every order of a few accesses of two or three threads. shuttle tries a few thousand schedules
-//! of many accesses of up to six threads. In these schedules each access sees the latest store, so shuttle
-//! finds errors in the logic, but not missing memory orderings.
+//! loom tries every order in which two or three threads can make a few accesses. shuttle tries a few thousand
+//! schedules in which up to six threads make many accesses. In these schedules each access sees the latest
+//! store, so shuttle finds errors in the logic, but not missing memory orderings.
 
 #[cfg(loom)]
 mod latest;

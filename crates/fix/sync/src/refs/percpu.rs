@@ -38,13 +38,13 @@ const BIAS: u64 = 1 << 62;
 /// count with atomic instructions, and the `put` of the last reference returns true.
 ///
 /// Use a `PerCpuRef` for an object that many threads use and that one owner shuts down: a service that drains
-/// its requests before it stops, a device, a mounted file system, a generation of a configuration. Do not use
+/// its requests before it stops, a device, a mounted file system, one version of a configuration. Do not use
 /// it for objects that live until their last reference is dropped, because nothing notices the last `put`
 /// while the count is live; use [`refcache`](super::refcache) for them. Do not use it for thousands of small
-/// objects: it needs 384 bytes, plus 128 bytes for each thread that runs at the same time. The first use
-/// allocates a chunk of 1 KiB for 8 threads; when more threads use the count, it allocates a chunk for 16
-/// more threads, then for 32 more, and so on. Linux's count needs only 8 bytes for each CPU, because a CPU's
-/// counters of different objects share cache lines.
+/// objects: each count needs 384 bytes, plus 128 bytes for each thread that runs at the same time. The first
+/// use allocates a chunk of 1 KiB for 8 threads. As more threads use the count, it gets a chunk for 16 more
+/// threads, then a chunk for 32 more, and so on. Linux's count needs only 8 bytes for each CPU, because a
+/// CPU's counters of different objects share cache lines.
 ///
 /// References are not bound to threads: one thread may put a reference that another thread took. A thread's
 /// counter remains when the thread exits.
@@ -118,7 +118,7 @@ impl<P: Platform> PerCpuRef<P> {
         // Acquire: a user that finds the count live after `reinit` sees everything that came before `reinit`.
         let live = self.mode.load(order!(Acquire, "percpu_mode")) == LIVE;
         // Relaxed, even for a put: the thread used its reference before the `light` above. `kill` adds up the
-        // counters after this `light`, and no put is the last one before `kill` has added them up.
+        // counters after this `light`, and until then, no put can be the last.
         let counted = if live { word.wrapping_add(change) } else { word };
         counter.store(counted, Relaxed);
         live
@@ -169,8 +169,8 @@ impl<P: Platform> PerCpuRef<P> {
     }
 
     /// Kills the count: it accepts no new users from now on, and the owner's reference is put. Returns true
-    /// if that was the last reference; then the caller must release the counted object. Otherwise exactly one
-    /// of the later [`put`](PerCpuRef::put)s returns true.
+    /// if that was the last reference; then the caller must release the counted object. If other references
+    /// remain, exactly one later [`put`](PerCpuRef::put) returns true.
     ///
     /// When `kill` returns, every thread sees that the count is dead, so
     /// [`tryget_live`](PerCpuRef::tryget_live) fails in every thread. (At this point Linux calls a

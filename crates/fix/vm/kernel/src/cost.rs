@@ -1,8 +1,8 @@
 //! The mode for `knee commute cost`: tasks repeat an operation while knee's QEMU plugin traces them.
 //!
 //! On Linux, the `knee-agent` crate runs these experiments. An experiment runs one operation on a given
-//! number of CPUs. The [tasks](crate::tasks) of these CPUs take turns in the order of the CPUs. Each task marks
-//! its operations for the plugin, and the kernel reports each experiment on the console.
+//! number of CPUs. The [tasks](crate::tasks) of these CPUs take turns in the order of the CPUs. Each task
+//! marks its operations for the plugin, and the kernel reports each experiment on the console.
 
 use alloc::vec::Vec;
 

@@ -11,8 +11,8 @@ use crate::arch::{self, MOST_CPUS, cpu_number};
 use crate::cpu;
 use crate::machine::Space;
 
-/// A request from one CPU to another. Each pair of CPUs needs only one, because the sender waits until the
-/// receiver has handled it.
+/// A request from one CPU to another. One `Request` for each sender and receiver is enough, because the
+/// sender waits until the receiver has handled the request.
 #[repr(align(64))]
 struct Request {
     /// One of the constants below. The receiver sets it back to [`NONE`].

@@ -90,7 +90,7 @@ fn address(pages: Pages) -> i64 {
     pages.start.address().0 as i64
 }
 
-/// Changes a range of pages.
+/// Calls `with` on the pages of a range of bytes.
 fn change(at: u64, bytes: u64, with: impl FnOnce(Pages) -> Result<(), MapError>) -> i64 {
     match pages(at, bytes) {
         Some(pages) => with(pages).map_or_else(error, |()| 0),
@@ -124,7 +124,8 @@ fn mmap_file(thread: &Thread, at: u64, bits: u64, descriptor: u64, page: u64) ->
     let file = match descriptors.get(descriptor) {
         None => return EBADF,
         Some(Open::File(file)) => file,
-        // Linux checks first whether the file is open for what the mapping needs, and then its kind.
+        // Linux first checks whether the file was opened with the access that the mapping needs, and then
+        // whether a file of this kind can be mapped.
         Some(Open::ReadEnd) if protection.contains(Protection::WRITE) => return EACCES,
         Some(Open::ReadEnd) => return ENODEV,
         Some(Open::WriteEnd) => return EACCES,
@@ -177,7 +178,7 @@ fn mremap(thread: &Thread, at: u64, bytes: u64, new_bytes: u64) -> i64 {
     let space = &thread.process.space;
     let (Some(old), Some(new)) = (pages(at, bytes), pages(at, new_bytes)) else { return EINVAL };
     let result = match space.remap(current(), old, new) {
-        // Pages after the mapping are in use.
+        // The mapping cannot grow in place, because the pages after it are in use.
         Err(MapError::Occupied) => space.remap_anywhere(current(), old, new.count()),
         other => other.map(|()| new),
     };

@@ -34,13 +34,14 @@ impl CpuSet {
         self.0[cpu / 64].0.load(order!(Acquire, "cpus_contains")) & 1 << (cpu % 64) != 0
     }
 
-    /// Adds `cpu`. After this call, that CPU may walk tables. A CPU that changes tables must execute a full
-    /// fence before it reads the set. Then either that CPU finds `cpu` in the set, or `cpu` observes the
+    /// Adds `cpu`, which may walk tables after this call. A CPU that changes tables must execute a full fence
+    /// before it reads the set. Then either the changing CPU finds `cpu` in the set, or `cpu` observes the
     /// change.
     pub fn add(&self, cpu: usize) {
         self.0[cpu / 64].0.fetch_or(1 << (cpu % 64), Relaxed);
         // Store buffering: this CPU writes the set and then reads tables; an unmapper writes tables and then
-        // reads the set. With a full fence on both sides, at least one of them observes the other's write.
+        // reads the set. If each executes a full fence between its write and its reads, at least one of the
+        // two observes the other's write.
         if !is_mutant!("activates_unfenced") {
             fence(SeqCst);
         }

@@ -48,7 +48,8 @@ impl Mapping {
         Mapping { pages, protection: attributes.protection, object }
     }
 
-    /// Whether `next` begins where this mapping ends, and continues it.
+    /// Whether `next` begins where this mapping ends, has the same protection, and maps the next page of the
+    /// same object or, like this mapping, anonymous memory.
     fn is_continued_by(&self, next: &Mapping) -> bool {
         let first = |object: MappedObject| object.first.wrapping_add(self.pages.count());
         let object = self.object.map(|object| MappedObject { first: first(object), ..object });

@@ -139,7 +139,7 @@ impl<'m, M: Machine> Space<'m, M> {
         M::Format::pages()
     }
 
-    /// The number of present pages. Exact only if this number does not change during the call.
+    /// The number of present pages. The result is exact only if this number does not change during the call.
     pub fn resident(&self) -> u64 {
         self.tree().account.resident()
     }
@@ -168,8 +168,8 @@ impl<'m, M: Machine> Space<'m, M> {
         self.tree().deactivate(cpu.number());
     }
 
-    /// The active CPUs, in ascending order. Exact only if no CPU is activated or deactivated during the
-    /// iteration.
+    /// The active CPUs, in ascending order. The list is exact only if no CPU is activated or deactivated
+    /// during the iteration.
     pub fn active_cpus(&self) -> impl Iterator<Item = usize> {
         self.tree().active().iter()
     }
@@ -245,10 +245,11 @@ impl<'m, M: Machine> Space<'m, M> {
         found.map(|attributes| attributes.protection)
     }
 
-    /// Calls `with` for each space that maps the frame of `page`. `with` gets the number of the space, and
-    /// the page at which that space maps the frame. The spaces are this space and all spaces that still share
-    /// the page with it after a fork. Does nothing for pages of [objects](crate::Object::mappings) or for
-    /// pages that are [swapped out](Space::reclaim). `with` may call operations, and may drop spaces.
+    /// Calls `with` for each space that maps the frame of `page`. The arguments are the number of the space,
+    /// and the page at which that space maps the frame. The spaces are this space and all spaces that still
+    /// share the page with this space after a fork. Does nothing for pages of
+    /// [objects](crate::Object::mappings) or for pages that are [swapped out](Space::reclaim). `with` may
+    /// call operations, and may drop spaces.
     pub fn sharers(&self, cpu: &Cpu<'m, M>, page: Page, mut with: impl FnMut(u64, Page)) {
         self.check_cpu(cpu);
         if !self.pages().contains(page) {

@@ -14,7 +14,7 @@ pub(crate) struct Extent {
 }
 
 /// Extents in page order, without overlaps. Adjacent extents differ in their attributes. An operation that
-/// changes a branch's extents keeps its working copy of them in such a list.
+/// changes the extents of a branch works on a copy of this type.
 #[derive(Debug, Default)]
 pub(crate) struct Extents(Vec<Extent>);
 

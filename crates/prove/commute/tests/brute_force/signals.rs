@@ -20,7 +20,7 @@ struct Signals {
 }
 
 impl Signals {
-    /// Takes a signal, given by number, if it is pending, and returns what the caller sees.
+    /// Takes the signal with the number `nr` if it is pending, and returns what the caller sees.
     fn take(&mut self, nr: usize) -> Option<String> {
         if let Some(standard) = self.standard.get_mut(nr) {
             return std::mem::take(&mut standard.pending).then(|| NAMES[nr].to_owned());

@@ -10,8 +10,8 @@ use crate::z3;
 /// A fault to plant in an exploration, and the kind of fault that z3 must report.
 struct Plant {
     fault: Fault,
-    /// Plants the fault in a situation, given by number. Returns `false` if this situation cannot have
-    /// the fault.
+    /// Plants the fault in the situation with this number. Returns `false` if this situation cannot have the
+    /// fault.
     plant: fn(&mut Exploration, usize) -> bool,
 }
 
@@ -42,8 +42,8 @@ const DROPPED: Plant = Plant {
     },
 };
 
-/// Drops the last answer in the condition of a situation. The opposite answer leads to another situation, so
-/// the two situations now overlap.
+/// Drops the last answer from the condition of a situation. The opposite answer leads to another situation,
+/// so the two situations now overlap.
 const WEAKENED: Plant = Plant {
     fault: Fault::Overlap,
     plant: |exploration, nr| exploration.situations[nr].condition.pop().is_some(),

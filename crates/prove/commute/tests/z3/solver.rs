@@ -56,8 +56,8 @@ impl Solver {
         self.answer("(check-sat)")
     }
 
-    /// Whether the assertions are satisfiable, for formulas with quantified integers. z3 eliminates
-    /// the quantifiers first; otherwise it would guess instances.
+    /// Like [`check`](Self::check), for formulas with quantified integers. z3 eliminates the quantifiers
+    /// first; without this step, z3 would guess instances.
     pub(crate) fn check_quantified(&mut self) -> Answer {
         self.answer("(check-sat-using (then qe smt))")
     }

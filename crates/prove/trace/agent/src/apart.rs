@@ -11,9 +11,8 @@
 //! kernel's msr driver. Without this driver, the plugin's callbacks run in all kernel code: the results are
 //! the same, but the guest is slower.
 //!
-//! AC belongs to the CPU and not to the task. If a task is switched out in a window and later
-//! resumes, AC may be clear until the task returns to user mode. Such a run is disturbed, so knee
-//! ignores its results.
+//! AC belongs to the CPU and not to the task. If a task is switched out in a window and later resumes, AC may
+//! be clear until the task returns to user mode. knee counts the run as disturbed, and ignores its results.
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -27,7 +26,8 @@ use crate::module;
 
 /// The file of the driver's module in the initramfs, relative to the root.
 pub const MSR: &str = "msr.ko";
-/// The parameter of the msr driver that allows programs to write model-specific registers. Linux 5.9 and later require it.
+/// The parameter of the msr driver that allows programs to write model-specific registers. Linux 5.9 and
+/// later require this parameter.
 const ALLOW: &str = "allow_writes=on";
 /// The major number of the driver's devices; the minor number is the number of the CPU
 /// (Documentation/admin-guide/devices.txt).
@@ -39,7 +39,8 @@ const AC: u64 = 1 << 18;
 
 static APART: AtomicBool = AtomicBool::new(false);
 
-/// Returns the kernel parameter that allows programs to write model-specific registers through the msr driver, if the driver is built in.
+/// Returns the kernel parameter that allows programs to write model-specific registers through the msr
+/// driver, if the driver is built in.
 pub fn parameter() -> String {
     format!("msr.{ALLOW}")
 }

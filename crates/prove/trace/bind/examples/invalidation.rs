@@ -49,7 +49,7 @@ impl Binding for Bound {
         let tracker: &'static Tracker<System> = Box::leak(Box::new(Tracker::new()));
         let own = || Own { member: RefCell::new(tracker.register()), stamp: Stamp::new() };
         let own = std::array::from_fn(|_| own());
-        // Leaves a free slot for the next thread that registers.
+        // Leave a free slot for the next thread that registers.
         drop(tracker.register());
         Self { tracker, own, shared: Box::new(Shared(Stamp::new())) }
     }

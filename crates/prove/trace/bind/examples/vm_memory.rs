@@ -21,7 +21,7 @@ state! {
     /// A mapped page of anonymous memory.
     struct Area {
         writable: Truth,
-        /// Zero until something is stored. Before the first store, the page may be absent.
+        /// The value in the page. Before the first store, the value is zero, and the page may be absent.
         content: Natural,
     }
 }

@@ -107,8 +107,8 @@ impl Binding for OwnPages {
         };
         let map_object = |pages, sharing| space.map_object(cpu, pages, object, 0, write, sharing);
 
-        // Fills the CPU's pools of nodes, frames, lists and backings, and leaves a share of the quota with
-        // the CPU.
+        // Fill the CPU's pools of nodes, frames, lists and backings, and leave a share of the quota with the
+        // CPU.
         for first in [small, other, near].map(|pages| pages.start) {
             warm_up(cpu, space, first);
             warm_up(cpu, lazy, first);
@@ -128,7 +128,7 @@ impl Binding for OwnPages {
         });
         lazy.settle(cpu);
 
-        // Maps the pages that the operation needs.
+        // Map the pages that the operation needs.
         match call.operation() {
             "unmap" | "protect" | "discard" | "load" | "store" | "remap" | "query" | "sharers"
             | "replace" | "replace_object" | "read" | "write" | "usage" | "pin" => {

@@ -9,8 +9,7 @@ pub(crate) const MAX_CONFLICTS: usize = 1000;
 pub(crate) struct Conflict<'a> {
     /// The sides that touched the line: their numbers and accesses.
     pub(crate) sides: Vec<(usize, &'a Line)>,
-    /// Whether one side touched a byte that another side wrote. Otherwise the conflict is false
-    /// sharing.
+    /// Whether the conflict is true sharing: one side touched a byte that another side wrote.
     pub(crate) overlap: bool,
 }
 

@@ -4,17 +4,17 @@
 //! include/plugins/qemu-plugin.h of QEMU 11.1, with version 7. For the functions used here, the
 //! versions differ as follows:
 //!
-//! * QEMU refuses a plugin whose `qemu_plugin_version` is below the oldest version that this QEMU supports: 2
-//!   from QEMU 9.0 on, 7 in QEMU 11.1. QEMU reads the symbol after it has loaded the plugin, so a constructor
-//!   can set it. The plugin's constructor sets the symbol to the value of the environment variable
-//!   `KNEE_PLUGIN_API`. knee sets this variable to the oldest version that QEMU supports, if QEMU refuses the
-//!   plugin's default. Without this variable, the constructor sets the symbol to 2 if this QEMU has the
-//!   functions for scoreboards, which API version 2 introduced.
-//! * `qemu_plugin_insn_data` returns a pointer before version 3 (9.1), and copies to the caller's
-//!   buffer from then on. In the C calling convention of x86-64, both forms can be called with all
-//!   three arguments.
-//! * Before version 7, the first argument of the callbacks for translation and reset is the plugin's ID. From
-//!   version 7 on, this argument is gone, and the last argument is the user data given at registration. The
+//! * QEMU refuses a plugin whose `qemu_plugin_version` is below the oldest API version that this QEMU
+//!   supports. QEMU 9.0 requires at least 2, and QEMU 11.1 requires at least 7. QEMU reads the symbol after
+//!   it has loaded the plugin, so a constructor can set it. The plugin's constructor sets the symbol to the
+//!   value of the environment variable `KNEE_PLUGIN_API`. If QEMU refuses the plugin's default version, knee
+//!   sets this variable to the oldest version that QEMU supports. Without this variable, the constructor sets
+//!   the symbol to 2 if this QEMU has the functions for scoreboards, which API version 2 introduced.
+//! * Before API version 3 (QEMU 9.1), `qemu_plugin_insn_data` returns a pointer. Since version 3, it copies
+//!   the bytes to the caller's buffer. In the C calling convention of x86-64, both variants can be called
+//!   with all three arguments.
+//! * Before API version 7, the first argument of the callbacks for translation and reset is the plugin's ID.
+//!   Version 7 removed this argument, and added the user data given at registration as the last argument. The
 //!   functions that register these callbacks take the user data as an additional argument, which older
 //!   versions ignore.
 //! * The CPU number that callbacks receive is wrong in some versions: see [`crate::executing`].
@@ -45,8 +45,8 @@ struct RawInstruction([u8; 0]);
 #[repr(C)]
 struct RawPhysical([u8; 0]);
 
-/// A callback for translation. Before version [`PASSES_USER_DATA`], its arguments are the plugin's
-/// ID and the block; from this version on, its arguments are the block and the user data.
+/// A callback that QEMU calls when it translates a block. Before version [`PASSES_USER_DATA`], the arguments
+/// are the plugin's ID and the block. Since this version, the arguments are the block and the user data.
 pub(crate) type OnTranslate = unsafe extern "C" fn(*mut c_void, *mut c_void);
 type OnExecute = extern "C" fn(c_uint, *mut c_void);
 type OnAccess = extern "C" fn(c_uint, u32, u64, *mut c_void);
@@ -87,8 +87,8 @@ unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
 }
 
-/// Returns the address of a function of QEMU, or of a library that QEMU uses, if this version has
-/// the function.
+/// Returns the address of a function of QEMU or of a library that QEMU uses; `None` if this QEMU does not
+/// have the function.
 pub(crate) fn symbol(name: &CStr) -> Option<NonNull<c_void>> {
     // SAFETY: a null handle searches all loaded objects, and the name ends in a zero. Constructors
     // may call dlsym too.
@@ -127,7 +127,7 @@ pub(crate) fn reset(on_reset: extern "C" fn(u64)) {
 pub(crate) struct Block(*mut RawBlock);
 
 impl Block {
-    /// Returns the block among the arguments of a callback for translation.
+    /// Takes the block from the two arguments of a translation callback.
     ///
     /// # Safety
     /// The arguments are those that QEMU passed to the callback, and the block does not outlive the
@@ -229,7 +229,7 @@ impl Deref for Code {
 /// The target of an access.
 pub(crate) enum Physical {
     Memory(u64),
-    /// A device, or memory of the kernel if only the program is traced.
+    /// A device. If only a program is traced, kernel memory counts as a device, too.
     Device,
     /// QEMU no longer has a translation of the address. QEMU's documentation says that this may
     /// happen.

@@ -15,13 +15,13 @@ pub(crate) fn set_counted(user: bool, kernel: bool, stack: bool) {
     STACK.store(stack, Relaxed);
 }
 
-/// Sets whether QEMU runs a program without a machine. The memory of such a program has no physical
-/// addresses.
+/// Sets whether QEMU is in user mode: it runs a program without emulating a machine, so the program's memory
+/// has no physical addresses.
 pub(crate) fn set_program(program: bool) {
     PROGRAM.store(program, Relaxed);
 }
 
-/// Returns whether QEMU runs a program without a machine.
+/// Returns whether QEMU is in user mode.
 pub(crate) fn is_program() -> bool {
     PROGRAM.load(Relaxed)
 }

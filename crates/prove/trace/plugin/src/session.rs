@@ -1,4 +1,5 @@
-//! The current test and its sides.
+//! The current test and its sides. A side is a call of the test. The guest marks when the window of a side
+//! opens and closes.
 //!
 //! While a side's window is open, the side is stored in the slot of its virtual CPU, where accesses need no
 //! lock. At all other times, the side is stored in the [`Session`], which a lock protects. The guest opens
@@ -26,7 +27,7 @@ struct Session {
     /// The paused guest continues when a byte can be read from this file.
     resume: Option<File>,
     trace: Option<u64>,
-    /// The lines in each CPU's cache, with `moves=on`.
+    /// With the setting `moves=on`, the lines in each virtual CPU's modelled cache.
     caches: Option<Caches>,
     armed: bool,
     /// Whether QEMU translates the code of windows separately: see [`apart`].
@@ -234,9 +235,9 @@ pub(crate) fn close(side: usize, vcpu: &mut Vcpu) {
             return;
         }
         done.count.closed += 1;
-        // The flag that marks the code of windows is a flag of the CPU. If the task was switched out, the
-        // flag may have stayed set for another task, and may still be set for that task, so the flag is
-        // unreliable from then on.
+        // The flag that marks the code of windows is a flag of the CPU. If the task was switched out, another
+        // task may have run with the flag set, and may still have it set. So the flag is unreliable from then
+        // on.
         session.apart &= done.count.switches == 0;
         session.sides[open] = Some(done);
         let all_closed = session.sides.iter().all(Option::is_some);

@@ -1,6 +1,6 @@
-//! Learns, from earlier accesses, which data each piece of code touches. Most instructions access data of a single type.
-//! Exceptions, such as instructions that copy memory or take a lock, are recognised because they access data
-//! of several types.
+//! Learns, from earlier accesses, which data each piece of code touches. Most instructions access data of a
+//! single type. Exceptions, such as instructions that copy memory or take a lock, are recognised because they
+//! access data of several types.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -11,7 +11,7 @@ use std::hash::Hash;
 pub(crate) struct CodeHistory<K, V>(HashMap<K, Majority<V>>);
 
 /// The value that the majority of accesses touched, as found by the majority-vote algorithm of Boyer and
-/// Moore. If knee reads memory too late, the memory may already have another use. One such late read must not
+/// Moore. If knee reads memory too late, the memory may already have another use. A single late read must not
 /// change the majority.
 #[derive(Debug)]
 struct Majority<V> {
@@ -28,7 +28,7 @@ impl<K, V> Default for CodeHistory<K, V> {
 }
 
 impl<K: Eq + Hash, V: Clone + PartialEq> CodeHistory<K, V> {
-    /// Records what the code with these keys has touched.
+    /// Records that the code with these keys has touched the data `touched`.
     pub(crate) fn learn(&mut self, keys: impl Iterator<Item = K>, touched: &V) {
         for key in keys {
             let known = Majority { value: touched.clone(), lead: 0, all: 0 };
@@ -44,8 +44,8 @@ impl<K: Eq + Hash, V: Clone + PartialEq> CodeHistory<K, V> {
         }
     }
 
-    /// Returns what the code with these keys touches. A key counts if one value clearly predominates among
-    /// the values recorded for the key. Returns `None` if no key counts, or if the keys that count have
+    /// Returns the data that the code with these keys touches. A key counts if one value clearly predominates
+    /// among the values recorded for the key. Returns `None` if no key counts, or if the keys that count have
     /// different values.
     pub(crate) fn recall(&self, keys: impl Iterator<Item = K>) -> Option<&V> {
         let sure = |known: &&Majority<V>| known.lead > known.all / 2;
@@ -56,8 +56,8 @@ impl<K: Eq + Hash, V: Clone + PartialEq> CodeHistory<K, V> {
 }
 
 impl CodeHistory<u64, String> {
-    /// If `seen` is given, records `seen` as what the code touches, and returns it. Otherwise returns what
-    /// the code has touched before.
+    /// If `seen` is given, records that the code touches `seen`, and returns `seen`. If `seen` is `None`,
+    /// returns the data that the code has touched before.
     pub(crate) fn known(&mut self, code: &[u64], seen: Option<String>) -> Option<String> {
         match seen {
             Some(touched) => {

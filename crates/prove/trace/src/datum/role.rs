@@ -12,7 +12,7 @@ const FIFO: u32 = 0o010_000;
 const DIRECTORY_ROLE: &str = "directory";
 const PIPE_ROLE: &str = "pipe";
 
-/// An inode contains a union. Returns the member that inodes with this role use.
+/// Returns the member of an inode's union that inodes with this role use.
 pub(crate) fn own_field(role: &str) -> Option<&'static str> {
     match role {
         DIRECTORY_ROLE => Some("i_dir_seq"),

@@ -28,7 +28,7 @@ pub struct SharedLine {
     pub data: Vec<String>,
     /// Physical address of the line's first byte, in hexadecimal.
     pub line: String,
-    /// Whether one call accessed a byte that another call wrote. Otherwise, this is false sharing.
+    /// Whether this is true sharing: one call accessed a byte that another call wrote.
     pub same_bytes: bool,
     /// Whether this is false sharing that depends on the address of an object: in another object of
     /// the same type, different fields share a line.

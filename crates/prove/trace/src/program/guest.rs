@@ -119,8 +119,8 @@ pub(super) struct ProgramGuest {
     /// Events that have not been returned yet.
     events: VecDeque<ProgramEvent>,
     stderr: Vec<u8>,
-    /// The program's exit status, once it has ended. Results of the program's tests may still
-    /// arrive after that.
+    /// The program's exit status; `None` until the program has ended. Test results may arrive even after the
+    /// program has ended.
     ended: Option<ExitStatus>,
 }
 

@@ -1,10 +1,10 @@
 //! The steps that set up the initial state of a test. Each test begins with no files, no descriptors
 //! and no memory.
 //!
-//! - `{"do": "file", "inode": I, "names": [N…], "links": n, "pages": [D…]}`: a file. If it has more
-//!   links than names, the runner adds hidden names. A page that is `null` may hold anything.
-//! - `{"do": "pipe", "pipe": P, "data": [D…], "readers": n, "writers": n}`: a pipe. If it
-//!   has more readers or writers than the test opens, the runner adds hidden ends.
+//! - `{"do": "file", "inode": I, "names": [N…], "links": n, "pages": [D…]}`: a file. If `links` is larger
+//!   than the number of names, the runner adds hidden names. A page that is `null` may hold anything.
+//! - `{"do": "pipe", "pipe": P, "data": [D…], "readers": n, "writers": n}`: a pipe. If the pipe has more
+//!   readers or writers than the test opens, the runner opens additional, hidden ends.
 //! - `{"do": "open", "process": p, "fd": n, "inode": I, "off": pages}`
 //! - `{"do": "open", "process": p, "fd": n, "pipe": P, "end": "read" or "write"}`
 //! - `{"do": "occupy", "process": p, "fds": [n…]}`: opens descriptors that may refer to anything.
@@ -178,7 +178,7 @@ fn open_step(
     step
 }
 
-/// The descriptors that must also be in use, so that the lowest unused descriptors are those that
+/// The further descriptors that the set-up must occupy, so that the lowest unused descriptors are those that
 /// the situation requires.
 fn below_unused(process: &Process, execution: &Execution, example: &Example<'_>) -> Vec<i64> {
     let unused: Vec<i64> =
