@@ -78,7 +78,7 @@ pub trait AddressSpace<'m, M: Machine>: MmuContext<'m, M> + Send + Sync {
     /// mapped.
     ///
     /// # Errors
-    /// The fault of the first page that cannot be read. The pages before that page are present.
+    /// The fault of the first page that cannot be read. All pages before it have been made present.
     fn populate(&self, cpu: &Cpu<'m, M>, pages: Pages) -> Result<(), Fault> {
         pages.iter().try_for_each(|page| self.fault(cpu, page, Protection::READ))
     }

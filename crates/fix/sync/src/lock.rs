@@ -219,7 +219,8 @@ mod tests {
     /// are negative.
     fn priority(thread: u32) -> i32 {
         let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap();
-        // The fields from the third on follow the name, which ends with the last parenthesis.
+        // The second field is the thread's name in parentheses, so the third field follows the last
+        // parenthesis.
         let fields = &stat[stat.rfind(')').unwrap() + 2..];
         fields.split(' ').nth(15).unwrap().parse().unwrap()
     }

@@ -1,9 +1,9 @@
-//! Marks for the places where knee-sync and knee-vm can be broken on purpose. A test must then fail.
+//! Macros for *mutants*: deliberate mistakes in knee-sync and knee-vm, each of which must make a test fail.
 //!
 //! With `--cfg mutants` a crate becomes the mutant that the environment variable `KNEE_MUTANT` names, so one
 //! build serves all mutants. On a machine without an environment, a call of `choose_mutant` sets the name.
-//! Without `--cfg mutants` the marks compile to nothing. In each crate, `tests/mutants/list.rs` names the
-//! tests that detect its mutants.
+//! Without `--cfg mutants` the macros compile to the correct code. In each crate, `tests/mutants/list.rs`
+//! names the tests that detect its mutants.
 
 /// Whether the chosen mutant has one of these names.
 #[doc(hidden)]
@@ -37,13 +37,13 @@ pub use chosen::Answer;
 pub use chosen::choose_mutant;
 
 /// The chosen mutant. A check must not synchronize threads: otherwise Miri would not notice that the mutant
-/// lacks an ordering. So each place keeps its answer in a relaxed atomic, and asks for the mutant's name only
-/// at its first check.
+/// lacks an ordering. So each use of `is_mutant!` keeps its answer in a relaxed atomic, and looks up the
+/// mutant's name only at its first check.
 #[cfg(mutants)]
 mod chosen {
     use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-    /// The answer at one marked place: whether its mutant is the chosen one.
+    /// The answer of one use of `is_mutant!`: whether the chosen mutant has one of its names.
     #[derive(Debug)]
     pub struct Answer(AtomicU8);
 

@@ -86,7 +86,8 @@ mod tests {
             let child = unsafe { libc::fork() };
             if child == 0 {
                 let free = NUMBERS.nodes().filter(|node| node.try_take()).count();
-                // At the fork, another thread may have made a number but not yet added the number's node.
+                // At the fork, another thread may have incremented `COUNT` but not yet added the node of its
+                // new number.
                 let is_right = (1..COUNT.load(Relaxed)).contains(&free) && NUMBERS.take().is_none();
                 // SAFETY: _exit(2) ends the child at once.
                 unsafe { libc::_exit(i32::from(!is_right)) };

@@ -75,7 +75,7 @@ fn one_of_two_overlapping_maps_succeeds() {
             assert!(matches!(result, Ok(()) | Err(MapError::Occupied)));
         },
         |other, space| {
-            // The range covers two leaves, so the branch above records the mapping.
+            // The range covers two whole leaves, so the mapping is recorded in the branch above them.
             let result = space.map(other, pages(0, 8), WRITE);
             assert!(matches!(result, Ok(()) | Err(MapError::Occupied)));
         },
@@ -477,7 +477,7 @@ fn a_moved_page_is_found_with_its_content() {
     );
 }
 
-/// Extent `number`. Extents with different numbers differ in every field.
+/// Returns an extent that depends on `number` in every field.
 fn extent(number: u64) -> Extent {
     let protection = Protection::from_bits_retain(number as u8);
     Extent {

@@ -34,8 +34,8 @@ const CLOSED: u64 = 1 << 63;
 /// A strict limit on the number of pages that a group of spaces may map in total.
 ///
 /// A mapped page counts whatever its protection is, and whether or not it is present, because it may need a
-/// frame later. Only [guards](crate::Protection::GUARD) do not count. A space joins a group when it is
-/// [created](crate::Space::with_quota).
+/// frame later. [Guards](crate::Protection::GUARD) are the only mapped pages that do not count. A space joins
+/// a group when it is [created](crate::Space::with_quota).
 ///
 /// ```
 /// use std::sync::Arc;
@@ -117,7 +117,7 @@ impl Quota {
         self.limit
     }
 
-    /// Returns the number of used pages. Exact only if no CPU maps or unmaps during the call.
+    /// Returns the number of used pages. The result is exact only if no CPU maps or unmaps during the call.
     pub fn used(&self) -> u64 {
         let shares = self.shares.iter().map(|share| share.0.load(Relaxed) & !CLOSED);
         // If other CPUs move pages from one share to another during the summation, these pages may be counted
@@ -275,7 +275,8 @@ impl Account {
         self.add_resident(cpu, pages.wrapping_neg());
     }
 
-    /// Returns the number of present pages. Exact only if no page becomes present or absent during the call.
+    /// Returns the number of present pages. The result is exact only if no page becomes present or absent
+    /// during the call.
     pub(crate) fn resident(&self) -> u64 {
         let counts = self.resident.iter().map(|count| count.0.load(Relaxed));
         let sum = counts.fold(0, u64::wrapping_add);

@@ -160,7 +160,7 @@ struct State {
     /// The words that pages contain, indexed by `View::content`.
     words: Vec<u64>,
     leaving: Vec<Leaving>,
-    /// `said` has a bit for each operation that is published, and `over` has a bit for each operation that is
+    /// Bit n of `said` is set if operation n is published, and bit n of `over` is set if operation n is
     /// complete.
     said: u32,
     over: u32,
@@ -172,8 +172,8 @@ impl State {
         self.leaving.iter().all(|leaving| run.places().all(|place| leaving.views[place].is_none()))
     }
 
-    /// The states after the next moment of an operation: one for each way in which the operation may
-    /// proceed, or none if its result contradicts this order.
+    /// Returns the states that can follow if operation `number` now takes effect, is published or is flushed.
+    /// There is none if the operation's result contradicts this order.
     fn next(&self, number: usize, done: &Done) -> Vec<State> {
         let bit = 1 << number;
         let mut next = self.clone();

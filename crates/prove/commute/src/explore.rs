@@ -209,8 +209,8 @@ fn execute<S: State>(
     Ok((initial, Verdict::Commute, runs))
 }
 
-/// Returns the first difference between two orders. If the two sides of a comparison agree only because a
-/// value was chosen, adds to `chosen` the difference that they would have without this choice.
+/// Returns the first difference between two orders. Two results or states may agree only because the explorer
+/// has chosen a value. If so, adds to `chosen` the difference that they would have without this choice.
 fn difference<S: State>(
     one: &Reached<S>,
     other: &Reached<S>,

@@ -43,7 +43,7 @@ const GONE: &str = "does not have a Release file";
 /// The packages that contain apt's programs.
 const APT: &str = "apt dpkg";
 
-/// A package of Debian, in one of its suites.
+/// A package in one of Debian's suites.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Package {
     /// `linux-image-6.1.0-18-cloud-amd64`

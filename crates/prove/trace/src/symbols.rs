@@ -95,8 +95,8 @@ impl ProgramNames {
         }
     }
 
-    /// Names the bytes that one side writes and another touches. For false sharing, names the bytes
-    /// that each side touches.
+    /// Names the bytes that one call writes and another touches. For false sharing, names the bytes that each
+    /// call touches.
     fn datum(&self, conflict: &Conflict) -> Datum {
         let first = |bytes: u64| self.at(conflict.line + u64::from(bytes.trailing_zeros()));
         let functions = &self.functions;

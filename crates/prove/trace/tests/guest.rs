@@ -19,14 +19,13 @@ use knee_trace::{
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// The tests accept one disturbed result for each group of this many results, because the guest's kernel may
-/// switch a side out to do other work.
+/// preempt a test to do other work.
 const TESTS_PER_SWITCH: usize = 100;
 /// The number of system calls in each window of the probe's long tests.
 const LONG_CALLS: u64 = 20_000;
 /// How long to wait for each guest, which may itself have to wait for CPUs that other tests use.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// How long to wait for guests that hang on purpose. While such a guest boots, the wait is four
-/// times as long.
+/// How long to wait for a guest that hangs on purpose. The wait is four times as long while the guest boots.
 const PATIENCE_WITH_HANGING: Duration = Duration::from_secs(30);
 
 /// What a guest did.

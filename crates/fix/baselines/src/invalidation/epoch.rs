@@ -85,9 +85,9 @@ unsafe impl Invalidation for Epoch {
             platform.heavy();
         }
         for place in places {
-            // A section that reads the clock from now on gets `now` or a later time. A section with an
-            // earlier time either began earlier, or read the clock earlier and stores that time late. Waiting
-            // for such a late section does no harm.
+            // A section that reads the clock after this fence gets `now` or a later time. A section with an
+            // earlier time either began earlier, or read the clock earlier and stores that time late. In the
+            // second case, waiting for the section is unnecessary but harmless.
             platform.sleep_while(|| {
                 (IDLE + 1..now - u64::from(is_mutant!("di_epoch_early")))
                     .contains(&place.0.load(order!(Acquire, "di_epoch_wait")))

@@ -32,8 +32,8 @@ pub struct LockFree {
     head: Link,
 }
 
-/// A thread's place in [`LockFree`]: 16 bytes, aligned to 16. Every access covers all 16 bytes, because
-/// Rust's memory model does not allow atomic accesses that overlap partially.
+/// A thread's link in the list of a [`LockFree`]: 16 bytes, aligned to 16. Every access covers all 16 bytes,
+/// because Rust's memory model does not allow atomic accesses that overlap partially.
 #[derive(Debug)]
 pub struct Link(AtomicU128);
 
@@ -113,9 +113,8 @@ impl LockFree {
             match pair.next {
                 found if found == next => return Some((link, pair)),
                 other if other == 0 || other & INVALID != 0 => return None,
-                // SAFETY: `begin` has linked each place in the list, by the place's exposed address. The
-                // caller of `begin` guarantees that places stay at their addresses as long as the form
-                // exists.
+                // SAFETY: `begin` inserted each link of the list by its exposed address. The caller of
+                // `begin` guarantees that links stay at their addresses as long as this `LockFree` exists.
                 other => link = unsafe { &*ptr::with_exposed_provenance(other as usize) },
             }
         }
@@ -153,7 +152,7 @@ unsafe impl Invalidation for LockFree {
     }
 
     unsafe fn mark(&self, place: &Link, stamp: &Stamp) {
-        // A newer section that has ended may have moved its own number into this place. The head gets the
+        // A newer section that has ended may have moved its own number into this link. The head gets the
         // number only after this section and all older sections have ended.
         let number = place.load().number;
         if stamp.number.load(Relaxed) < number {
@@ -165,8 +164,8 @@ unsafe impl Invalidation for LockFree {
         let mut round = 0;
         loop {
             if let Some((before, pair)) = self.find(place.name()) {
-                // From here on no thread appends to this link or moves a number here, so the pair that goes
-                // to the previous link is final.
+                // Once this link is closed, no thread appends to the link or moves a number into it. So the
+                // pair that moves to the previous link is final.
                 let mine = if is_mutant!("link_stays_open") { place.load() } else { place.close() };
                 if before.replace(pair, mine) {
                     return;

@@ -89,7 +89,7 @@ impl Model {
         }
     }
 
-    /// The number of mapped pages among these.
+    /// Returns the number of mapped pages in `pages`.
     pub fn mapped(&self, pages: Pages) -> u64 {
         self.runs.iter().map(|(&start, &(end, _))| Pages { start, end }.and(pages).count()).sum()
     }
@@ -259,7 +259,7 @@ impl<'m, A: Architecture> Member<'m, A> {
 /// The number of CPUs, which take turns.
 const CPUS: usize = 2;
 
-/// The number of the next operation. A CPU that waits for its turn acknowledges shootdowns.
+/// The index of the next operation. A CPU that waits for its turn acknowledges shootdowns.
 #[derive(Default)]
 struct Turn(AtomicUsize);
 
@@ -267,7 +267,7 @@ impl Turn {
     /// A thread has panicked, so no thread waits any more.
     const OVER: usize = usize::MAX;
 
-    /// Waits for the turn of this operation. Returns false if a thread has panicked.
+    /// Waits until operation `nr` may run. Returns false if a thread has panicked.
     fn wait(&self, cpu: &Processor<'_, impl Architecture>, nr: usize) -> bool {
         loop {
             match self.0.load(Ordering::Acquire) {
@@ -344,7 +344,7 @@ fn has_large_pages(text: &[u8]) -> bool {
     text.first().is_some_and(|byte| byte % 8 == 7)
 }
 
-/// Performs the operations of an input that belong to this CPU. Before each operation, waits for its turn.
+/// Performs those operations of an input that run on this CPU. Before each operation, waits for its turn.
 fn take_turns<'m, A: Architecture>(
     cpu: Processor<'m, A>,
     turn: &Turn,

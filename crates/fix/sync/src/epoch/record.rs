@@ -56,7 +56,7 @@ pub(super) struct Watch {
     /// The owner's thread.
     pub(super) thread: AtomicU64,
     /// Whether the child of a fork must keep the record: true if the owner is a section, or a handle that the
-    /// user registered, because any thread may hold such a section or handle.
+    /// user registered. Any thread may hold this section or handle, even the thread that forks.
     pub(super) is_kept: AtomicBool,
     /// The record of the thread that has adopted this record to free the objects in it.
     pub(super) adopter: AtomicPtr<Record>,

@@ -152,7 +152,7 @@ fn a_member_with_a_forgotten_section_cannot_begin_another() {
     let again = panic::catch_unwind(AssertUnwindSafe(|| member.begin().finish()));
     assert!(again.is_err());
     drop(member);
-    // The slot stays in the section, and a new member gets a different slot.
+    // The leaked section never gives its slot back, so a new member gets a different slot.
     tracker.register().begin().finish();
 }
 

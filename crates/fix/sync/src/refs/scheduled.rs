@@ -10,7 +10,7 @@ use crate::model::{Model, check, thread};
 struct Counted {
     count: PerCpuRef<Model>,
     references: AtomicI64,
-    /// The number of lives that have begun. A life begins with `new` or `reinit`.
+    /// How often `new` and `reinit` were called: each of these calls begins a life of the count.
     begun: AtomicUsize,
     ended: AtomicUsize,
 }
@@ -87,8 +87,7 @@ fn each_life_of_a_count_ends_once() {
                     if life == 3 {
                         return;
                     }
-                    // The thread that put the last reference may not have counted the end of this life
-                    // yet.
+                    // Wait until the thread that put the last reference has counted the end of this life.
                     while counted.ended.load(Relaxed) < life {
                         thread::yield_now();
                     }

@@ -10,8 +10,8 @@ use crate::primitive::{AtomicU32, AtomicU64};
 /// themselves. Further read locks cost as much as the underlying lock. Four slots fill one cache line.
 const SLOTS: usize = 4;
 
-/// This bit is set if the thread took the underlying lock in order to read. Writers take that lock, too, so
-/// they need not wait for such a slot.
+/// This bit is set if the thread took the underlying lock in order to read. Writers take the underlying lock,
+/// too, so they need not wait for a slot with this bit.
 const BELOW: u64 = 1;
 
 /// This bit is set if the thread holds the slot's lock more than once.
@@ -21,11 +21,11 @@ const NESTED: u64 = 2;
 /// no lock. Readers take the first slot without a fence, which is possible only on asymmetric platforms.
 const CLOSED: u64 = BELOW;
 
-/// The slots of a thread. Only that thread writes to them.
+/// The slots of a thread, to which no other thread writes.
 #[derive(Debug)]
 pub struct Slots {
     slots: [Slot; SLOTS],
-    /// The number of the thread's current reads that no slot records.
+    /// How many of the thread's current reads are recorded in no slot.
     unrecorded: AtomicU32,
     /// A copy of `Platform::is_symmetric`, in a cache line that readers load anyway.
     is_symmetric: bool,
@@ -120,7 +120,7 @@ impl Slot {
         self.lock.load(order!(Acquire, "rm_holds")) & !nested == lock
     }
 
-    /// Whether the thread holds this lock exactly once, without the underlying lock.
+    /// Whether the thread holds this lock exactly once, and does not hold the underlying lock.
     #[inline]
     pub(super) fn is_single(&self, lock: u64) -> bool {
         self.lock.load(Relaxed) == lock
@@ -133,7 +133,7 @@ impl Slot {
         self.lock.store(lock, order!(Release, "rm_set"));
     }
 
-    /// Takes the slot for a lock whose underlying lock the thread holds.
+    /// Records a lock in the slot. The thread must hold the underlying lock.
     pub(super) fn set_below(&self, lock: u64) {
         self.lock.store(lock | BELOW, order!(Release, "rm_set_below"));
     }

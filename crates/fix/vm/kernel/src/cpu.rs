@@ -11,7 +11,7 @@ use crate::arch::{self, Interrupt, MOST_CPUS, Registers, Trap, cpu_number};
 use crate::machine::{Cpu, Space, board};
 use crate::remote;
 
-/// The state of a CPU. Only that CPU uses it.
+/// The state of a CPU, which no other CPU uses.
 struct Own {
     cpu: Cell<Option<&'static Cpu>>,
     /// The space whose table is loaded, or null if the kernel's own table is loaded.

@@ -32,9 +32,9 @@ impl Process {
 pub(crate) struct Thread {
     pub(crate) process: Arc<Process>,
     pub(crate) registers: Registers,
-    /// After a memory access that fails, the thread continues at this address. Its result register then
-    /// contains the number of the signal that Linux would raise. If the address is 0, such an access ends the
-    /// thread.
+    /// The address at which the thread continues after a memory access that fails. The thread's result
+    /// register then contains the number of the signal that Linux would raise. If the address is 0, the
+    /// failed access ends the thread.
     pub(crate) catch: u64,
 }
 
@@ -60,7 +60,7 @@ struct Table {
     ready: VecDeque<Thread>,
     /// The number of threads.
     threads: usize,
-    /// The status of each process, by the number of the process.
+    /// The status of each process, by process number.
     processes: BTreeMap<u64, Status>,
     last: u64,
 }

@@ -66,7 +66,7 @@ struct Frames<'m, M: Machine> {
     machine: &'m M,
     /// Frames of the space's own pages and tables.
     own: HashSet<Frame>,
-    /// Number of entries with a frame of an object or of device memory.
+    /// How many page-table entries map device memory or a frame of an object.
     foreign: u64,
 }
 

@@ -48,8 +48,8 @@ impl<'m, M: Machine> Space<'m, M> {
         })
     }
 
-    /// Calls `with` for each page that contains some of the `count` bytes from `start` on. `with` gets the
-    /// address of the page's frame, the offset of the first of these bytes in the page, and the indexes
+    /// Calls `with` for each page that contains some of the `count` bytes that begin at `start`. `with` gets
+    /// the address of the page's frame, the offset of the first of these bytes in the page, and the indexes
     /// (within `0..count`) of the bytes that are in this page.
     fn copy(
         &self,
@@ -78,7 +78,7 @@ impl<'m, M: Machine> Space<'m, M> {
     /// and other CPUs may access the frame at the same time, so `with` must use atomics.
     ///
     /// `with` must be short, because other CPUs may wait for the page. `with` must not call an operation of a
-    /// space or an object: such a call may panic or wait forever. To access a page for longer,
+    /// space or an object, because the operation may panic or wait forever. To access a page for longer,
     /// [`pin`](Space::pin) it.
     ///
     /// # Errors
@@ -109,7 +109,7 @@ impl<'m, M: Machine> Space<'m, M> {
     }
 }
 
-/// The words of a frame that contain the `count` bytes from `offset` on. Each item is a word and the
+/// The words of a frame that contain the `count` bytes that begin at `offset`. Each item is a word and the
 /// positions of the requested bytes in this word, because the first and the last word may contain other bytes
 /// as well.
 ///

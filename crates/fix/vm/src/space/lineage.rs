@@ -227,8 +227,8 @@ impl Lineage {
     }
 
     /// # Safety
-    /// The caller must hold the lock of the root or have exclusive access to the space. The space must
-    /// have no pages of the origins from index `first` on, or must be about to be dropped.
+    /// The caller must hold the lock of the root or have exclusive access to the space. The space must have
+    /// no pages of the origins whose index is `first` or greater, or must be about to be dropped.
     unsafe fn end_from(&self, first: usize, platform: &impl Platform) {
         // SAFETY: the caller holds the lock of the root or has exclusive access.
         for link in unsafe { &mut *self.links.get() }[first..].iter_mut().filter_map(Option::take) {
@@ -240,7 +240,7 @@ impl Lineage {
 }
 
 impl Origin {
-    /// A new origin, with a reference that the caller holds.
+    /// Returns a new origin. The caller holds the first reference to it.
     pub(crate) fn new() -> Result<Box<Origin>, OutOfMemory> {
         try_box(Origin { attachments: Attachments::new(1)? })
     }

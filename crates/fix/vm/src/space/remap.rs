@@ -26,15 +26,16 @@ enum Outcome<'m, M: Machine> {
     Failed(MapError),
     /// This anonymous page is shared with another space.
     Shared(Page),
-    /// The move must wait until a visit to all mappings of this object has ended.
+    /// The move must wait until this object no longer throttles forks.
     Throttled(PinnedObject<'m, M>),
 }
 
 impl<'m, M: Machine> Space<'m, M> {
     /// Moves the mapping of `old`, with its present pages, to the start of `new`, and grows or shrinks it to
     /// the length of `new`: `mremap`. All of `old` must be mapped. Added pages have the attributes of the
-    /// last page of `old`. If that page maps an object, the mapping continues with the object's next pages.
-    /// Nothing else may be mapped in `new`. The ranges may overlap only if they start at the same page.
+    /// last page of `old`. If the last page of `old` maps an object, the mapping continues with the object's
+    /// next pages. Nothing else may be mapped in `new`. The ranges may overlap only if they start at the same
+    /// page.
     ///
     /// Pages that are shared with a [fork](Space::fork) of the space are copied when they move.
     ///
@@ -54,10 +55,11 @@ impl<'m, M: Machine> Space<'m, M> {
     ///
     /// # Errors
     /// See [`MapError`]; [`MapError::Overlap`] if the ranges overlap but do not start at the same page.
-    /// Moving and resizing are separate steps. If memory runs out after the move, or if another CPU pins a
-    /// page meanwhile, the mapping has moved, but the pages of `old` beyond the new length may still be
-    /// mapped. If memory runs out during the move, the pages that were added in `new` are unmapped again; if
-    /// there is no memory for that either, these pages stay mapped.
+    /// Moving and resizing are separate steps, so an error may leave a part of the work done. If unmapping
+    /// the pages of `old` beyond the new length fails, because memory runs out or another CPU has pinned a
+    /// page, these pages may stay mapped although the mapping has moved. If the move fails, the pages that
+    /// were added in `new` are unmapped again; if there is no memory for this unmapping, these pages stay
+    /// mapped.
     pub fn remap(&self, cpu: &Cpu<'m, M>, old: Pages, new: Pages) -> Result<(), MapError> {
         self.check(cpu, old)?;
         self.check(cpu, new)?;
@@ -79,8 +81,7 @@ impl<'m, M: Machine> Space<'m, M> {
         };
         if moves && let Err(error) = self.relocate(cpu, kept, new.start) {
             if extended {
-                // Try to undo the growth, because the caller does not learn from the error that pages were
-                // added.
+                // The error does not tell the caller that pages were added, so try to unmap them.
                 let _ = self.unmap(cpu, more);
             }
             return Err(error);
@@ -192,7 +193,7 @@ impl<'m, M: Machine> Space<'m, M> {
             return Ok(Outcome::Failed(MapError::Occupied));
         }
         let there = |page: Page| new.start + (page - old.start);
-        // Excludes concurrent moves of other pages of the same backings.
+        // This lock excludes concurrent moves of other pages of the same backings.
         let _alone = self.tree().lock_remap(self.machine.epoch().platform());
         // Reserve all memory before anything changes.
         let mut marked = Marked::default();
@@ -255,7 +256,7 @@ impl<'m, M: Machine> Space<'m, M> {
             }
         });
         needs?;
-        // All memory is reserved: nothing fails from here on.
+        // All memory is reserved, so nothing below can fail.
         marked.copy(|backing| {
             let pages = backing.pages().and(old);
             let moved = Pages::new(there(pages.start), pages.count());

@@ -33,7 +33,7 @@ pub(crate) enum Fault {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Objection {
     pub(crate) fault: Fault,
-    /// The number of the situation; `None` if the objection is not about a single situation.
+    /// The index of the situation; `None` if the objection is not about a single situation.
     pub(crate) situation: Option<usize>,
     /// The unexpected answer of z3.
     pub(crate) answer: Answer,
@@ -153,7 +153,7 @@ fn check(solver: &mut Solver, nr: usize, situation: &Situation, objections: &mut
     }
 }
 
-/// A formula which states that `formula` is true for some values of the open integers.
+/// A formula which states that `formula` is true for some values of the integers with the labels `open`.
 fn exists(open: &[String], formula: &str) -> String {
     let open: Vec<String> = open.iter().map(|label| format!("({} Int)", symbol(label))).collect();
     format!("(exists ({}) {formula})", open.join(" "))

@@ -1,6 +1,6 @@
-//! Operations whose sharing is known, to test that knee finds the sharing and names the data. Two calls write
-//! the same word, which is in a variable, in allocated memory or in thread-local storage; or they write two
-//! bytes of one cache line; or they share nothing.
+//! Operations whose sharing is known, to test that knee finds the sharing and names the data. Depending on
+//! the operations, two calls share nothing, write different bytes of one cache line, or write the same word.
+//! This word is in a variable, in allocated memory or in thread-local storage.
 
 use std::process::ExitCode;
 use std::sync::OnceLock;

@@ -32,7 +32,7 @@ impl Kind {
         [Kind::Nothing, Kind::OwnLines, Kind::SharedWord, Kind::NeighbouringBytes];
 }
 
-/// A trial: two threads that run one after the other. The number of a thread is also the number of its side.
+/// A trial: two threads that run one after the other. Thread `n` opens and closes the window of side `n`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trial {
     /// What each of the two threads does.
@@ -43,8 +43,8 @@ pub struct Trial {
     pub second: usize,
 }
 
-/// Returns all trials, in the order in which they run. Each thread is paired with the next one, in both
-/// orders.
+/// Returns all trials, in the order in which they run. For each kind, each thread runs once before and once
+/// after the next thread; the last thread's next thread is thread 0.
 pub fn trials() -> Vec<Trial> {
     let pairs = (0..SIDES).map(|first| (first, (first + 1) % SIDES));
     let both = pairs.flat_map(|(first, second)| [(first, second), (second, first)]);

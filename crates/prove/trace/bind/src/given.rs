@@ -1,7 +1,7 @@
 //! The initial state and the arguments of a test.
 //!
-//! Names such as `key1` stand for any value of their sort: a binding gets `key1` as the number 1. A
-//! test omits values that make no difference, and a binding gets 0 instead.
+//! A name such as `key1` stands for an arbitrary value of its sort. A binding gets only the number in the
+//! name: 1 for `key1`. A test omits values that make no difference, and a binding gets 0 instead.
 
 use knee_commute::TestCall;
 use knee_harness::name_number;
@@ -32,8 +32,8 @@ impl<'t> Setup<'t> {
         present.map(|(key, value)| (key, name(map, value))).collect()
     }
 
-    /// Returns the names in a set, or the keys of a map whose values have fields. Each field of such a value
-    /// is a part of its own: `setup.flag("pages[page0].writable")` reads one.
+    /// Returns the names in a set, or the keys of a map whose values have fields. Each field of a value is a
+    /// part of its own: `setup.flag("pages[page0].writable")` reads one.
     ///
     /// # Panics
     /// Panics if an element is not a name.
@@ -106,8 +106,7 @@ impl<'t> Call<'t> {
         &self.0.operation
     }
 
-    /// Returns the number of the thread that makes the call, from 0. Each call of a test has its
-    /// own thread.
+    /// Returns the index of the thread that makes the call. Each call of a test has its own thread.
     pub fn thread(self) -> usize {
         self.0.thread
     }

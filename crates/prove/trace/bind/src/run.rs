@@ -79,7 +79,7 @@ pub fn main<B: Binding>() -> ExitCode {
 }
 
 fn run<B: Binding>(tests: impl BufRead, out: &mut impl Write) -> io::Result<()> {
-    // The workers use the CPUs below this one.
+    // This thread uses CPU `SIDES`, because the workers use the CPUs below it.
     cpu::go_to(SIDES)?;
     let workers = Workers::<B>::start(SIDES)?;
     out.write_all(mappings()?)?;

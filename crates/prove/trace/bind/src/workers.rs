@@ -49,8 +49,8 @@ struct Job<B> {
 
 enum Turn<B> {
     Idle,
-    /// The thread has started. Contains an address in the thread's stack, or the error if the thread could
-    /// not move to its CPU.
+    /// The thread has started. The value is an address in the thread's stack, or the error with which the
+    /// thread failed to move to its CPU.
     Ready(io::Result<u64>),
     Try(Kind),
     Make(Job<B>),

@@ -1,5 +1,5 @@
-//! Names in a test, such as `key1`: a sort followed by a number. The model leaves open which values
-//! they stand for.
+//! Names in a test, such as `key1`: a sort followed by a number. The model leaves open which value a name
+//! stands for.
 
 use std::borrow::Cow;
 
@@ -25,7 +25,7 @@ impl<'t> Names<'t> {
         self.0.push((name.into(), value));
     }
 
-    /// Returns whether `name` can stand for `value`. If so, `name` stands for this value from now on.
+    /// Returns whether `name` can stand for `value`, and if it can, records this value for `name`.
     pub fn agree(&mut self, name: &'t str, value: u64) -> bool {
         if let Some((_, known)) = self.0.iter().find(|(known, _)| known == name) {
             return *known == value;

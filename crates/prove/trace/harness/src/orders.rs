@@ -2,7 +2,7 @@
 
 use knee_commute::{TEST_SCHEMA, Test};
 
-/// For each expectation of a test, the numbers of the calls, in the order that the expectation describes.
+/// Returns the order of calls that each expectation of a test describes, as indices of the calls.
 ///
 /// # Errors
 /// The reason why the test cannot be run: its schema is unknown, or an order contains a call that

@@ -25,11 +25,11 @@
 //!
 //! Callbacks cost time, and only code that runs in windows needs them. QEMU translates code separately for
 //! each value of certain CPU flags, so a flag that is set only in windows separates the code that runs in
-//! windows from other code. A guest may execute `Apart` before `Arm` if it sets such a flag right after
-//! `Open`, clears it right before `Close`, and keeps it clear at all other times. If a guest opens a window
-//! outside of a test, the CPU flag must stay clear in this window, too. After `Apart`, kernel code that is
-//! translated while no window is open gets no callbacks. The virtual CPUs of such a guest must share one host
-//! thread.
+//! windows from other code. A guest may execute `Apart` before `Arm` if it sets one of these flags right
+//! after `Open`, clears the flag right before `Close`, and keeps it clear at all other times. If a guest
+//! opens a window outside of a test, the CPU flag must stay clear in this window, too. After `Apart`, kernel
+//! code that is translated while no window is open gets no callbacks. If a guest executes `Apart`, its
+//! virtual CPUs must share one host thread.
 //!
 //! ```
 //! use knee_marks::{Mark, entries};

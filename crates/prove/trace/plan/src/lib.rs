@@ -2,9 +2,9 @@
 //! guest runs a test.
 //!
 //! The host turns each test into a [`Plan`]: the steps of its set-up, its calls, and their orders. Plans
-//! reach the guest through memory that both share ([`Shared`]). The guest [runs](run()) them, and reports
-//! what the calls returned ([`Report`]). Crate knee-agent runs plans on Linux, and crate knee-kernel on
-//! knee's own kernel, which has no standard library.
+//! reach the guest through memory that the host and the guest share ([`Shared`]). The guest [runs](run())
+//! them, and reports what the calls returned ([`Report`]). Crate knee-agent runs plans on Linux, and crate
+//! knee-kernel on knee's own kernel, which has no standard library.
 #![no_std]
 
 extern crate alloc;

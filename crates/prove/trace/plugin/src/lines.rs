@@ -1,13 +1,13 @@
-//! The cache lines that one side of a test touched: a hash table that is cleared in constant time.
+//! A table of the cache lines that one side of a test touched, which is cleared in constant time.
 //!
 //! A test touches a few hundred lines, and thousands of tests run per second, so clearing the table must be
 //! cheap. Each slot stores the generation in which it was filled. Clearing the table begins the next
-//! generation, which makes all slots free. The table uses open addressing with linear probing and is at most
-//! half full. A separate list holds the lines in the order of first access, so reports do not depend on
-//! addresses.
+//! generation, which makes all slots free. The table is a hash table with open addressing and linear probing
+//! and is at most half full. A separate list holds the lines in the order of first access, so reports do not
+//! depend on addresses.
 //!
-//! Most accesses are by code that has touched the line before. Such an access changes only the [`Line`],
-//! which fits in one cache line of the host, and adds nothing to [`Details`].
+//! Most accesses are by code that has touched the line before. These accesses change only the [`Line`], which
+//! fits in one cache line of the host, and add nothing to [`Details`].
 
 use crate::calls::Chain;
 
@@ -177,12 +177,12 @@ impl LineTable {
         self.overflowed
     }
 
-    /// Returns the line with this number, if it was touched.
+    /// Returns the accesses to line `number`, if the line was touched.
     pub(crate) fn get(&self, number: u64) -> Option<&Line> {
         self.index(number).map(|index| &self.lines[index])
     }
 
-    /// Returns the details of the line with this number, if it was touched.
+    /// Returns the details of line `number`, if the line was touched.
     pub(crate) fn details(&self, number: u64) -> Option<&Details> {
         self.index(number).map(|index| &self.details[index])
     }
@@ -273,8 +273,8 @@ impl LineTable {
         Some(self.last)
     }
 
-    /// Returns the index of the slot that contains the line or, if there is none, of the free slot for the
-    /// line.
+    /// Returns the index of the slot that contains the line. If no slot contains the line, returns the index
+    /// of the free slot for the line.
     fn slot(&self, number: u64) -> usize {
         // Fibonacci hashing puts adjacent lines into distant slots.
         let hash = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -1,15 +1,16 @@
 //! Decides whether a test runs again.
 //!
-//! If the calls do not share a datum in one run, that run shows that they do not have to share it. So a test
-//! ends after a run in which its calls share nothing, or the same data as in the previous valid run.
+//! If the calls share a datum in one run but not in another, they do not have to share the datum. So a test
+//! ends after a run in which its calls share nothing. It also ends after a run in which its calls share the
+//! same data as in the previous valid run, because another run is unlikely to differ.
 
 use crate::datum::Datum;
 use crate::record::TestResult;
 
 /// Maximum number of runs of a test whose calls share different data in each run.
 const MAX_RUNS: u32 = 3;
-/// Maximum number of runs of a test whose calls share lines by position only. Objects are at other addresses
-/// in each run, so the calls of a later run may share nothing.
+/// Maximum number of runs of a test whose only sharing is false sharing that depends on the addresses of
+/// objects. Objects have different addresses in each run, so the calls of a later run may share nothing.
 const MAX_PLACEMENTS: u32 = 6;
 
 /// The runs of the current test.
@@ -22,13 +23,13 @@ pub(super) struct Repetition {
     before: Option<Shared>,
 }
 
-/// The data that calls share in a run, regardless of the lines' addresses. Lines that are shared by
-/// position only are left out.
+/// The data that calls share in a run, regardless of the lines' addresses. False sharing that depends on the
+/// addresses of objects is left out.
 #[derive(Debug, PartialEq, Eq)]
 struct Shared(Vec<Option<Datum>>);
 
 impl Shared {
-    /// `None` if the run is not valid.
+    /// Returns `None` if the run was disturbed or is incomplete.
     fn in_run(run: &TestResult) -> Option<Shared> {
         if run.is_disturbed() || run.is_incomplete() {
             return None;
@@ -97,7 +98,7 @@ mod tests {
     use super::*;
     use crate::record::{Conflict, Side};
 
-    /// A run with conflicts on these data; `?` is a line that is shared by position only.
+    /// A run with conflicts on these data; `?` is false sharing that depends on the address of an object.
     fn run(data: &[&str]) -> TestResult {
         let conflict = |name: &&str| Conflict {
             line: 0,
@@ -139,7 +140,7 @@ mod tests {
         TestResult { sides: vec![side], ..run(&[]) }
     }
 
-    /// How many of these runs a test makes before it ends.
+    /// Returns how many of `runs` a test makes before it ends.
     fn made(runs: &[TestResult]) -> usize {
         let mut repetition = Repetition::until_known();
         let last = runs.iter().position(|run| !repetition.wants_another(run));

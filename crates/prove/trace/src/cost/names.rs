@@ -15,7 +15,7 @@ pub(super) fn of_lines<'r>(
     lines.map(|line| (line.line, names.datum(&line))).collect()
 }
 
-/// Returns one conflict for each line that moved. The sides of the conflict are the CPUs.
+/// Returns, for each line that moved, a conflict whose sides are CPUs.
 fn lines<'r>(operations: impl Iterator<Item = &'r TestResult>) -> Vec<Conflict> {
     let mut lines: BTreeMap<u64, BTreeMap<usize, Touch>> = BTreeMap::new();
     for done in operations {
@@ -31,12 +31,13 @@ fn lines<'r>(operations: impl Iterator<Item = &'r TestResult>) -> Vec<Conflict> 
     lines.into_iter().map(|(line, by_cpu)| shared(line, by_cpu.into_values().collect())).collect()
 }
 
-/// Returns a conflict between the CPUs to which a line moved. If the line moved to only one CPU, a second
-/// side stands for the CPUs that held the line before. Both sides have the same accesses, because all CPUs
-/// perform the same operation.
+/// Returns a conflict whose sides are the CPUs to which a line moved. If the line moved to only one CPU, the
+/// conflict gets a second side for the CPUs that held the line before. Both sides have the same accesses,
+/// because all CPUs perform the same operation.
 ///
-/// A line moves only if some CPU writes it. So if no CPU wrote the line in these operations, a CPU must have
-/// written it at another time, and the bytes that the CPUs read count as written.
+/// A line moves only if some CPU writes it. If none of these operations wrote the line, a CPU wrote it at
+/// another time. It is unknown which bytes were written then, so the bytes that the CPUs read count as
+/// written.
 fn shared(line: u64, mut sides: Vec<Touch>) -> Conflict {
     if let [only] = &sides[..] {
         let other = Touch { side: only.side + 1, ..only.clone() };
@@ -49,7 +50,7 @@ fn shared(line: u64, mut sides: Vec<Touch>) -> Conflict {
 }
 
 impl Touch {
-    /// Adds the accesses that the same side made to this line in another operation.
+    /// Adds the accesses that the same CPU made to this line in another operation.
     fn add(&mut self, other: &Touch) {
         self.first = self.first.min(other.first);
         self.last = self.last.max(other.last);
@@ -87,7 +88,8 @@ mod tests {
         result
     }
 
-    /// The sides of the only line that moved, each with the masks of the bytes that it reads and writes.
+    /// Returns the CPUs to which the only line moved, each with the masks of the bytes that it reads and
+    /// writes.
     fn sides(operations: &[TestResult]) -> Vec<(usize, u64, u64)> {
         let lines = lines(operations.iter());
         let [line] = &lines[..] else { panic!("{lines:?}") };

@@ -14,7 +14,8 @@ const END_OF_MODULES: u64 = 0xffff_ffff_ff00_0000;
 const ENTRY_AREA: u64 = 0xffff_fe00_0000_0000;
 const ENTRY_AREA_BYTES: u64 = 1 << 39;
 const END_OF_USER: u64 = 1 << 47;
-/// Where the next three areas begin if page tables have four levels and addresses are not randomised.
+/// The start of the direct map, of the vmalloc area and of the `struct page` array, if page tables have four
+/// levels and addresses are not randomised.
 const DIRECT: u64 = 0xffff_8880_0000_0000;
 const VMALLOC: u64 = 0xffff_c900_0000_0000;
 const VMEMMAP: u64 = 0xffff_ea00_0000_0000;

@@ -58,11 +58,11 @@ impl Datum {
         Datum { fields, beside: Vec::new() }
     }
 
-    /// Data that are written, next to other data that are touched.
+    /// False sharing: calls write `fields`, and touch `beside` in the same line.
     pub(crate) fn falsely_shared(fields: Vec<String>, beside: Vec<String>) -> Datum {
         match fields.len() {
-            // The other data have the same name, as elements of one array do. So the name appears
-            // twice.
+            // The calls access different data with the same name, such as two elements of one array. The name
+            // then appears twice.
             1 if beside.is_empty() => Datum { beside: fields.clone(), fields },
             _ => Datum { fields, beside },
         }

@@ -85,7 +85,7 @@ impl Cache {
         self.name.starts_with("kmalloc-")
     }
 
-    /// The offsets of the objects that may overlap the `bytes` bytes from `offset` on. All offsets
+    /// The offsets of the objects that may overlap the `bytes` bytes that begin at `offset`. All offsets
     /// count from the start of a slab.
     pub(crate) fn objects(&self, offset: u64, bytes: u64) -> impl Iterator<Item = u64> + use<> {
         let (step, left) = (self.step, self.left);

@@ -82,7 +82,7 @@ impl Tally {
         self.total
     }
 
-    /// The counts for each set of operations, as named in the ids of tests.
+    /// The counts for each set of operations. Operations have the same names as in the ids of tests.
     pub fn sets(&self) -> &BTreeMap<Vec<String>, Counts> {
         &self.sets
     }
@@ -93,8 +93,8 @@ impl Tally {
         either.iter().find_map(|pair| self.sets.get(pair)).copied()
     }
 
-    /// The shared data, each with the number of tests that share it. The datum that the most tests
-    /// share is first.
+    /// The shared data, each with the number of tests that share it, from the most often shared datum to the
+    /// least.
     pub fn data(&self) -> Vec<(&str, usize)> {
         let mut data: Vec<(&str, usize)> =
             self.data.iter().map(|(name, tests)| (name.as_str(), *tests)).collect();

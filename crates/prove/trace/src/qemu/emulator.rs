@@ -44,7 +44,7 @@ pub struct Emulator {
     place: Place,
 }
 
-/// Where a QEMU is.
+/// The location of a QEMU.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum Place {
     /// On `PATH`.

@@ -23,8 +23,8 @@ thread_local! {
     static LATER: RefCell<Option<Later>> = const { RefCell::new(None) };
 }
 
-/// A platform on which the test's only thread plays the parts of all threads. `heavy` counts down the fences
-/// in [`LATER`], and calls the closure when none is left.
+/// A platform on which the test's only thread plays the parts of all threads. Each call of `heavy` decrements
+/// the number of fences in [`LATER`]; the call that decrements it to 0 then calls the closure.
 struct Stage;
 
 // SAFETY: the platform is symmetric, and `heavy` executes a full fence.

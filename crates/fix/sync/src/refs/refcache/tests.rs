@@ -152,7 +152,7 @@ fn an_upgrade_revives_a_value_without_references() {
 fn values_that_share_a_slot_are_counted() {
     let _alone = alone();
     let live = Arc::default();
-    // More values than a cache has slots.
+    // There are more values than slots in a cache, so some values share a slot.
     let values: Vec<_> =
         (0..if cfg!(miri) { 300 } else { 1024 }).map(|_| Counted::new(&live)).collect();
     for _ in 0..3 {

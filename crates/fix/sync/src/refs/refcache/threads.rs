@@ -10,8 +10,8 @@ use crate::platform::Platform;
 /// # Safety
 /// * [`refcache`](Threads::refcache) always returns the same reference, and
 ///   [`with_local`](Threads::with_local) passes a [`Local`] of that refcache.
-/// * Nothing else uses that `Local` during the call. If the `Local` belongs to a CPU, the caller must not be
-///   preempted meanwhile, and interrupt handlers have a `Local` of their own.
+/// * Nothing else uses the passed `Local` during the call of `with_local`. If the `Local` belongs to a CPU,
+///   the caller must not be preempted meanwhile, and interrupt handlers have a `Local` of their own.
 pub unsafe trait Threads: 'static {
     /// The platform of the threads.
     type Platform: Platform + 'static;

@@ -25,7 +25,7 @@ const GIC_CPU: u64 = HIGH + 0x0801_0000;
 const TIMER: u32 = 27;
 /// The software-generated interrupt by which CPUs wake each other up.
 const IPI: u32 = 0;
-/// The number that the GIC returns if no interrupt is pending.
+/// The interrupt number that the GIC returns if no interrupt is pending.
 const NONE: u32 = 1023;
 
 global_asm!(

@@ -4,10 +4,10 @@
 //! same values as `fstat` except the number of links, and commutes with every `link` and `unlink`.
 //! `open_anyfd` and `pipe_anyfd` return any unused descriptors, because few callers need the lowest
 //! descriptors. (Clements et al., "The scalable commutativity rule", SOSP 2013, section 4.) `munmap`
-//! takes effect at once, for all threads of a process. It does not commute with any access to the
-//! page, and it must interrupt every core that runs a thread of the process. `munmap_delayed`
-//! permits accesses until `munmap_wait`, and commutes with all these accesses. A caller must call
-//! `munmap_wait` before it relies on the page being unmapped.
+//! takes effect at once, for all threads of a process. So `munmap` commutes with no access to the page, and
+//! must interrupt every core that runs a thread of the process. `munmap_delayed` permits accesses until
+//! `munmap_wait`, and commutes with all these accesses. A caller must call `munmap_wait` before it relies on
+//! the page being unmapped.
 //!
 //! In this model, the page stays mapped between `munmap_delayed` and `munmap_wait`, so that accesses
 //! have the same results in every order. An implementation could also unmap the page earlier. If `mmap`

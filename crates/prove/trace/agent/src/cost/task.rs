@@ -18,7 +18,7 @@ use crate::workers::pin;
 /// A task and its parameters.
 pub(super) struct Task {
     pub(super) operation: &'static Operation,
-    /// The number of the task and of its CPU.
+    /// The index of the task, which is also the number of its CPU.
     pub(super) nr: usize,
     pub(super) turns: Turns,
     pub(super) rounds: u32,
