@@ -1,4 +1,5 @@
-//! Tests each form of delayed invalidation with random sequences of operations by several threads.
+//! Tests of each implementation of delayed invalidation: several threads execute random sequences of
+//! operations.
 
 #![cfg(not(miri))]
 

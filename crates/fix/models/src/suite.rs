@@ -56,8 +56,8 @@ const PATIENCE: u32 = 10;
 const LEAST_PATIENCE: Duration = Duration::from_secs(60);
 
 /// A mutant that reaches its time limit counts as noticed only if the real code, run again directly
-/// afterwards, takes at most 1 / `CREDIBLE` of this limit. Otherwise the machine is slow, and the mutant runs
-/// again.
+/// afterwards, takes at most 1 / `CREDIBLE` of this limit. If the real code takes longer, the machine is
+/// slow, and the mutant runs again.
 const CREDIBLE: u32 = 5;
 const MOST_REPEATS: usize = 3;
 
@@ -192,7 +192,7 @@ impl Suite {
     }
 
     /// Checks on real CPUs that the real code passes the torture test in each listed mode, and that each
-    /// mutant fails it. With `KNEE_TORTURE=long`, each run takes up to a minute.
+    /// mutant fails the test. With `KNEE_TORTURE=long`, each run takes up to a minute.
     ///
     /// # Panics
     /// If the real code fails, or a mutant survives on a machine whose CPUs delay stores.

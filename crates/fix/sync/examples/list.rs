@@ -136,7 +136,7 @@ impl Position {
     /// has changed the link to the node.
     fn unlink(&self, set: &Set, next: *mut Node) -> bool {
         let next = next.map_addr(|address| address & !MARK);
-        // If the exchange succeeds, the next node has not been retired: before this exchange, the marked link
+        // If the exchange succeeds, the next node has not been retired. Before this exchange, the marked link
         // of the current node was the only link to the next node, and a thread unlinks a node only by
         // changing an unmarked link. Release: a thread that finds the next node by this link sees that node's
         // number.

@@ -1,5 +1,5 @@
-//! Records whether a thread is calling destructors and deferred functions, so that other threads can wait
-//! for these calls to end.
+//! A record of whether a thread is calling destructors and deferred functions. Other threads read the record
+//! to wait for the end of these calls.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -18,7 +18,7 @@ pub(crate) struct Calls {
     caller: AtomicU64,
 }
 
-/// Exists while the owner frees objects.
+/// A guard that exists while the owner frees objects.
 pub(crate) struct Calling<'a>(&'a Calls);
 
 impl Calls {

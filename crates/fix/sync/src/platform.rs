@@ -7,10 +7,10 @@ use core::sync::atomic::Ordering::SeqCst;
 /// The system that the crate runs on: a process of an operating system, or a kernel.
 ///
 /// The pair [`light`](Platform::light) and [`heavy`](Platform::heavy) is an *asymmetric fence* (Dice, Huang
-/// and Yang, "Asymmetric Dekker Synchronization", 2001; membarrier(2); P1202R5 of the C++ committee):
-/// together they order memory accesses as two sequentially consistent fences do, but one side pays for both.
-/// Suppose a reader executes a store `A`, `light` and a load `B`, and a reclaimer executes a store `C`,
-/// `heavy` and a load `D`. Then `B` sees `C`, or `D` sees `A`, or both.
+/// and Yang, "Asymmetric Dekker Synchronization", 2001; membarrier(2); P1202R5 of the C++ committee).
+/// Together, the two fences order memory accesses as two sequentially consistent fences do, but the caller of
+/// `heavy` pays for both. Suppose a reader executes a store `A`, `light` and a load `B`, and a reclaimer
+/// executes a store `C`, `heavy` and a load `D`. Then `B` sees `C`, or `D` sees `A`, or both.
 ///
 /// # Safety
 /// Unsafe code relies on the fences and on the waits:
@@ -43,8 +43,8 @@ pub unsafe trait Platform: Sync {
     /// CPUs must not be interrupted.
     fn is_symmetric(&self) -> bool;
 
-    /// The fence of threads that reclaim or wait. Heavy fences are rare, so one may cost an interrupt on each
-    /// CPU.
+    /// The fence of threads that reclaim or wait. Heavy fences are rare, so even a fence that interrupts each
+    /// CPU is cheap enough.
     fn heavy(&self);
 
     /// Pauses in round `round` of a wait: spins in early rounds, and yields to other threads in later

@@ -1,4 +1,4 @@
-//! Boxes whose allocation returns an error when memory is exhausted, instead of aborting.
+//! Fallible allocation of boxes: returns an error when memory is exhausted, instead of aborting.
 
 use alloc::alloc::{Layout, alloc};
 use alloc::boxed::Box;

@@ -50,9 +50,9 @@
 //! leaves the space unchanged. If an operation has several steps, and may run out of memory after the first,
 //! its documentation says so.
 //!
-//! When an operation clears page-table entries, it flushes all TLBs that may hold them. It does so after
-//! it has released its locks, and before it frees the frames and returns. Other operations that would
-//! change the same leaf wait for this shootdown.
+//! When an operation clears page-table entries, it flushes all TLBs that may cache them. The flush comes
+//! after the operation has released its locks, and before it frees the frames and returns. Other operations
+//! that would change the same leaf wait for this shootdown.
 //!
 //! On a machine with [ticks](Ticks), a space may be [lazy](Space::set_lazy). Unmapping a few pages of a lazy
 //! space sends no IPI, and the frames and addresses become reusable once all CPUs have ticked.
@@ -83,10 +83,10 @@
 //! Large pages of objects, pages of 1 GiB, NUMA policies and automatic reclaim.
 //!
 //! # Sources
-//! CortenMM (SOSP 2025): the lock protocol, and the page table as the only map. RadixVM (EuroSys 2013):
-//! the radix tree, and disjoint operations that share nothing. DragonFly BSD (2019, `vm_map_backing`):
-//! reverse mapping by backings, and bounded chains of copies. Linux's `mm/` and FreeBSD's `sys/vm`,
-//! `pmap`: the tasks of a virtual-memory subsystem.
+//! CortenMM (SOSP 2025): the lock protocol, and the page table as the only map. RadixVM (EuroSys 2013): the
+//! radix tree, and disjoint operations that share nothing. DragonFly BSD (2019, `vm_map_backing`): reverse
+//! mapping by backings, and bounded chains of copies. Linux's `mm/` and FreeBSD's `sys/vm`, `pmap`: what a
+//! virtual-memory subsystem has to do.
 
 #![cfg_attr(not(feature = "std"), no_std)]
 
@@ -98,8 +98,8 @@ mod cpu;
 mod error;
 #[cfg(all(feature = "std", not(loom)))]
 pub mod hosted;
-/// Under loom, only the mailboxes and the TLBs of the hosted machine are compiled. Its other parts access
-/// frames, which do not consist of loom's atomics.
+/// Under loom, only the mailboxes and the TLBs of the hosted machine are compiled. The other parts of the
+/// hosted machine access frames, which do not consist of loom's atomics.
 #[cfg(all(test, loom))]
 #[allow(dead_code, reason = "only the complete hosted machine uses the other items")]
 mod hosted {

@@ -16,7 +16,7 @@ use knee_vm::{
 
 const READ: Protection = Protection::READ;
 const WRITE: Protection = Protection::READ_WRITE;
-/// Around the end of a leaf table.
+/// Two pages before the end of a leaf table, so that `ALL` spans this end.
 const START: Page = Page(510);
 const ALL: Pages = Pages::new(START, 4);
 

@@ -3,8 +3,8 @@
 //! An exploration has many situations, and their conditions contain literals that do not matter. A literal is
 //! dropped from a condition if no situation with the opposite verdict satisfies the remaining literals. Then
 //! a greedy search selects enough of the shortened conditions to cover all situations. Terms with different
-//! labels count as unrelated, so the search does not notice if two conditions exclude each other only because
-//! such terms are related. Then it keeps a literal that could be dropped, and the condition is longer than
+//! labels count as unrelated, so two conditions that exclude each other only because such terms are related
+//! seem compatible. In this case a literal that could be dropped is kept: the condition is longer than
 //! necessary, but never wrong.
 
 use std::collections::HashMap;
@@ -18,8 +18,7 @@ use crate::terms::Terms;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Condition {
     literals: Vec<(Literal, bool)>,
-    /// Integers that must differ. These are not bounds: the fields `x`, `y` and `most` stand for `x` ≠ `y` +
-    /// `most`.
+    /// Integers that must differ. Despite the type, an element is not a bound: it means `x` ≠ `y` + `most`.
     apart: Vec<Bound>,
 }
 
@@ -110,7 +109,7 @@ impl Condition {
         })
     }
 
-    /// Whether `other` always holds if this condition holds.
+    /// Whether `other` holds whenever this condition holds.
     fn implies(&self, other: &Self) -> bool {
         if other.literals.iter().all(|literal| self.literals.contains(literal)) {
             return true;

@@ -1,4 +1,4 @@
-//! The kernels that guests run, and what names their code and data.
+//! The kernels that guests run, and the names of their code and data.
 
 use std::fmt;
 
@@ -29,7 +29,7 @@ impl GuestKernel {
     }
 }
 
-/// `Linux 6.1.0-50-cloud-amd64`, or `kernel FILE`.
+/// Displays Linux as `Linux 6.1.0-50-cloud-amd64`, and knee's own kernel as `kernel FILE`.
 impl fmt::Display for GuestKernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -39,7 +39,7 @@ impl fmt::Display for GuestKernel {
     }
 }
 
-/// Names the code and the data of a guest.
+/// The source of names for the code and the data of a guest.
 pub(crate) enum Names<'a> {
     /// `None` until the symbols of Linux have arrived.
     Linux(Option<Box<Resolver>>),

@@ -124,7 +124,7 @@ impl TestResult {
         self.sides.iter().any(|side| side.switches > 0)
     }
 
-    /// Whether the guest pauses after this test if [`crate::Tracing::pause`] is set.
+    /// Whether this test makes the guest pause when [`crate::Tracing::pause`] is set.
     pub fn is_awaited(&self) -> bool {
         !self.is_conflict_free() || self.is_disturbed()
     }
@@ -182,7 +182,7 @@ pub struct Conflict {
     /// Physical address of the line's first byte.
     #[serde(deserialize_with = "address")]
     pub line: u64,
-    /// Whether one side touched a byte that another side wrote. Otherwise, this is false sharing.
+    /// Whether one side touched a byte that another side wrote. If not, the conflict is false sharing.
     pub overlap: bool,
     /// The accesses of the sides that touched the line.
     pub sides: Vec<Touch>,
@@ -299,8 +299,8 @@ pub struct TracedAccess {
     pub store: bool,
 }
 
-/// An address as the plugin writes it, `"0x…"`. It is parsed without a copy, because records contain
-/// thousands of addresses.
+/// An address as the plugin writes it, `"0x…"`. Records contain thousands of addresses, so parsing an address
+/// copies no text.
 struct Address(u64);
 
 impl<'de> Deserialize<'de> for Address {

@@ -1,5 +1,5 @@
-//! Shuttle models for each form of delayed invalidation: some threads mark pages, and other threads wait for
-//! the marking sections.
+//! Shuttle models of each implementation of delayed invalidation: some threads mark pages, and other threads
+//! wait for the marking sections.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -20,9 +20,9 @@ pub struct Section<'d, P: Platform> {
     node: &'d Node<Record>,
 }
 
-// SAFETY: no method that takes `&Section` writes to the record's cells. Only `Debug` reads a cell, and that
-// cell does not change while the section exists. If the section is sent to another thread, only that thread
-// may use the cells from then on.
+// SAFETY: no method that takes `&Section` writes to the record's cells. Of these methods, only
+// `Debug::fmt` reads a cell, and that cell does not change while the section exists. If the section is sent
+// to another thread, only that thread may use the cells from then on.
 unsafe impl<P: Platform> Sync for Section<'_, P> {}
 
 impl<P: Platform> Domain<P> {

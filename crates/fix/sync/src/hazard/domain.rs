@@ -82,8 +82,8 @@ impl<P: Platform> Domain<P> {
     }
 
     /// Repairs the records in the child of a fork. The child's only thread has the record `own_garbage` and
-    /// the records for which `is_own` is true. The missing threads protect nothing, and the objects that
-    /// they were retiring or freeing are leaked.
+    /// the records for which `is_own` is true. In the child, the parent's other threads protect nothing, and
+    /// the objects that they were retiring or freeing are leaked.
     #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
     pub(super) fn forked(
         &self,

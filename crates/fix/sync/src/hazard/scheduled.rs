@@ -1,4 +1,5 @@
-//! Schedules of threads that register, protect, replace, retire, call barriers and unregister.
+//! Shuttle models of a domain: threads register, protect, replace and retire objects, call barriers, and
+//! unregister.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

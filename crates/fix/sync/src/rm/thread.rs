@@ -24,7 +24,7 @@ impl Part for Member {
 
     fn unregister(self) -> bool {
         // The thread may still have a read lock, because it leaked a guard, or because one of its later
-        // destructors will drop the guard. In that case it stays registered.
+        // destructors will drop the guard. In that case the thread stays registered.
         let is_idle = self.0.value.is_idle();
         if is_idle {
             // SAFETY: the node came from `into_node` in `register`, and no copy of it is used after this.

@@ -1,5 +1,5 @@
-//! The mode for `knee commute check`: runs the tests that the host has stored in memory, while knee's QEMU
-//! plugin traces them.
+//! The mode for `knee commute check`: the kernel runs the tests that the host has stored in memory, while
+//! knee's QEMU plugin traces them.
 //!
 //! On Linux, the `knee-agent` crate runs these tests. Here too, two processes run all tests, and call `nr` of
 //! a test runs on CPU `nr`. The [tasks](crate::tasks) make the calls, and this module sets up the state.
@@ -22,8 +22,8 @@ use crate::files::{self, File, Open};
 use crate::jobs;
 use crate::tasks::{self, Tasks};
 
-/// The number of tests that run while the kernel's pools are still empty, and the number of untraced runs of
-/// each order of such a test.
+/// The first `COLD_TESTS` tests run while the kernel's pools are still empty, so each order of their calls
+/// first runs `COLD_RUNS` times without being traced.
 const COLD_TESTS: usize = 16;
 const COLD_RUNS: u32 = 16;
 
@@ -136,9 +136,9 @@ impl Processes<'_> {
         self.tasks[process].turn(cpu, Some(Command::Call(side, call)))
     }
 
-    /// The CPU that maps and unmaps a page of the test: the CPU of the call that uses the page, as if each thread
-    /// of the program had mapped its own pages. So when a page is unmapped, its memory returns to the pools
-    /// of the CPU that uses the page.
+    /// The CPU that maps and unmaps a page of the test: the CPU of the call that uses the page, as if each
+    /// thread of the program had mapped its own pages. So when a page is unmapped, its memory returns to the
+    /// pools of the CPU that uses the page.
     fn cpu_of(&self, process: usize, page: Nr) -> usize {
         let uses =
             |(of, call): &(u8, Call)| usize::from(*of) == process && page_of(call) == Some(page);

@@ -14,7 +14,7 @@ pub(crate) enum Command {
     Perform,
     /// Run a test whose two sides conflict, so that QEMU pauses.
     Pause,
-    /// Do the operation of a trial without marks, so that it is not part of a test.
+    /// Run the operation of a trial outside of any test, that is, without marks.
     WarmUp(Kind),
     /// Run one side of a trial.
     Trial(Kind, u8),
@@ -26,8 +26,8 @@ pub(crate) enum Command {
     Call(u8, MemoryCall),
 }
 
-/// A call of a test. Each page of a test has a number, and `page_at` of the crate knee-operations is its
-/// address.
+/// A call of a test. The pages of a test are numbered, and `page_at` of the crate knee-operations returns the
+/// address of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MemoryCall {
     /// Map memory at `page` or, if that is `None`, at an address that the kernel chooses. The memory is
@@ -59,7 +59,7 @@ pub(crate) enum MemoryCall {
 /// If an access raises a signal, the status of the turn is this value plus the number of the signal.
 pub(crate) const SIGNAL: u64 = 1 << 32;
 
-/// Stands for no page, or no descriptor.
+/// The encoding of `None`, for a page or a descriptor.
 const NONE: u8 = u8::MAX;
 
 #[allow(dead_code, reason = "the kernel only encodes commands, and the program only decodes them")]

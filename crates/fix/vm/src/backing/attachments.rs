@@ -63,12 +63,13 @@ struct Links {
 #[derive(Debug)]
 pub(crate) struct Attachments {
     shards: Box<[Padded<Shard>]>,
-    /// The object's handle was dropped, so the object lives only as long as it is mapped.
+    /// Set when the object's handle is dropped: from then on the object lives only as long as it is mapped.
     is_closed: AtomicBool,
     /// The reference count of the object: one for each shard whose `holds` is set, and one for each reference
     /// held elsewhere.
     holders: AtomicU64,
-    /// Forks must wait until a visit ends, because they have attached too many copies during that visit.
+    /// Set if forks must wait until the current visit ends, because they have attached too many copies during
+    /// this visit.
     forks_throttled: AtomicBool,
 }
 
@@ -424,7 +425,7 @@ impl Attachments {
                 break;
             }
             before = after;
-            // Forks have attached copies during each pass so far: make them wait until this visit ends.
+            // Forks have attached copies during each pass so far: make forks wait until this visit ends.
             if pass == PASSES {
                 throttle();
             }

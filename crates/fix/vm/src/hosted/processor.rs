@@ -268,8 +268,8 @@ impl<'m, A: Architecture> Processor<'m, A> {
         Err(Source::Tables)
     }
 
-    /// Leaves `space`: flushes its translations and deactivates it. Until this CPU accesses the space again,
-    /// shootdowns of the space do not wait for the CPU.
+    /// Leaves `space`: flushes the space's translations, and deactivates the space on this CPU. Until this
+    /// CPU accesses the space again, shootdowns of the space do not wait for the CPU.
     pub fn leave(&self, space: &(impl MmuContext<'m, Hosted<A>> + ?Sized)) {
         // SAFETY: this is the CPU's thread, and its TLB has no entries of the space when `deactivate` runs.
         unsafe { self.mailbox().leave(space.number(), || space.deactivate(&self.cpu)) };

@@ -429,7 +429,7 @@ mod aarch64 {
     /// SH: coherent among all CPUs.
     pub(super) const INNER_SHAREABLE: u64 = 0b11 << 8;
     pub(super) const ACCESSED: u64 = 1 << 10;
-    /// nG: the translation matches only the ASID that was current when it was cached.
+    /// nG: a cached translation matches only the ASID that was current when the translation was cached.
     pub(super) const NOT_GLOBAL: u64 = 1 << 11;
     /// PXN: the kernel never executes user pages.
     pub(super) const KERNEL_NO_EXECUTE: u64 = 1 << 53;

@@ -85,9 +85,9 @@ pub unsafe trait Machine: Sync + Sized {
     unsafe fn free(&self, frames: &[Frame]);
 
     /// Allocates the frames of a [large page](crate::Space::set_large_pages): 512 frames with consecutive
-    /// numbers and consecutive [addresses](Machine::address). The first number must be a multiple of 512.
-    /// Returns the first frame, or `None` if no such run is free. The content of the frames is as for
-    /// [`allocate`](Machine::allocate). This crate frees them all at once by
+    /// numbers and consecutive [addresses](Machine::address). The number of the first frame must be a
+    /// multiple of 512. Returns the first frame, or `None` if no such run is free. The content of the frames
+    /// is as for [`allocate`](Machine::allocate). This crate frees the frames all at once by
     /// [`free_large`](Machine::free_large), or, after a split, one by one.
     ///
     /// The default returns `None`, so that only device memory has large pages.
@@ -112,10 +112,10 @@ pub unsafe trait Machine: Sync + Sized {
     /// Returns the metadata of a frame.
     fn frame_meta(&self, frame: Frame) -> &FrameMeta;
 
-    /// Initializes the root table of a new space before it is published; all its entries are absent. If the
-    /// format [has a kernel's half](Format::HAS_KERNEL), the machine must write that half here: without it, a
-    /// CPU that loads the table cannot execute its next instruction. For other formats, the method has
-    /// nothing to do. Called once per space.
+    /// Initializes the root table of a new space before the space is published. At the call, all entries of
+    /// the table are absent. If the format [has a kernel's half](Format::HAS_KERNEL), the machine must write
+    /// that half here: without it, a CPU that loads the table cannot execute its next instruction. For other
+    /// formats, the method has nothing to do. Called once per space.
     fn begin_root(&self, table: Frame);
 
     /// Makes the content of a frame visible to instruction fetches of all CPUs. This crate calls the method

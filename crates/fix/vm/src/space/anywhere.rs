@@ -203,8 +203,8 @@ impl<'m, M: Machine> Space<'m, M> {
     #[inline]
     pub(crate) fn give_range(&self, cpu: &Cpu<'m, M>, pages: Pages, mapped: u64) {
         let pages = self.arenas.sliced(pages);
-        // A program may unmap a large, sparse range only to make sure that nothing is mapped there. Other
-        // arenas may list addresses in such a range, so this arena does not list the range.
+        // Some programs unmap a large, sparse range just to make sure that nothing is mapped there. Other
+        // arenas may list addresses of this range, so this arena does not list the range.
         let is_whole = mapped > 0 && (pages.count() <= SLICE || mapped >= pages.count());
         if is_whole {
             self.give(cpu, pages);
@@ -225,7 +225,8 @@ impl<'m, M: Machine> Space<'m, M> {
         }
     }
 
-    /// The first gap in `rest`, or `None`. Advances `rest` past the gap and the mapping that ends it.
+    /// The first gap in `rest`, or `None`. Advances `rest` past the gap and past the mapping that ends the
+    /// gap.
     #[cold]
     fn next_gap(&self, cpu: &Cpu<'m, M>, rest: &mut Pages) -> Option<Pages> {
         let mut gap = Pages::new(rest.start, 0);

@@ -24,9 +24,9 @@ pub struct PinnedPage<'m, M: Machine> {
 
 /// The owner of a pinned frame.
 enum Owner<'m, M: Machine> {
-    /// A space. Its tree counts the pin, and exists while the count is not 0.
+    /// A space. The space's tree counts the pin, and exists while the count is not 0.
     Space(NonNull<Tree>),
-    /// An object, which the reference keeps alive.
+    /// An object. The reference keeps the object alive.
     #[expect(dead_code, reason = "keeps the object alive")]
     Object(PinnedObject<'m, M>),
 }

@@ -15,7 +15,7 @@ pub(crate) enum Argument {
 /// The known properties of a call.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CallRecord {
-    /// The process that makes the call, from 0.
+    /// The process that makes the call. Processes are numbered from 0.
     pub(crate) process: u8,
     /// The arguments, in the order in which the model asked for them.
     pub(crate) arguments: Vec<(String, Argument)>,

@@ -1,4 +1,4 @@
-//! One execution of a model, which answers the model's questions.
+//! One execution of a model. The execution answers the questions that the model asks.
 //!
 //! An execution has four parts: the terms and the facts known about them, the path of decisions,
 //! the known part of the initial state (the heap), and the certificate, which records assumptions
@@ -136,9 +136,9 @@ impl Execution {
         Err(Stop::Infeasible)
     }
 
-    /// Assumes `a` ≤ `b`. If the assumption is false, the path is infeasible. But if it is false only because
-    /// the value of `a` or `b` was chosen to make the orders agree, the execution defines a situation in
-    /// which the orders do not agree.
+    /// Assumes `a` ≤ `b`. If the assumption is false, the path is infeasible. But if the assumption is false
+    /// only because the value of `a` or `b` was chosen to make the orders agree, the execution defines a
+    /// situation in which the orders do not agree.
     pub fn assume_at_most(&mut self, a: impl Into<Int>, b: impl Into<Int>) -> Result<(), Stop> {
         let (a, b) = (a.into(), b.into());
         let question = Question::AtMost(a, b);
@@ -220,8 +220,8 @@ impl Execution {
         int
     }
 
-    /// Runs a comparison of results or states, during which open values may be chosen so that the two
-    /// sides agree.
+    /// Runs a comparison of results or states. During the comparison, values that the interface leaves open
+    /// may be chosen so that the two sides agree.
     pub(crate) fn compare<T>(&mut self, compare: impl FnOnce(&mut Self) -> T) -> T {
         self.is_comparing = true;
         let result = compare(self);
@@ -236,9 +236,9 @@ impl Execution {
     }
 
     /// Runs a search, which compares a key with the keys of entries, one after another. During the search,
-    /// comparisons ask questions and choose no values, even while states are compared. Otherwise the explorer
-    /// would make an open key equal to the key of the first entry, and would miss the case in which the open
-    /// key equals the key of a later entry.
+    /// comparisons ask questions and choose no values, even while states are compared. If comparisons chose
+    /// values, the explorer would choose the key of the first entry for a key that the interface leaves open,
+    /// and would miss the case in which the open key equals the key of a later entry.
     pub fn search<T>(&mut self, search: impl FnOnce(&mut Self) -> T) -> T {
         let is_comparing = std::mem::replace(&mut self.is_comparing, false);
         let result = search(self);

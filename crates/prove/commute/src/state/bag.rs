@@ -24,7 +24,7 @@ pub struct Bag<V> {
     label: String,
     /// The number of initial elements.
     length: Int,
-    /// The numbers of the initial elements that were taken.
+    /// The indexes of the initial elements that were taken.
     taken: Vec<usize>,
     /// The elements that were added and have not been taken.
     added: Vec<V>,
@@ -58,8 +58,8 @@ impl<V: State> Bag<V> {
         self.length - self.taken.len() as i64 + self.added.len() as i64
     }
 
-    /// The number of the initial element that is reserved for this call. Every order reserves the
-    /// same element for the call.
+    /// The index of the initial element that is reserved for this call. Every order reserves the same element
+    /// for the call.
     fn place(&self, call: &mut Call<'_>) -> usize {
         let label = format!("takers of {}", self.label);
         let me = Int::from(call.nr() as i64);
@@ -101,8 +101,8 @@ impl<V: State> State for Bag<V> {
     }
 
     /// Pairs each element with an equal element of the other bag. If several elements of the other bag equal
-    /// the element, it is paired with the first of them: the choice does not matter, because equality is
-    /// transitive.
+    /// an element, the element is paired with the first of these. The choice does not matter, because
+    /// equality is transitive.
     fn same(&self, other: &Self, execution: &mut Execution) -> Result<bool, Stop> {
         let (mine, mut theirs) = (self.beyond(other, execution), other.beyond(self, execution));
         let lengths = [mine.len(), theirs.len()].map(|n| format!("{n} elements"));

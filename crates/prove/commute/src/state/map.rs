@@ -1,4 +1,4 @@
-//! Maps whose initial content is unknown.
+//! The map types of models. The initial content of a map is unknown.
 
 use super::{Part, State};
 use crate::execution::{Execution, Stop};
@@ -103,8 +103,8 @@ impl<K: State, V: State> Map<K, V> {
                 return Ok(());
             }
             // The assumption contradicts a known entry, so the path is infeasible. `assume` records the
-            // contradiction in the certificate, and normally fails. It may succeed if the label of `same` has
-            // changed since the entry was added, because the question is then about another flag.
+            // contradiction in the certificate, and normally fails. But if the label of `same` has changed
+            // since the entry was added, `question` is about another flag, and `assume` may succeed.
             let question = self.is_present(same, execution);
             let _ = execution.assume(&question, is_present);
             return Err(Stop::Infeasible);

@@ -7,7 +7,7 @@ use knee_commute::models::processes;
 
 use super::{Args, Concrete, arg, check, choices};
 
-/// By descriptor: the open file description that it refers to, and whether it is close-on-exec.
+/// For each open descriptor: its open file description, and whether the descriptor is close-on-exec.
 type Fds = BTreeMap<i64, (i64, bool)>;
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,8 +19,8 @@ struct Processes {
     children: BTreeMap<i64, Fds>,
 }
 
-/// The pids and open file descriptions to choose from if the interface leaves them open: as many as there
-/// are calls.
+/// The pids and open file descriptions to choose from if the interface does not determine them: as many as
+/// there are calls.
 const NEW: [i64; 2] = [100, 101];
 /// The descriptors to choose from if any unused descriptor may be returned: those that arguments can name,
 /// and two more.
@@ -72,7 +72,7 @@ impl Concrete for Processes {
         let mut all = Vec::new();
         for n in 0..18 {
             for cloexec in [0, 1, NONE] {
-                // For each descriptor: its open file description, or `None` if it is not open.
+                // For each descriptor: its open file description, or `None` if the descriptor is not open.
                 let open = [n % 3, n / 3 % 3, n / 9 * 2].map(|nr| [None, Some(0), Some(1)][nr]);
                 let slot = |(fd, open): (i64, Option<i64>)| Some((fd, (open?, fd == cloexec)));
                 let fds = (0..).zip(open).filter_map(slot);

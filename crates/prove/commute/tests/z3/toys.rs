@@ -163,8 +163,7 @@ pub(crate) const TOYS: [Toy; 5] = [
     },
 ];
 
-/// All sets of `calls` calls, each call given by the number of its operation. Several calls may have the same
-/// operation.
+/// All multisets of `calls` calls. The number of a call's operation stands for the call.
 pub(crate) fn sets(operations: usize, calls: usize) -> Vec<Vec<usize>> {
     let mut sets = vec![Vec::new()];
     for _ in 0..calls {
@@ -229,8 +228,7 @@ impl Toy {
         text
     }
 
-    /// A formula which states that, for each set of the calls, all orders have the same results and the same
-    /// final state.
+    /// A formula: for each subset of the calls, all orders have the same results and the same final state.
     fn orders_agree(&self, operations: &[&str]) -> String {
         let mut agree = Vec::new();
         for set in 1..1usize << operations.len() {

@@ -45,7 +45,7 @@ pub(crate) fn path_of(home: Home) -> &'static CStr {
     }
 }
 
-/// Returns the path by which either process opens descriptor `fd` of the process whose ID is `main`.
+/// Returns a path by which both processes can open descriptor `fd` of the process whose ID is `main`.
 pub(crate) fn path_of_end(main: i32, fd: i32) -> CString {
     CString::new(format!("/proc/{main}/fd/{fd}")).expect("no NUL in it")
 }
@@ -56,7 +56,7 @@ pub(crate) fn hidden_end(pipe: Nr, write: bool, nr: u8) -> i32 {
     HIDDEN_ENDS + kind * MOST_HIDDEN + i32::from(nr)
 }
 
-/// Returns hidden name `nr` of an inode, for `nr` from 1 on; name 0 is in [`HIDDEN`].
+/// Returns hidden name `nr` of an inode. `nr` is at least 1: name 0 is in [`HIDDEN`].
 pub(crate) fn hidden_name(inode: Nr, nr: u8) -> CString {
     CString::new(format!(".h{inode}.{nr}")).expect("no NUL in it")
 }

@@ -14,7 +14,8 @@ use crate::layout::{BASE_ENDS, MOST_HIDDEN, hidden_end};
 
 /// A file or a pipe.
 struct Made {
-    /// The step that makes the file or the pipe. The fields `map` and `keeps` are added to it last.
+    /// The step that makes the file or the pipe. In the end, `map` and `keeps` of this struct are added to
+    /// the step.
     step: Step,
     /// The process that executes the step: see [`maker`].
     by: u8,
@@ -24,7 +25,7 @@ struct Made {
     /// pipe, one descriptor for each end.
     keeps: [Option<Opened>; 2],
     thing: Thing,
-    /// The numbers of hidden read ends and of hidden write ends of a pipe. Hidden ends are the ends
+    /// For a pipe: how many hidden read ends and how many hidden write ends it has. Hidden ends are the ends
     /// that the test does not open.
     hidden: [i64; 2],
 }
@@ -221,7 +222,7 @@ fn home(made: &[Made], line: &Value) -> Result<(Nr, Home), Unknown> {
 
 /// Returns the process that makes a file or a pipe. The first process makes all pipes, because the second
 /// process opens the ends of pipes through the descriptors of the first process. The first process also makes
-/// all files that are not empty, because the results of a test depend on the CPU that fills its files: the
+/// all files that are not empty, because the results of a test depend on the CPU that fills its files. The
 /// kernel keeps new pages in a list of the CPU that allocates them, and later calls on that CPU drain the
 /// list.
 fn maker(made: &Made, opens: &[Open], maps: &[Map]) -> u8 {
@@ -232,10 +233,9 @@ fn maker(made: &Made, opens: &[Open], maps: &[Map]) -> u8 {
     if is_empty { users.min().unwrap_or(0) } else { 0 }
 }
 
-/// If possible, extends the step that creates the file so that it also maps this page. Returns whether the
-/// step maps the page. A descriptor and a mapping that came from one `open` would make the calls share more
-/// than the test describes. So a step that leaves the file open does not also map the page; another step
-/// does.
+/// If possible, makes the step that creates the file also map this page. Returns whether that step maps the
+/// page. A descriptor and a mapping that came from one `open` would make the calls share more than the test
+/// describes. So if that step leaves the file open, another step maps the page.
 fn is_mapped_at_once(map: &Map, made: &mut [Made]) -> bool {
     let Some((thing, _)) = map.of else { return false };
     let Some(made) = made.iter_mut().find(|made| made.thing == thing) else { return false };
@@ -246,8 +246,8 @@ fn is_mapped_at_once(map: &Map, made: &mut [Made]) -> bool {
     is_free
 }
 
-/// If possible, extends the step that creates the file or the pipe so that it keeps this descriptor
-/// open. Returns whether the step keeps the descriptor open.
+/// If possible, makes the step that creates the file or the pipe keep this descriptor open. Returns whether
+/// that step keeps the descriptor open.
 fn is_kept(open: &Open, made: &mut [Made]) -> bool {
     let Some((thing, end)) = open.of else { return false };
     let made = made.iter_mut().find(|made| made.thing == thing && made.by == open.process);

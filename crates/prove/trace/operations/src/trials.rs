@@ -60,9 +60,9 @@ impl Kind {
 pub struct Trial {
     /// The operation of both sides.
     pub kind: Kind,
-    /// The CPU of the first side, number 0.
+    /// The CPU of side 0, the first side.
     pub first: usize,
-    /// The CPU of the second side, number 1.
+    /// The CPU of side 1, the second side.
     pub second: usize,
 }
 

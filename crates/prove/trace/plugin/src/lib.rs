@@ -58,13 +58,13 @@
 //!
 //! # Undocumented behaviour of QEMU
 //! The plugin relies on undocumented behaviour of QEMU. Each guest first runs trials that fail if QEMU
-//! behaves differently (the module `calibration` of the crate knee-agent). Below are each behaviour of QEMU,
-//! the modules that rely on it, and the test that covers it:
+//! behaves differently (the module `calibration` of the crate knee-agent). The list below names each of these
+//! behaviours, the modules that rely on the behaviour, and the test that covers it:
 //!
 //! * QEMU executes each virtual CPU on one thread, and each block of instructions to its end. Modules:
 //!   `executing`, `vcpu`. Test: `each_side_is_on_its_own_virtual_cpu`.
-//! * QEMU passes the number of the executing CPU (before 10.0) or lets plugins read the registers of that
-//!   CPU. Module: `executing`. Test: `each_side_is_on_its_own_virtual_cpu`.
+//! * QEMU before 10.0 passes the correct number of the executing CPU. QEMU 9.0 and later let plugins read the
+//!   registers of that CPU. Module: `executing`. Test: `each_side_is_on_its_own_virtual_cpu`.
 //! * QEMU translates code separately for each value of the flag AC. Modules: `translate`, and `apart` of
 //!   crate knee-agent. Test: all trials, since their code first runs outside of windows.
 //! * QEMU may still call the memory callback of a block's last instruction after the end of the block.

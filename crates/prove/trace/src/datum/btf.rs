@@ -252,8 +252,8 @@ impl Btf {
         id
     }
 
-    /// The name of a field's type: the type's own name or, if it is an unnamed qualifier (such as `const`),
-    /// the name of the type that it qualifies.
+    /// The name of a field's type: the type's own name or, if the type is an unnamed qualifier (such as
+    /// `const`), the name of the qualified type.
     pub(crate) fn known_as(&self, id: TypeId) -> &str {
         let mut id = id;
         for _ in 0..MAX_CHAIN {

@@ -126,8 +126,8 @@ impl Pages {
     }
 
     /// The number of the first page of the allocation that contains the page `number`. `link` is a pointer to
-    /// the first page's `struct page`. From Linux 7.0 on, `link` may instead be a mask: the pointer is then
-    /// the address of the page's own `struct page`, ANDed with this mask.
+    /// the first page's `struct page`. Since Linux 7.0, `link` may instead be a mask: the pointer is then the
+    /// address of the page's own `struct page`, ANDed with this mask.
     fn first(&self, memory: &Memory, number: u64, link: u64) -> Option<u64> {
         let own = memory.vmemmap.wrapping_add(number * self.bytes);
         let pointer = link & !1;

@@ -1,4 +1,4 @@
-//! Names the data in a guest's memory.
+//! Finds names for the data in a guest's memory.
 
 #[cfg(test)]
 mod tests;
@@ -25,7 +25,7 @@ const MAX_STATIC_STRUCT: u64 = 1024;
 const PAGE_TABLE_CODE: &[&str] =
     &["native_set_pte", "native_set_pmd", "native_set_pud", "native_set_p4d", "native_set_pgd"];
 
-/// Names the data in a guest's memory.
+/// Finds names for the data in a guest's memory.
 #[derive(Debug)]
 pub struct Resolver {
     memory: Memory,
@@ -81,9 +81,9 @@ impl Resolver {
         }
     }
 
-    /// Whether calls share a line only because of an object's position in memory: the calls touch different
-    /// bytes of the line, and the distance from one object of the slab cache to the next is not a multiple of
-    /// the line size. With such a distance, the fields that share a line differ from object to object.
+    /// Whether calls share a line only because of an object's position in memory. This is so if the calls
+    /// touch different bytes of the line, and the distance from one object of the slab cache to the next is
+    /// not a multiple of the line size: then the fields that share a line differ from object to object.
     fn is_by_position(&mut self, conflict: &Conflict) -> bool {
         let Some(types) = &mut self.types else { return false };
         let page = types.pages.as_ref().and_then(|pages| pages.at(&self.memory, conflict.line));
@@ -169,8 +169,8 @@ impl Resolver {
         let (number, offset) = pages.described_at(&self.memory, address);
         let page = pages.at(&self.memory, number * PAGE_BYTES);
         // The fields of `struct page` depend on the use of the page. If the page is now a slab or a page
-        // table, take the names of a slab's or a page table's fields. Otherwise, the use at the time of the
-        // access is unknown, so take the general names.
+        // table, the names come from `struct slab` or `struct ptdesc`. For any other page, the use at the
+        // time of the access is unknown, so the names come from `struct page`.
         let (of, alternative) = match page {
             Some(Page::Slab { .. }) => ("slab", "slab_cache"),
             Some(Page::Table) => ("ptdesc", "ptl"),

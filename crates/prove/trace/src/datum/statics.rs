@@ -54,8 +54,7 @@ enum Shift {
     OfIndex,
 }
 
-/// The `file_operations` of pipes. Anonymous pipes have their own `file_operations` from Linux 6.14
-/// on.
+/// The `file_operations` of pipes. Since Linux 6.14, anonymous pipes have `file_operations` of their own.
 const PIPES: &[&str] = &["pipefifo_fops", "pipeanon_fops"];
 
 /// Static data of known types, by address.
@@ -64,7 +63,7 @@ pub(crate) struct Statics {
     structs: BTreeMap<u64, TypeId>,
     /// Structs that static pointers point to, by address.
     pointed: BTreeMap<u64, TypeId>,
-    /// Names and ends of tables, by the address of their start.
+    /// The name and the end of each table, by the address of the table's start.
     tables: BTreeMap<u64, (&'static str, u64)>,
     /// Addresses of the `file_operations` of pipes. If a file has one of these `file_operations`, its
     /// private data are a `struct pipe_inode_info`.

@@ -68,7 +68,7 @@ pub struct ToolChange {
     pub after: String,
 }
 
-/// `QEMU differs (7.2.22, then 10.0.13), so verdicts may differ for that reason alone`.
+/// Displays a warning: `QEMU differs (7.2.22, then 10.0.13), so verdicts may differ for that reason alone`.
 impl fmt::Display for ToolChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { before, after, tool } = self;
@@ -106,7 +106,7 @@ pub enum Tested {
     },
 }
 
-/// `Linux 6.1.0-50-cloud-amd64, tmpfs`, or the name of a file.
+/// Displays Linux as `Linux 6.1.0-50-cloud-amd64, tmpfs`, and anything else as the name of its file.
 impl fmt::Display for Tested {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -157,7 +157,7 @@ impl TestedProgram {
 }
 
 impl TestedProgram {
-    /// How `other` differs from this file. `what` is the word for either in the result: `program` or
+    /// How `other` differs from this file. The result calls each file by the word `what`: `program` or
     /// `kernel`.
     fn difference(&self, what: &str, other: &Self) -> Option<String> {
         if self.file == other.file {

@@ -27,8 +27,8 @@ pub struct Diff {
     pub free_before: usize,
     /// The number of compared tests that are conflict-free in the second check.
     pub free_after: usize,
-    /// For each set of operations, how its tests changed. Sets without a change are left out. The sets
-    /// are sorted by the number of their tests that are worse, in descending order.
+    /// For each set of operations, how its tests changed. Sets without a change are left out. The set with
+    /// the most tests that are worse comes first.
     pub sets: Vec<PairChange>,
     /// Ids of tests that were conflict-free and now conflict.
     pub worse: Vec<String>,

@@ -29,8 +29,8 @@ pub struct TestLine {
     pub unexpected: Option<Outcome>,
     /// If the guest or the program did not survive the test: how it ended.
     pub died: Option<String>,
-    /// The cache lines that the calls share. The verdict tells whether the calls share them in
-    /// every run.
+    /// The cache lines that the calls share. The verdict tells whether the calls share these lines in every
+    /// run.
     pub conflicts: Vec<SharedLine>,
 }
 
@@ -43,10 +43,10 @@ impl TestLine {
         let lines = |run: &TestResult, all: bool| -> Vec<SharedLine> {
             run.conflicts.iter().map(|c| SharedLine::of(c, functions, all)).collect()
         };
-        // Naming the code takes longer than everything else here. The code that touched a line with known
-        // data is needed only if the record lists the line. If the verdict is `conflict`, the record lists
-        // lines of the last run only. So the code of the other runs is named only if the verdict is
-        // `sometimes`.
+        // Naming code takes longer than everything else here. For a cache line with known data, the names of
+        // the code are needed only if the record lists the cache line. With the verdict `conflict`, the
+        // record lists only cache lines of the last run. So the code of the other runs is named only if the
+        // verdict is `sometimes`.
         let runs = |all: bool| -> Vec<Vec<SharedLine>> {
             let is_last = |run| last.is_some_and(|last| std::ptr::eq(last, run));
             counted().map(|run| lines(run, all || is_last(run))).collect()
@@ -90,7 +90,7 @@ impl TestLine {
     /// Parses a line.
     ///
     /// # Errors
-    /// Returns the reason without the number of the line, which the caller reports.
+    /// Returns the reason. The caller reports the number of the line.
     pub fn parse(line: &[u8]) -> Result<Self, String> {
         #[derive(Deserialize)]
         struct Versioned {

@@ -135,7 +135,7 @@ fn place<R>(object: NonNull<Header<R>>) -> usize {
     (product >> (u64::BITS - SLOTS.ilog2())) as usize
 }
 
-/// Objects to review. Each has `queued` set and is in no other queue.
+/// Objects to review. Each of these objects has `queued` set, and is in only one queue.
 type Queue<R> = Vec<NonNull<Header<R>>>;
 
 /// Adds a delta to the object's global count. `epoch` must not be earlier than the current epoch.
@@ -212,7 +212,8 @@ impl<P: Platform, R: RawMutex> Refcache<P, R> {
         }
     }
 
-    /// Registers the calling thread, with the cache of an unregistered thread or with a new cache.
+    /// Registers the calling thread, and gives it a cache: a cache that an unregistered thread left behind,
+    /// or a new cache.
     pub fn register(&self) -> Local<'_, P, R> {
         Local { refcache: self, node: self.members.take_or_make(Member::new), one: PhantomData }
     }

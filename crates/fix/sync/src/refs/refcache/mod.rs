@@ -12,10 +12,10 @@
 //!
 //! # The algorithm
 //! An object has a *global count*. A thread that takes or drops a reference does not touch the global count.
-//! It adds the change to its own cache, a table of 256 *deltas* in which each object has one possible slot. A
-//! delta is *evicted* when another object needs its slot, and at the end of each epoch: it is then added to
-//! the global count under the object's lock. The true count is the global count plus all cached deltas. No
-//! thread ever knows the true count, but:
+//! The thread adds the change to its own cache, a table of 256 *deltas* in which each object has one possible
+//! slot. A delta is *evicted* when another object needs its slot, and at the end of each epoch: it is then
+//! added to the global count under the object's lock. The true count is the global count plus all cached
+//! deltas. No thread ever knows the true count, but:
 //!
 //! **Take an interval that begins when the global count is zero and ends when each cache has been flushed
 //! once. If no delta of the object is evicted during the interval, not even a delta of zero, then the true
@@ -80,7 +80,7 @@
 //! when the object was touched, so that a review restarts the wait only after an upgrade.
 //!
 //! # Without an operating system
-//! A kernel implements [`Threads`]: it chooses the type of the objects' locks, and has a cache for each CPU.
+//! A kernel implements [`Threads`], chooses the type of the objects' locks, and has a cache for each CPU.
 //! Code that uses a cache must not be preempted. The kernel calls [`Refcache::tick`] periodically.
 //!
 //! ```
