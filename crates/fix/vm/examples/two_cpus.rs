@@ -23,7 +23,7 @@ use knee_vm::{
 
 const CPUS: usize = 2;
 
-/// The number of a space, and the pages of the space that a CPU must flush.
+/// A space's number, and the pages of this space that a CPU must flush.
 type Request = (u64, Flush);
 
 pub(crate) struct TwoCpus {

@@ -1,5 +1,5 @@
-//! Lets memory run out at each place that allocates. The failed operation must have changed nothing, and must
-//! succeed when it is repeated with enough memory. No memory may be leaked.
+//! Lets each allocation fail in turn. The failed operation must have changed nothing, and must succeed when
+//! it is repeated with enough memory. No memory may be leaked.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -186,7 +186,7 @@ struct State {
     words: BTreeMap<Page, u64>,
 }
 
-/// The checked pages: each place, and the page after it.
+/// The checked pages: each page of [`PLACES`], and the page after it.
 fn pages() -> impl Iterator<Item = Page> {
     PLACES.iter().flat_map(|&page| [page, page + 1])
 }
@@ -313,8 +313,8 @@ fn limited<R>(
 }
 
 /// Runs a trace with `count` frames or allocations until the first failure, and with unlimited memory
-/// afterwards. Returns the number of the operation that failed, counted from 1; 0 is the creation of the
-/// space and the object.
+/// afterwards. Returns which operation failed: 1 is the first operation of the trace, and 0 is the creation
+/// of the space and the object.
 fn run(
     trace: &[Operation],
     left: &'static std::thread::LocalKey<Cell<u64>>,

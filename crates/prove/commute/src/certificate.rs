@@ -15,7 +15,7 @@ pub struct Certificate {
     pub fresh: Vec<String>,
     /// The pairs of fresh names that were chosen to be equal.
     pub agreed: Vec<(String, String)>,
-    /// Open integers, which may be chosen so that the orders agree.
+    /// Open integers: the explorer may choose their values so that the orders agree.
     pub open: Vec<String>,
     /// What must hold for the orders to agree. If the orders do not agree, the last claim is false.
     pub claims: Vec<Claim>,

@@ -74,7 +74,7 @@ pub struct Facts {
     /// The names that are literal words.
     words: Vec<u32>,
     constants: Vec<u32>,
-    /// Pairs of fresh names that were chosen to be equal, each with the number of the choice.
+    /// Pairs of fresh names that the explorer chose to be equal, each with the index of this choice.
     agreed: Vec<(u32, u32, usize)>,
     ints: Vec<IntInfo>,
     /// `bounds[i][j]` is the maximum of variable i - variable j.
@@ -95,7 +95,7 @@ struct IntInfo {
     label: String,
     /// Whether the interface leaves the integer open, so that the explorer may choose its value.
     is_open: bool,
-    /// The number of the first choice that made this integer equal to another integer.
+    /// The index of the first choice that made this integer equal to another integer.
     agreed: Option<usize>,
 }
 
@@ -159,21 +159,21 @@ impl Facts {
         self.differ.push((a.0, b.0));
     }
 
-    /// Whether the explorer can choose two fresh names to be equal. Two fresh names of the same order of
-    /// the calls cannot be equal.
+    /// Whether the explorer can choose two fresh names to be equal. Fresh names that were created in the same
+    /// order of the calls cannot be equal.
     pub(crate) fn names_can_agree(&self, a: Name, b: Name) -> bool {
         let (a, b) = (self.root(a.0), self.root(b.0));
         let [x, y] = [a, b].map(|id| &self.names[id as usize]);
         a != b && x.fresh && y.fresh && x.sort == y.sort && !self.are_apart(a, b)
     }
 
-    /// Makes two fresh names equal, and records `choice` as the number of the choice that did so.
+    /// Makes two fresh names equal. `choice` is the index of the explorer's choice that requires this.
     pub(crate) fn agree_names(&mut self, a: Name, b: Name, choice: usize) {
         self.agreed.push((a.0, b.0, choice));
         self.merge(a, b);
     }
 
-    /// The number of the last choice that made two names in the class of `a` and `b` equal. `None` if there
+    /// The index of the last choice that made two names in the class of `a` and `b` equal. `None` if there
     /// was no such choice, or if `a` and `b` are not known to be equal.
     pub(crate) fn choice_of_names(&self, a: Name, b: Name) -> Option<usize> {
         if self.root(a.0) != self.root(b.0) {
@@ -184,7 +184,7 @@ impl Facts {
         of_class.map(|(.., choice)| *choice).max()
     }
 
-    /// The labels of each pair of names that were chosen to be equal.
+    /// The labels of each pair of names that the explorer chose to be equal.
     pub(crate) fn agreed_names(&self) -> Vec<(String, String)> {
         let label = |id: u32| self.names[id as usize].label.clone();
         self.agreed.iter().map(|(a, b, _)| (label(*a), label(*b))).collect()
@@ -326,10 +326,11 @@ impl Facts {
             && may(self.answer_at_most(b, a))
     }
 
-    /// Finds a bound on two integers that are not open: a bound that the facts imply together with the bounds
-    /// `at_most`, but not alone. The explorer must not choose the values of such integers, so it must ask
-    /// whether the bound holds. For example, an open integer that is at least `x` can be equal to `y` only if
-    /// `x` ≤ `y`. If `x` and `y` are not open, the explorer must ask whether `x` ≤ `y`.
+    /// Finds a bound on the difference of two integers that are not open. The bound follows from the facts
+    /// and the bounds `at_most` together, but not from the facts alone. The explorer must not choose the
+    /// values of integers that are not open, so it must ask whether the bound holds. For example, an open
+    /// integer that is at least `x` can be equal to `y` only if `x` ≤ `y`. If `x` and `y` are not open, the
+    /// explorer must ask whether `x` ≤ `y`.
     pub fn implied_by(&self, at_most: &[(Int, Int)]) -> Option<Question> {
         let mut then = self.clone();
         at_most.iter().for_each(|&(a, b)| then.assume_at_most(a, b));
@@ -340,7 +341,7 @@ impl Facts {
         Some(Question::AtMost(int(i), int(j) + then.bounds[i][j]))
     }
 
-    /// Makes two integers equal, and records `choice` as the number of the choice that did so.
+    /// Makes two integers equal. `choice` is the index of the explorer's choice that requires this.
     pub fn agree(&mut self, a: Int, b: Int, choice: usize) {
         self.assume_at_most(a, b);
         self.assume_at_most(b, a);
@@ -351,7 +352,7 @@ impl Facts {
         }
     }
 
-    /// The number of the first choice that made `a` or `b` equal to another integer.
+    /// The index of the first choice that made `a` or `b` equal to another integer.
     pub fn choice(&self, a: Int, b: Int) -> Option<usize> {
         let [a, b] = [a, b].map(|int| self.ints[int.var as usize].agreed);
         a.into_iter().chain(b).min()

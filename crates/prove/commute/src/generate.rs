@@ -2,7 +2,9 @@
 //!
 //! The coverage is COMMUTER's conflict coverage (Clements et al., SOSP 2013, section 5.2). A situation is a
 //! path through the model. Each situation has one test for each pattern of equal and different values, up to
-//! isomorphism. Patterns vary names in arguments and in the state, and integers in arguments. Two patterns can look the same to the model although their calls touch different cache lines: for example, calls on two descriptors of one file, and calls on descriptors of two files. Integers of the state (lengths, counts,
+//! isomorphism. Patterns vary names in arguments and in the state, and integers in arguments. Two patterns
+//! can look the same to the model although their calls touch different cache lines: for example, calls on two
+//! descriptors of one file, and calls on descriptors of two files. Integers of the state (lengths, counts,
 //! times, offsets) are as small as possible. Patterns do not vary these integers, because the calls touch the
 //! same cache lines whether two such integers are equal or not.
 

@@ -1,4 +1,4 @@
-//! Models in separate programs: the protocol between knee and such a program.
+//! The protocol between knee and a program that contains a model.
 //!
 //! knee runs the program with one argument, a [`Request`] as JSON, and reads the answer, also JSON,
 //! from the program's standard output. Messages for the user go to standard error.

@@ -25,7 +25,8 @@ pub struct Calibration {
     not_passed: BTreeMap<&'static str, (Trial, Wrong)>,
 }
 
-/// Two operations that two sides perform on different CPUs, one after the other. The correct result is known.
+/// Two operations on different CPUs, one after the other, whose correct result is known. Each of the
+/// operations is a *side* of the trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Trial {
     /// What the sides do, as a clause for messages.
@@ -229,7 +230,7 @@ fn judge(trial: Trial, result: &TestResult) -> Result<(), Wrong> {
     if missed { Err(Wrong::Missed) } else { Ok(()) }
 }
 
-/// The mask of `count` bytes of a line, from byte `at` on.
+/// The mask of `count` bytes of a line, starting with byte `at`.
 const fn bytes(at: usize, count: usize) -> u64 {
     ((1 << count) - 1) << at
 }

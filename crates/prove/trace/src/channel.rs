@@ -18,7 +18,7 @@ const SYMBOLS_BYTES: usize = 32 << 20;
 #[derive(Debug)]
 pub(crate) struct Channel {
     ram: Ram,
-    /// Where the channel begins in this memory, in bytes.
+    /// The channel's offset in `ram`, in bytes.
     at: u64,
     /// How many bytes of reports have been read.
     read: usize,
@@ -35,8 +35,8 @@ impl Channel {
         Ok(Channel { ram, at: 0, read: 0 })
     }
 
-    /// The channel in the memory of a guest, where it begins at address `at`. The guest has started with the
-    /// content of the channel there.
+    /// The channel in a guest's own memory, at address `at`. The guest was started with the channel's content
+    /// at this address.
     pub(crate) fn of_guest(guest: &Guest, at: u64) -> Channel {
         Channel { ram: guest.ram().clone(), at, read: 0 }
     }

@@ -21,7 +21,7 @@ use crate::modules::Modules;
 /// Size of a disk in KiB. mkfs.xfs refuses less than 300 MB. Blocks that are never written take no
 /// memory.
 const KIB: u64 = 384 << 10;
-/// Zeroes are left out in blocks of this many bytes.
+/// A block of this many bytes is left out if it contains only zeroes.
 const BLOCK: usize = 4096;
 /// With a fixed UUID, all images of a file system are the same, except that some mkfs programs write
 /// the time into the image.
@@ -38,8 +38,8 @@ struct Maker {
     arguments: &'static [&'static str],
 }
 
-/// With these options, mkfs initialises all tables. Otherwise, the kernel would initialise the
-/// tables in the background, during tests.
+/// With these options, mkfs initialises all tables. Without them, the kernel would initialise the tables in
+/// the background, during tests.
 const EXT: [&str; 6] =
     ["-q", "-F", "-U", UUID, "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"];
 const MAKERS: [Maker; 4] = [

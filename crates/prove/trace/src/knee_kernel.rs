@@ -28,7 +28,7 @@ pub struct KneeKernel {
     path: PathBuf,
     image: Vec<u8>,
     functions: Functions,
-    /// The end (exclusive) and the name of each variable, by its first address.
+    /// The variables: the key is the first address, and the value is the end (exclusive) and the name.
     variables: BTreeMap<u64, (u64, String)>,
 }
 
@@ -112,7 +112,8 @@ fn has_pvh_note(image: &[u8]) -> Option<bool> {
 /// Names the data of a guest with knee's own kernel.
 pub(crate) struct KneeData<'a> {
     kernel: &'a KneeKernel,
-    /// The end (exclusive) and the name of each range of physical memory, by its first address.
+    /// The ranges of physical memory: the key is the first address, and the value is the end (exclusive) and
+    /// the name.
     memory: BTreeMap<u64, (u64, String)>,
 }
 

@@ -59,7 +59,7 @@ impl Modules {
         Ok(modules)
     }
 
-    /// The places where knee searched, as text for messages.
+    /// The packages and directories that knee searched, as text for messages.
     pub(crate) fn places(&self) -> String {
         let places: Vec<String> =
             self.places.iter().map(|place| place.display().to_string()).collect();

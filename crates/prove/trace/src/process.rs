@@ -1,8 +1,8 @@
 //! Runs QEMU as a process: starts it with its input, reads its output, and never leaves it running.
 //!
-//! QEMU inherits its input as memory files, so there are no temporary files to remove. Its output comes over
-//! three pipes: standard output, the plugin's results, and standard error. The thread that starts QEMU also
-//! reads its output, with [`Qemu::next`]. When that thread ends, the kernel kills QEMU.
+//! QEMU inherits its input in memfds, so there are no temporary files to remove. Its output comes over three
+//! pipes: standard output, the plugin's results, and standard error. The thread that starts QEMU also reads
+//! its output, with [`Qemu::next`]. When that thread ends, the kernel kills QEMU.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::{OsStr, OsString};
@@ -36,8 +36,8 @@ pub(crate) const MAX_STDERR: usize = 4 << 10;
 pub struct Tracing {
     /// Whether user mode is traced too.
     pub user: bool,
-    /// Whether only a program in the guest is traced, not the guest's kernel. A cache line is then
-    /// identified by its virtual address.
+    /// Whether only a program in the guest is traced, not the guest's kernel. If so, cache lines are
+    /// identified by their virtual addresses.
     pub program: bool,
     /// If set, every access of the test with this number is reported.
     pub trace: Option<u64>,
@@ -45,7 +45,7 @@ pub struct Tracing {
     /// [`Guest::resume`](crate::Guest::resume) is called. During the pause, everything that the test has
     /// created and not freed can be read in the guest's memory.
     pub pause: bool,
-    /// Whether the plugin reports the cache lines that a side gets from another CPU. With this setting, a
+    /// Whether the plugin reports the cache lines that move from one CPU to another. With this setting, a
     /// guest may have at most 64 CPUs.
     pub moves: bool,
     /// Whether the kernel's stack accesses are left out: pushes, pops and accesses relative to the stack
@@ -134,8 +134,8 @@ impl Launch {
         let Launch { mut command, inherited, results, resume, .. } = self;
         let child = spawn(&mut command, ties(&inherited));
         let mut child = child.map_err(|source| not_started(&command, source))?;
-        // QEMU has its own copies of these files. A copy of a pipe's write end in this process would
-        // keep the pipe open forever.
+        // QEMU has its own copies of these descriptors. If this process kept the write end of a pipe, readers
+        // would never see the end of the pipe.
         drop(inherited);
         let mut streams = Vec::new();
         let mut listen = |source, pipe: Option<OwnedFd>| {
@@ -158,9 +158,9 @@ impl Launch {
     }
 }
 
-/// The version of the plugin API that the plugin must claim; `None` if its default works. To find the
-/// version, the first call for a QEMU runs the command `words` with the arguments `idle`. Later calls return
-/// the cached answer.
+/// The version of the plugin API that the plugin must claim; `None` if the plugin's default works. To find
+/// the version, the first call for a QEMU runs the command `words` with the arguments `idle`. Later calls
+/// return the cached answer.
 fn plugin_api(
     words: &[OsString],
     environment: &[(OsString, OsString)],
@@ -336,8 +336,8 @@ impl Qemu {
         }
         let (source, events) = (stream.source, &mut self.events);
         stream.rest.add(new, |line| add(events, source, line))?;
-        // The last line is incomplete if QEMU died while it printed the line. Keep such a line of output, but
-        // drop an incomplete result.
+        // If QEMU died while it printed a line, that line is incomplete. Keep an incomplete line of output,
+        // but drop an incomplete result.
         if count == 0 && source == Source::Output {
             let rest = stream.rest.end();
             if !rest.is_empty() {
@@ -371,7 +371,7 @@ fn add(events: &mut VecDeque<QemuEvent>, source: Source, line: &[u8]) -> Result<
     Ok(())
 }
 
-/// A file in memory for QEMU to read.
+/// A memfd with this content, for QEMU to read.
 pub(crate) fn memory_file(name: &str, content: &[u8]) -> Result<OwnedFd, GuestError> {
     let file =
         memfd::holding(name, content).map_err(GuestError::system("create a file in memory"))?;

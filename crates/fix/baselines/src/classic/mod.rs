@@ -60,7 +60,7 @@
 //!
 //! The lock order is: the map or an entry, then tables, then the reverse map, whose locks are held only
 //! briefly. As in the kernels, the locks of the map, the entries and the tables are held during flushes. In a
-//! kernel, CPUs take interrupts while they wait for a lock. Here, they
+//! kernel, CPUs take interrupts while they wait for a lock. Instead of interrupts, waiting CPUs of this crate
 //! [handle requests](knee_vm::Machine::wait_while).
 //!
 //! # Differences from the sources

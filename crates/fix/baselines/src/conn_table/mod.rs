@@ -17,8 +17,8 @@
 //!    connection may be closed. So a thread that removes a connection locks it and marks it as freed. A
 //!    thread that has found a connection locks the connection *before* checking the mark. Here the mark is
 //!    `None` in place of the connection, so that no caller can forget the check. (`LockedTable` needs the
-//!    mark too: it unlocks the table before it locks the connection. Otherwise a busy connection would block
-//!    all threads that open and close other connections.)
+//!    mark too, because it unlocks the table before it locks the connection. If it kept the table locked, a
+//!    busy connection would block all threads that open or close other connections.)
 //! 4. **Free becomes retire**, [`Guard::retire`](knee_sync::epoch::Guard::retire). The reference count that
 //!    kept a connection alive is no longer needed, so each lookup saves two atomic operations.
 //!

@@ -1,5 +1,5 @@
-//! Registered threads, and the sections in which they invalidate mappings, for every form of delayed
-//! invalidation.
+//! Registers threads, and tracks the sections in which they invalidate mappings. All forms of delayed
+//! invalidation use this module.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::primitive::Mutex;
 
 /// Registers threads that invalidate mappings in sections, so that any thread can wait for the sections.
 pub struct Tracker<F: Invalidation, P: Platform> {
-    // This field precedes `places`, so it is dropped first: the places must outlive the form.
+    // `form` precedes `places`, so it is dropped first: the elements of `places` must outlive `form`.
     form: F,
     platform: P,
     places: Mutex<Vec<Arc<CachePadded<F::Place>>>>,
@@ -75,8 +75,8 @@ impl<'a, F: Invalidation, P: Platform> Member<'a, F, P> {
     pub fn begin(&mut self) -> Section<'_, 'a, F, P> {
         assert!(!self.is_inside, "the previous section was leaked and never ends");
         self.is_inside = true;
-        // SAFETY: only this member uses the place, and the tracker keeps the place allocated. `is_inside` was
-        // false, so the place is not in a section.
+        // SAFETY: only this `Member` uses `self.place`, and the tracker keeps it allocated. `is_inside` was
+        // false, so this thread is not in a section.
         unsafe { self.tracker.form.begin(&self.place, &self.tracker.platform) };
         Section { member: self }
     }

@@ -57,8 +57,8 @@ pub unsafe trait Protect<P> {
     /// The load is `Acquire`; writers must publish a value with a `Release` store.
     ///
     /// This method cannot load a link that carries marks in the low bits of its pointer. Load such a link
-    /// with `Acquire`, remove the marks, and make the reference yourself. Under the contract below, a
-    /// reference that you make in this way may live as long as `'g`, too.
+    /// with `Acquire`, remove the marks, and make the reference yourself. If the contract below holds, a
+    /// reference that you make in this way may also live as long as `'g`.
     ///
     /// # Safety
     /// * A pointer in `source` is null or points to an initialised `T`, which is written only by atomic

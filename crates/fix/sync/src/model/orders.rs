@@ -1,10 +1,10 @@
 //! The platforms of the loom models, and threads that these platforms can interrupt.
 //!
 //! loom models full fences, but nothing like membarrier(2). So each model runs on two platforms. One platform
-//! is symmetric: both sides execute a full fence. On the other platform, a heavy fence returns only after
-//! every other thread has executed a full fence. loom chooses where a thread executes its fence: at a light
-//! fence, in a wait, or at the end of the thread. Real interrupts can come anywhere. So every execution of a
-//! model is possible on a real system, but a real system has more executions.
+//! is symmetric: light fences and heavy fences are both full fences. On the other platform, a heavy fence
+//! returns only after every other thread has executed a full fence. loom chooses where a thread executes its
+//! fence: at a light fence, in a wait, or at the end of the thread. Real interrupts can come anywhere. So
+//! every execution of a model is possible on a real system, but a real system has more executions.
 //!
 //! loom's full fences are stronger than the language's full fences: in loom, a thread that executes a full
 //! fence acquires everything that came before any earlier full fence. In the language, two full fences
@@ -30,11 +30,12 @@ const AWAY: usize = usize::MAX;
 /// The platform of a model.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Both sides execute loom's full fence.
+    /// Light fences and heavy fences are both loom's full fence.
     Symmetric,
     /// The heavy fence interrupts the other threads.
     Interrupts,
-    /// Both sides execute a full fence that is only as strong as the language's, and thus weaker than loom's.
+    /// Light fences and heavy fences are both a full fence that is only as strong as the language's, and thus
+    /// weaker than loom's.
     Language,
 }
 
@@ -48,13 +49,13 @@ std::thread_local! {
 loom::lazy_static! {
     /// The number of heavy fences that have begun.
     static ref ASKED: AtomicUsize = AtomicUsize::new(0);
-    /// For each thread, the number of the last heavy fence that the thread has answered with a full fence.
+    /// For each thread, the value of [`ASKED`] that the thread has last answered with a full fence.
     static ref DONE: [AtomicUsize; THREADS] = core::array::from_fn(|_| AtomicUsize::new(AWAY));
 }
 
 loom::thread_local! {
     static ME: Cell<usize> = Cell::new(0);
-    /// The number of the last heavy fence that the thread has answered.
+    /// The value of [`ASKED`] that this thread has last answered.
     static SEEN: Cell<usize> = Cell::new(0);
 }
 
@@ -149,7 +150,7 @@ fn come() {
     fence(SeqCst);
 }
 
-/// Makes heavy fences ignore the calling thread until it calls `come` again.
+/// Makes heavy fences ignore the calling thread until that thread calls `come` again.
 fn leave() {
     if !interrupts() {
         return;
@@ -203,15 +204,15 @@ pub fn check(preemptions: usize, threads: impl Fn() + Sync + Send + Clone + 'sta
     check_interrupted(preemptions, threads);
 }
 
-/// Like [`check`], but only on the platforms where both sides execute a fence. With more than two threads,
+/// Like [`check`], but only on the platforms whose light fences are full fences. With more than two threads,
 /// loom takes too long on the platform whose heavy fences interrupt the other threads.
 pub fn check_symmetric(preemptions: usize, threads: impl Fn() + Sync + Send + Clone + 'static) {
     check_on(Kind::Symmetric, preemptions, threads.clone());
     check_latest(preemptions, threads);
 }
 
-/// Like [`check`], but only on the platform where both sides execute a fence and each load sees the latest
-/// store.
+/// Like [`check`], but only on the platform whose full fences are weaker than loom's, and where each load
+/// sees the latest store.
 pub fn check_latest(preemptions: usize, threads: impl Fn() + Sync + Send + 'static) {
     check_on(Kind::Language, preemptions, threads);
 }

@@ -101,9 +101,8 @@ impl<'a> Reader<'a> {
     }
 
     /// # Safety
-    /// The node came from [`into_node`](Reader::into_node). Only one thread uses the readers that are made
-    /// from the node. Once that thread has dropped one of these readers, the thread uses none of these
-    /// readers any more.
+    /// The node came from [`into_node`](Reader::into_node). Only one thread uses the `Reader`s that are made
+    /// from the node. Once that thread has dropped one of them, the thread uses none of the others.
     #[inline]
     pub(super) unsafe fn from_node(node: &'a Node<Slots>) -> Reader<'a> {
         Reader::new(node)
@@ -121,13 +120,13 @@ impl Drop for Reader<'_> {
 /// The threads that use one kind of lock in a process or a kernel.
 ///
 /// # Safety
-/// * [`readers`](Threads::readers) always returns the same reference, and
-///   [`with_reader`](Threads::with_reader) passes a reader that was registered with these readers. Nothing
-///   else uses that reader during the call.
-/// * As long as the calling thread holds a lock that it took with a reader, `with_reader` passes the same
-///   reader.
-/// * [`platform`](Threads::platform) always returns equal platforms. All nodes of `readers` were made for
-///   these platforms, whose heavy fence reaches all threads that may read.
+/// * [`readers`](Threads::readers) always returns the same reference. [`with_reader`](Threads::with_reader)
+///   passes a [`Reader`] that is registered in the [`Readers`] behind this reference. Nothing else uses that
+///   `Reader` during the call.
+/// * As long as the calling thread holds a lock that it took with a `Reader`, `with_reader` passes that
+///   `Reader`.
+/// * [`platform`](Threads::platform) always returns equal platforms. All nodes of `readers` were made for an
+///   equal platform. The platform's heavy fence reaches all threads that may read.
 pub unsafe trait Threads {
     /// The platform of the threads.
     type Platform: Platform;

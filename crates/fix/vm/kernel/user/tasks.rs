@@ -177,7 +177,7 @@ fn make(call: MemoryCall) -> u64 {
     }
 }
 
-/// Performs one side's operation of a trial. The plugin observes the side between the two marks.
+/// Performs the operation of one side of a trial. The plugin observes what happens between the two marks.
 #[inline(never)]
 fn window(kind: Kind, side: u8) {
     Mark::Open(side).emit();

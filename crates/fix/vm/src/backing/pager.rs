@@ -5,8 +5,8 @@ use core::fmt;
 use crate::page::PAGE;
 
 /// Transfers pages of an [`Object`](crate::Object) between memory and its backing store: a file system or a
-/// network. A pager can also be the device of a [`Swap`](crate::Swap) area; each page number is then the
-/// number of a slot.
+/// network. A pager can also be the device of a [`Swap`](crate::Swap) area; each page index is then a slot
+/// number.
 ///
 /// This crate calls the methods on the CPU that faults, evicts or writes back, with no locks held and outside
 /// of read-side critical sections. A method may sleep if the embedder supports that, or may return

@@ -2,8 +2,8 @@
 //!
 //! A clock counts the ticks of all CPUs. An unmapper clears entries and then reads the clock: the time that
 //! it reads is its *ticket*. A ticking CPU advances the clock and then flushes its whole TLB, so a tick
-//! whose time is after the ticket flushes the cleared entries. Once every CPU has had such a tick, no TLB
-//! holds the cleared entries (LATR, ASPLOS 2018).
+//! whose time is after the ticket flushes the cleared entries. Once every CPU has ticked after the ticket, no
+//! TLB holds the cleared entries (LATR, ASPLOS 2018).
 
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -37,7 +37,7 @@ impl Ticks {
         Ok(Ticks { clock: Padded::default(), last })
     }
 
-    /// Brings `cpu` online. Call it before the CPU caches any translation.
+    /// Brings `cpu` online. Call this method before the CPU caches any translation.
     pub fn cpu_online(&self, cpu: usize) {
         // If an unmapper still reads `AWAY`, this CPU observes the table change of that unmapper: the fence
         // in `now` comes between this store and the CPU's first walk.
@@ -45,14 +45,14 @@ impl Ticks {
         self.tick(cpu, || ());
     }
 
-    /// Takes `cpu` offline. Call it before the CPU idles or stops. Until the CPU is
+    /// Takes `cpu` offline. Call this method before the CPU idles or stops. Until the CPU is
     /// [online](Ticks::cpu_online) again, lazy spaces do not wait for its ticks.
     ///
     /// Before the call, the CPU must load a root table that only the kernel uses, and then flush its whole
-    /// TLB. It must cache no translation until it is online again. An offline CPU still receives shootdowns:
-    /// as long as the CPU is [active](crate::Space::active_cpus) in a space, it must acknowledge them. To
-    /// spare the CPU these shootdowns, [deactivate](crate::Space::deactivate) the space before the call.
-    /// `GUIDE.md` in the package has all steps in order.
+    /// TLB. Until it is online again, the CPU must cache no translation. An offline CPU still receives
+    /// shootdowns: as long as the CPU is [active](crate::Space::active_cpus) in a space, it must acknowledge
+    /// them. To spare the CPU these shootdowns, [deactivate](crate::Space::deactivate) the space before the
+    /// call. `GUIDE.md` in the package has all steps in order.
     pub fn cpu_offline(&self, cpu: usize) {
         // Release: the CPU's accesses through flushed entries happen before this store.
         self.last[cpu].0.store(AWAY, order!(Release, "ticks_go"));

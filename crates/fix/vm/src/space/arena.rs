@@ -1,12 +1,12 @@
 //! Per-CPU caches of free virtual address ranges.
 //!
-//! A space has one arena per CPU, with free lists of ranges by size. Ranges that a CPU unmaps go into its own
-//! arena, and its next mappings come from there. So addresses are reused together with their page tables, and
-//! CPUs do not contend. An arena without a large enough range takes a new *slice*. A slice is the span of one
-//! branch just above the leaves, so no two arenas share a node at that level.
+//! A space has one arena per CPU, with free lists of ranges by size. Ranges that a CPU unmaps go into the
+//! CPU's own arena, and the CPU's next mappings come from this arena. So addresses are reused together with
+//! their page tables, and CPUs do not contend. An arena without a large enough range takes a new *slice*. A
+//! slice is the span of one branch just above the leaves, so no two arenas share a node at that level.
 //!
 //! The lists are hints. A listed range may be mapped, because programs may map at addresses of their choice.
-//! So when an operation has taken a range, it may find the range occupied, and then tries another one. A free
+//! So an operation that has taken a range may find the range occupied, and then tries another one. A free
 //! range may be in no list, but a search of the whole space finds it. So a list that cannot grow may drop
 //! ranges, and returning a range to an arena never fails.
 
@@ -74,11 +74,11 @@ struct Entry {
     next: u32,
 }
 
-/// A lazily unmapped range that TLBs may still hold.
+/// A lazily unmapped range whose translations may still be in TLBs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Lingering {
     pub(super) pages: Pages,
-    /// Number of pages in the range that were mapped.
+    /// How many pages of the range were mapped.
     pub(super) mapped: u64,
     pub(super) ticket: u64,
 }

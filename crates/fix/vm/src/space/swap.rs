@@ -1,4 +1,4 @@
-//! Swapping private pages out and in, and reclaim.
+//! Swap-out, swap-in and reclaim of private pages.
 
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::Relaxed;
@@ -114,9 +114,9 @@ impl<'m, M: Machine> Space<'m, M> {
     /// where this one stopped. A call ends when it has freed `count` frames, after two rounds, or when all
     /// slots are in use.
     ///
-    /// The private pages are anonymous memory and private copies of pages of objects. The hand skips pages
-    /// that the space shares copy-on-write with a fork, and [pinned](Space::pin) pages. Without
-    /// [swap](Space::with_swap), this does nothing.
+    /// Private pages are anonymous memory, and private copies of pages that belong to objects. The hand skips
+    /// pages that the space shares copy-on-write with a fork, and [pinned](Space::pin) pages. In a space
+    /// without [swap](Space::with_swap), this method does nothing.
     ///
     /// A swapped page is still mapped, and all operations treat it as such. The next access reads it into a
     /// new frame. If several CPUs access the page at the same time, only one reads it from the device, and

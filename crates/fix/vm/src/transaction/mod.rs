@@ -1,8 +1,8 @@
 //! Operations on locked pages: the loop that runs every operation that changes a tree, except page faults.
 //!
 //! An attempt locks the nodes of its pages, and runs the operation's step if nothing is in the way.
-//! Otherwise the attempt returns what has to happen first. The loop does that while no node is locked, and
-//! retries:
+//! An attempt that cannot complete unlocks the nodes and returns the reason. The loop then waits, shoots down
+//! or allocates, and retries:
 //!
 //! ```text
 //!   ┌─> lock ── a fork is in progress ─────────> WaitFork ── poll, with a ticket ─────────────┐
@@ -112,7 +112,8 @@ enum Attempt<'a, R> {
 }
 
 impl<'a, M: Machine> Transaction<'a, '_, '_, M> {
-    /// Attempts the operation until it is done. After each failed attempt, resolves what was in the way.
+    /// Attempts the operation until it is done. After each failed attempt, waits, shoots down or allocates,
+    /// as the outcome requires.
     #[inline]
     fn run<R>(
         self,

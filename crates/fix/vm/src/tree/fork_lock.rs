@@ -23,7 +23,7 @@ impl ForkLock {
     /// Whether a fork is in progress, during which CPUs may still write to pages that the copy shares.
     /// Other operations must wait: otherwise the copy could miss their changes and yet contain later
     /// writes. A caller that has locked a node sees every fork that began before the node was locked.
-    /// Acquire: pairs with the end of the fork, so that all TLB flushes are complete if this returns
+    /// Acquire: pairs with the end of the fork, so all TLB flushes are complete if this function returns
     /// false.
     #[inline]
     pub(crate) fn is_locked(&self) -> bool {
@@ -51,7 +51,7 @@ impl ForkLock {
     }
 }
 
-/// While this exists, no other operation starts to change mapped or present pages of the space.
+/// While this guard exists, no other operation starts to change mapped or present pages of the space.
 pub(crate) struct ForkGuard<'a>(&'a ForkLock);
 
 impl Drop for ForkGuard<'_> {

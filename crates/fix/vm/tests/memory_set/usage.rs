@@ -38,7 +38,7 @@ impl Kernel {
         Kernel { areas: MemorySet::default(), table: Table::default() }
     }
 
-    /// Returns 0, or the number of the error.
+    /// Returns 0 or an error number.
     pub(super) fn change(&mut self, change: &Change) -> u8 {
         let Kernel { areas, table } = self;
         let result: MappingResult = match *change {

@@ -37,13 +37,13 @@ struct Translation {
 /// A table that a CPU has found on a walk, with the generation of its frame.
 type CachedTable = Option<(Frame, u64)>;
 
-/// The entries that a CPU has cached. `None` stands for an entry that was absent.
+/// The entries that a CPU has cached. `None` means that the CPU has cached an absent entry.
 #[derive(Default)]
 struct Tlb {
-    /// Translations by space and page.
+    /// Translations. The key is the space and the page.
     pages: BTreeMap<(u64, Page), Option<Translation>>,
-    /// Tables, by space and by the level and the index of the entry that points to the table. The index
-    /// counts all entries of the level.
+    /// Tables. The key is the space, and the level and the index of the entry that points to the table.
+    /// Indices run through all tables of a level.
     tables: BTreeMap<(u64, u8, u64), CachedTable>,
 }
 

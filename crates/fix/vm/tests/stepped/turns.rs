@@ -16,8 +16,8 @@ use crate::machine::{Stepped, Waits};
 enum Turn {
     /// There is only one operation.
     Alone,
-    /// The first operation, before the second has begun. The number counts the points that come before the
-    /// one at which the second operation begins.
+    /// The first operation, before the second has begun. The first operation passes this many more points. At
+    /// the next point, the second operation begins.
     Before(u64),
     /// The first operation, after the second has begun.
     First,

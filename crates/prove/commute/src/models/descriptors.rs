@@ -48,8 +48,8 @@ impl<V: State> Descriptors<V> {
         if let Some(value) = self.fds.last_write(&fd, execution)? {
             return Ok(value.clone().map(|value| (value, false)));
         }
-        // Below its last element, `unused` lists every unused descriptor. So a descriptor below the last
-        // element is unused only if the list contains it.
+        // `unused` is complete up to its last element: a descriptor below the last element is unused only if
+        // the list contains it.
         let unused = execution.heap.list(&self.unused()).to_vec();
         if let Some(&last) = unused.last()
             && execution.at_most(fd + 1, last)?

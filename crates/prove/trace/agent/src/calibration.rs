@@ -25,7 +25,8 @@ const TIMER_NANOS: i64 = 100_000;
 const LINE: usize = 64;
 const PAGE: usize = 4096;
 
-// Values of [`Place::request`]. The request to the second side is `SIDE + 1`.
+// Values of [`Place::request`]. `SIDE` requests the operation of the first side, and `SIDE + 1` that of the
+// second.
 const IDLE: u32 = 0;
 const UNSEEN: u32 = 1;
 const SIDE: u32 = 2;
@@ -117,8 +118,8 @@ impl Memory {
         let bytes = PAGE + cpus * size_of::<Place>();
         let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
         // SAFETY: the memory is new and is never unmapped. It contains only zeroes, which are valid values of
-        // atomics. The mapping is large enough: its first page contains the shared lines, and the `cpus`
-        // places follow.
+        // atomics. The mapping is large enough: its first page contains the `Shared`, and `cpus` values of
+        // type `Place` follow.
         unsafe {
             let flags = flags | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
             let at = libc::mmap(ptr::null_mut(), bytes, protection, flags, -1, 0);

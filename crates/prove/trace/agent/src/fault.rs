@@ -2,8 +2,8 @@
 //! the signal's number, and the program continues.
 //!
 //! The handler compares the address of the faulting instruction with the addresses of the load and
-//! the store below. If the instruction is one of these two, the program continues after it, with
-//! the number of the signal in a register. Otherwise the signal kills the program.
+//! the store below. If the instruction is one of these two, the program continues after it, with the signal
+//! number in a register. Otherwise the signal kills the program.
 
 use knee_plan::Returned;
 use std::arch::global_asm;

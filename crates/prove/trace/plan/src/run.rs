@@ -2,8 +2,8 @@
 //!
 //! The agent of a guest (crate knee-agent), knee's own kernel (crate knee-kernel), and a program that binds a
 //! library (crate knee-bind) run tests in the same way. For each order, they set up the state, make the calls
-//! one after the other between two marks, and clean up. They differ only in how a call reaches the thread that
-//! makes it. Each of them implements this part as a [`Session`].
+//! one after the other between two marks, and clean up. They differ only in how a call reaches the thread
+//! that makes it. Each of them implements this part as a [`Session`].
 //!
 //! ```
 //! use knee_plan::{Session, run};
@@ -73,7 +73,8 @@ pub trait Session {
     /// traces the run.
     fn call(&mut self, state: &Self::State, nr: usize, traced: bool) -> Self::Returned;
 
-    /// Ends a run, and removes what the run has created. `order` is the index of the order in which this run made its calls, and `returned` lists the results in that order.
+    /// Ends a run, and removes what the run has created. `order` is the index of the order in which this run
+    /// made its calls, and `returned` lists the results in that order.
     ///
     /// # Errors
     /// Fails if the results show that the test cannot be run.

@@ -38,7 +38,7 @@ struct Frame {
     is_fault: bool,
 }
 
-/// The number of a chain.
+/// A chain's index in `Calls::chains`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Chain(u32);
 
@@ -49,9 +49,9 @@ impl Chain {
 
 /// The call stack of a task, and the chains that were recorded.
 pub(crate) struct Calls {
-    /// A ring: if the stack is deeper, new frames overwrite the outermost ones.
+    /// A ring: if the stack is deeper than [`MAX_FRAMES`], new frames overwrite the outermost ones.
     frames: [Frame; MAX_FRAMES],
-    /// The number of the next frame, whose index in the ring is this number modulo [`MAX_FRAMES`].
+    /// The next frame's index in the ring is this number modulo [`MAX_FRAMES`].
     next: usize,
     /// The number of frames.
     count: usize,
@@ -196,8 +196,8 @@ mod tests {
 
     const FAULT: u64 = 0xffff_ffff_81a0_0000;
 
-    /// Runs blocks of 16 bytes that end in these ways; a call is 5 bytes long. For each caller of
-    /// the last block, returns the address of the caller's block.
+    /// Runs these blocks, each given as its address and how it ends. A block is 16 bytes long, and a call 5
+    /// bytes. Returns the address of the block of each caller of the last block.
     fn callers(blocks: &[(u64, Ends)]) -> Vec<u64> {
         let mut calls = Calls::new();
         run(&mut calls, blocks);

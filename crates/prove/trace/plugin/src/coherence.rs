@@ -34,7 +34,7 @@ pub(crate) enum Move {
     Fetched,
 }
 
-/// The numbers of lines that had to move in a test, and the first moves.
+/// The moves of a test: how many there are of each kind, and the first of them.
 #[derive(Default)]
 pub(crate) struct Moves<'a> {
     pub(crate) taken: u64,
@@ -95,7 +95,7 @@ mod tests {
     use crate::lines::{Access, LINE_BYTES, LineTable};
 
     /// Makes these accesses to one line, and returns the move that each of them causes. Each access is a
-    /// pair: the number of the CPU, and whether the access is a write.
+    /// pair: the CPU's index, and whether the access is a write.
     fn moves(touches: &[(u32, bool)]) -> Vec<Option<(Move, Cpus)>> {
         let mut caches = Caches::default();
         let touch = |&(cpu, store): &(u32, bool)| {

@@ -16,7 +16,7 @@ struct RawArray {
     length: c_uint,
 }
 
-/// The first fields of `qemu_plugin_reg_descriptor`. From version 7 of the plugin API on, the struct has more
+/// The first fields of `qemu_plugin_reg_descriptor`. Since version 7 of the plugin API, the struct has more
 /// fields.
 #[repr(C)]
 struct RawDescriptor {
@@ -25,8 +25,8 @@ struct RawDescriptor {
 }
 
 type GetRegisters = unsafe extern "C" fn() -> *mut RawArray;
-/// Returns the number of bytes that it appended or, from version 6 of the plugin API on, whether it
-/// succeeded.
+/// Before version 6 of the plugin API, returns the number of appended bytes; since version 6, returns whether
+/// the call succeeded.
 type ReadRegister = unsafe extern "C" fn(*mut c_void, *mut RawArray) -> c_int;
 type NewByteArray = unsafe extern "C" fn() -> *mut RawArray;
 type SetSize = unsafe extern "C" fn(*mut RawArray, c_uint) -> *mut RawArray;
@@ -62,10 +62,11 @@ impl Registers {
     /// Finds the registers, if this QEMU has them. Call this function in a virtual CPU's callback
     /// that may read registers.
     pub(crate) fn find() -> Option<Registers> {
-        // SAFETY: the types below match the declarations in QEMU's include/qemu/qemu-plugin.h (9.0 and later) and in GLib's glib/garray.h. The array of descriptors states its length, and GLib returns the size of an element.
-        // Each descriptor begins with a handle and a name that ends in a zero. QEMU does not use the array
-        // after returning it. The array is never freed, which is harmless because the plugin calls this
-        // function only once.
+        // SAFETY: the types below match the declarations in QEMU's include/qemu/qemu-plugin.h (9.0 and later)
+        // and in GLib's glib/garray.h. The array of descriptors states its length, and GLib returns the size
+        // of an element. Each descriptor begins with a handle and a name that ends in a zero. QEMU does not
+        // use the array after returning it. The array is never freed, which is harmless because the plugin
+        // calls this function only once.
         unsafe {
             let get = function::<GetRegisters>(c"qemu_plugin_get_registers")?;
             let element = function::<ElementSize>(c"g_array_get_element_size")?;

@@ -49,7 +49,7 @@ enum Presence {
 
 /// A virtual CPU.
 pub(crate) struct Vcpu {
-    /// The side whose window is open, and its number.
+    /// The number of the side whose window is open, and this side.
     side: Option<(usize, Box<Side>)>,
     /// How many interrupts, and exceptions raised inside interrupts, have not returned yet.
     depth: u32,
@@ -126,7 +126,7 @@ impl Vcpu {
         }
     }
 
-    /// Updates the depth of interrupts, and whether the task is running.
+    /// Updates the depth of interrupts and the task's [`Presence`].
     fn follow(&mut self, start: &BlockStart) {
         let Some((_, side)) = self.side.as_mut() else { return };
         let switches = start.enters == Some(EntryKind::Switch);

@@ -10,7 +10,8 @@ use crate::record::{TestResult, TracedAccess};
 pub struct Checked {
     /// Its id.
     pub id: String,
-    /// The outcome of the calls or, if the guest or the program did not survive the test, how it ended.
+    /// The outcome of the calls. If the guest or the program did not survive the test, `Err` says how the
+    /// guest or the program ended.
     pub outcome: Result<Outcome, End>,
     /// What the plugin observed in each traced run.
     pub runs: Vec<TestResult>,
