@@ -55,8 +55,8 @@ impl Build<'_> {
 }
 
 impl Program {
-    /// Runs the program for at most `limit`. If `mutant` is given, the program makes the mistake of this
-    /// name.
+    /// Runs the program for at most `limit`. If `mutant` is given, the program makes the planted mistake with
+    /// this name.
     pub(crate) fn run(&self, mutant: Option<&str>, arguments: &[&str], limit: Duration) -> Run {
         let mut command = Command::new("timeout");
         command.args(["--foreground", &limit.as_secs().to_string()]).arg(&self.0).args(arguments);
@@ -132,8 +132,8 @@ pub(crate) fn build(package: &Package, build: &Build) -> BTreeMap<String, Progra
     messages.lines().filter_map(|message| program(message, tmpdir, &build.cfgs())).collect()
 }
 
-/// If this cargo message reports a program, copies the program, and returns the name of its target, and the
-/// copy. The copy is needed because another build would overwrite the executable of an example.
+/// If this cargo message reports a program, copies the program. Returns the copy and the name of the
+/// program's target. The copy is needed because another build would overwrite the executable of an example.
 fn program(message: &str, tmpdir: &Path, cfgs: &[&str]) -> Option<(String, Program)> {
     let value = |key: &str| message.split_once(key)?.1.split('"').next();
     let executable = value("\"executable\":\"")?;
@@ -162,7 +162,7 @@ fn wrapper(tmpdir: &Path, cfgs: &[&str]) -> PathBuf {
 }
 
 /// Runs a unit test under a toolchain's Miri with several seeds. If `mutant` is given, the program makes the
-/// mistake of this name. If the test fails, returns Miri's output.
+/// planted mistake with this name. If the test fails, returns Miri's output.
 pub(crate) fn interpret(
     package: &Package,
     toolchain: &OsStr,
@@ -177,7 +177,8 @@ pub(crate) fn interpret(
     rustup.env("RUSTFLAGS", "--cfg mutants");
     // parking_lot converts integers to pointers.
     let flags = "-Zmiri-many-seeds=0..16 -Zmiri-disable-isolation -Zmiri-permissive-provenance";
-    // Under Miri, a program sees the environment of its build, so a flag passes the mutant's name.
+    // Under Miri, a program sees the environment of its build, not of its run. So a flag of Miri sets
+    // `KNEE_MUTANT`.
     let mutant = mutant.map(|mutant| format!(" -Zmiri-env-set=KNEE_MUTANT={mutant}"));
     rustup.env("MIRIFLAGS", flags.to_owned() + &mutant.unwrap_or_default());
     rustup.env_remove("KNEE_MUTANT");

@@ -3,8 +3,8 @@
 /// A nonzero number that identifies the calling thread: the address of a thread-local variable. The number
 /// stays the same in the child of a fork, where the thread has a different thread ID.
 ///
-/// Without `std`, and under loom and shuttle, which run their threads as coroutines of one thread, all
-/// threads have the same number, and [`is_known`](Caller::is_known) always returns false.
+/// loom and shuttle run their threads as coroutines of one thread. Under loom, under shuttle, and without
+/// `std`, all threads have the same number, and [`is_known`](Caller::is_known) always returns false.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Caller(pub(crate) u64);
 

@@ -2,7 +2,8 @@
 //!
 //! Data that many threads read and few threads change is usually guarded by a lock or a count that every
 //! reader writes to, so a cache line moves from core to core with each read. With this crate, readers write
-//! only to cache lines of their own and execute no fence. Writers pay for the synchronization of both sides.
+//! only to cache lines of their own and execute no fence. Writers pay for all synchronization between readers
+//! and writers.
 //!
 //! | | |
 //! | --- | --- |
@@ -11,7 +12,7 @@
 //! | [`hazard`] | hazard pointers: one object at a time is protected, and garbage is bounded |
 //! | [`refs`] | reference counts without a shared line |
 //! | [`rm`] | a read-mostly lock |
-//! | [`invalidation`] | delayed invalidation: before a thread reuses an object, it waits for the sections that have marked it |
+//! | [`invalidation`] | delayed invalidation: before a thread reuses an object, it waits for the sections that have marked the object |
 //! | [`lock`] | a mutex whose waiters lend their priority to the owner |
 //! | [`Platform`], [`System`] | the asymmetric fence that most of these modules use |
 //!
@@ -33,7 +34,7 @@
 //! to free the retired objects that no reader can hold any more.
 //!
 //! # Without an operating system
-//! Without the features `std` and `alloc`, the crate allocates nothing and needs from its system only what
+//! Without the features `std` and `alloc`, the crate allocates nothing. From its system, it needs only what
 //! [`Platform`] describes: a fence on all CPUs (for example, by an interrupt to each CPU), a clock and a
 //! number that identifies the calling thread. The embedder provides a [`Node`] for each thread's record (see
 //! [`epoch::Domain::add_node`]), and an [`epoch::Entry`] in each object that it retires.

@@ -149,8 +149,8 @@ impl<T> Registry<T> {
         self.first.load(order!(Acquire, "registry_walk"))
     }
 
-    /// Iterates over the nodes, beginning with `next`. If `next` is `None`, the iterator begins with the node
-    /// that is the newest when it takes its first step.
+    /// Iterates over the nodes, beginning with `next`. If `next` is `None`, the first step of the iterator
+    /// loads and returns the newest node.
     fn walk(&self, mut next: Option<*mut Node<T>>) -> impl Iterator<Item = &Node<T>> + Clone {
         core::iter::from_fn(move || {
             let at = next.unwrap_or_else(|| self.first());

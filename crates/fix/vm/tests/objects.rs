@@ -183,7 +183,7 @@ struct ModelObject {
 struct Model {
     spaces: [ModelSpace; 2],
     objects: [ModelObject; 2],
-    /// The words that the second object's pager has.
+    /// The words that the second object's pager has stored.
     stored: BTreeMap<u64, u64>,
 }
 
@@ -618,7 +618,8 @@ fn no_store_is_lost_while_pages_are_evicted<A: Architecture>() {
 }
 
 /// A CPU that has written to a page may store to it again without a fault. A read by another CPU does not
-/// revoke this permission. Here, `populate` does what such a read does: it makes the page present.
+/// revoke this permission. In this test, `populate` stands for the read, because it also makes the page
+/// present.
 fn a_store_after_another_cpus_read_is_not_lost<A: Architecture>() {
     let machine = Hosted::<A>::with_architecture(256, 1);
     let cpu = machine.cpu(0);
@@ -852,8 +853,8 @@ fn parts_of_a_mapping_that_two_cpus_move_keep_their_content<A: Architecture>() {
     assert_eq!(machine.free_frames(), all);
 }
 
-/// A CPU's free list may contain pages that `map` has mapped in the meantime. Such a page may come directly
-/// after a mapping that is to grow.
+/// A CPU's list of free addresses may contain pages that `map` has mapped in the meantime. A mapping that
+/// ends directly before one of these pages cannot grow in place.
 #[test]
 fn a_mapping_that_cannot_grow_in_place_moves() {
     let machine = Hosted::new(256, 1);
@@ -871,8 +872,8 @@ fn a_mapping_that_cannot_grow_in_place_moves() {
     assert_eq!(space.map_guarded(&cpu, 0, 1, WRITE), Err(MapError::Empty));
 }
 
-/// A page of a private mapping is copied while another CPU writes to it through a shared mapping. Every
-/// word of the copy is a word that was written, and ThreadSanitizer finds no data race.
+/// A page of a private mapping is copied while another CPU writes to it through a shared mapping. No word of
+/// the copy mixes two writes, and ThreadSanitizer finds no data race.
 fn a_page_copied_during_writes_has_only_whole_words<A: Architecture>() {
     const WORDS: u64 = PAGE as u64 / 8;
     let machine = Hosted::<A>::with_architecture(1024, 4);

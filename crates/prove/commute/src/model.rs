@@ -22,10 +22,10 @@ pub trait Model: Sync {
     fn about(&self) -> &str;
     /// The names of the operations, and what each operation does.
     fn operations(&self) -> Vec<(&str, &str)>;
-    /// Explores one call of each of these operations, given by number.
+    /// Explores one call of each of these operations, given by index in [`operations`](Model::operations).
     fn explore(&self, operations: &[usize], limits: &Limits) -> Result<Exploration, ModelError>;
-    /// Generates the tests of these operations, given by number, and passes them to `take` until
-    /// `take` returns `Break`.
+    /// Generates the tests of these operations, given by index in [`operations`](Model::operations). Passes
+    /// the tests to `take` until `take` returns `Break`.
     fn generate(
         &self,
         operations: &[usize],

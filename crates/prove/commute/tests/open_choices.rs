@@ -1,11 +1,12 @@
-//! The explorer chooses open values so that orders agree, if possible.
+//! An operation may leave a value open. The explorer chooses these values so that the orders of the calls
+//! agree, if possible.
 
 use knee_commute::{
     Int, Interface, Limits, Operation, Outcome, Verdict, conditions, explore, state,
 };
 
 state! {
-    /// Two times of a file.
+    /// The mtime and the ctime of a file.
     struct Times {
         mtime: Int,
         ctime: Int,

@@ -1,8 +1,8 @@
 //! Reads a guest's memory while the guest runs.
 //!
 //! QEMU keeps the memory in a file that it shares with knee, so knee can read the kernel's data from outside,
-//! without help from the guest. knee maps the file: to name the shared data of a test, knee reads a few bytes
-//! hundreds of times, and without the mapping, each of these reads would be a system call.
+//! without help from the guest. knee maps the file, because it reads a few bytes hundreds of times to name
+//! the shared data of a test. Without the mapping, each of these reads would be a system call.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};

@@ -25,7 +25,7 @@ pub struct Pmap<R: ReverseState> {
     pub(super) flushing: AtomicU32,
 }
 
-/// The number of the first space of these designs. The spaces of knee-vm's own design have smaller numbers.
+/// The smallest space number of these designs. Spaces of knee-vm's own design have smaller numbers.
 const FIRST_NUMBER: u64 = 1 << 63;
 
 /// Access to the state that a reverse map keeps for a space. If one lock guards all tables, this value is

@@ -467,7 +467,8 @@ impl<'a, M: Machine, R: Reverse> Held<'a, '_, M, R> {
                 others.remove(place);
                 if place == 0 && others.len > 0 {
                     // The first child was removed. New areas that begin before all areas of the next child
-                    // now go to that child, so its key must be a lower bound for them too.
+                    // now go to that child. So the next child's key must be a lower bound for these areas
+                    // too.
                     others.items[0].0 = above.keys[0];
                 }
                 self.replace(path, above, &others);

@@ -12,12 +12,12 @@ use super::pmap::Pmap;
 use super::reverse_state::ReverseState;
 use crate::invalidation::Stamp;
 
-/// A way to find the page-table entries that contain a frame.
+/// A reverse map: finds the page-table entries that map a frame.
 pub trait Reverse: ReverseState {
     /// The state that a reverse map keeps for a map entry.
     type Backing: Backing<Self>;
 
-    /// Creates the backing of mapped pages.
+    /// Creates the backing of a map entry for these pages.
     fn back(pmap: &Arc<Pmap<Self>>, pages: Pages) -> Self::Backing;
 
     /// Reserves the memory that the next [`insert`](Reverse::insert) or [`share`](Reverse::share) needs.
@@ -56,8 +56,8 @@ pub trait Reverse: ReverseState {
         free: impl FnMut(Frame),
     ) -> bool;
 
-    /// Passes the space number and the page of each mapping of a frame to `with`. Concurrent changes may be
-    /// missed.
+    /// Passes the space number and the page of each mapping of a frame to `with`. May miss mappings that are
+    /// added concurrently, and may pass mappings that are removed concurrently.
     fn for_mappings<M: Machine>(
         frames: &Frames<'_, M, Self>,
         cpu: &Cpu<'_, M>,
@@ -74,7 +74,7 @@ pub trait Backing<R: Reverse>: Debug + Clone + Send + Sync {
     /// Extends the backing to these pages if possible. Returns whether the backing was extended.
     fn extend(&self, pages: Pages) -> bool;
 
-    /// Called when a fork copies a map entry: returns the backing of the copied entry.
+    /// Called when a fork copies a map entry: returns the backing of the copy.
     fn fork(&self, pmap: &Arc<Pmap<R>>) -> Self;
 
     /// Drops an entry's reference to the backing, after the frames of the entry's pages were removed.

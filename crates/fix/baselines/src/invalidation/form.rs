@@ -1,13 +1,14 @@
-//! The interface of all forms of delayed invalidation.
+//! The trait [`Invalidation`], which each implementation of delayed invalidation provides.
 
 use knee_sync::Platform;
 
 use crate::primitive::AtomicU64;
 
-/// Records which sections marked a page, or a bucket of pages. All forms use this type.
+/// Records which sections marked a page, or a bucket of pages.
 #[derive(Debug)]
 pub struct Stamp {
-    /// The number of the newest section that marked the page, in forms whose sections have numbers.
+    /// The number of the newest section that marked the page. Used only by implementations that number their
+    /// sections.
     pub(super) number: AtomicU64,
     pub(super) slots: knee_sync::invalidation::Stamp,
 }
@@ -25,37 +26,41 @@ impl Default for Stamp {
     }
 }
 
-/// A form of delayed invalidation. [`Tracker`](super::Tracker) is a safe interface to any form.
+/// An implementation of delayed invalidation. [`Tracker`](super::Tracker) is a safe interface to any
+/// implementation.
 ///
 /// # Safety
-/// A caller of [`wait`](Invalidation::wait) first takes the lock of the stamp's page. When the caller takes
-/// this lock, some sections of `places` may have marked the stamp. `wait` returns only after all these
-/// sections have finished, and the caller then sees what they did. Callers free frames when `wait` returns.
+/// A caller of [`wait`](Invalidation::wait) first takes the lock of the stamp's page. Sections that began
+/// with a place in `places` may have marked the stamp before the caller takes this lock. `wait` returns only
+/// after all these sections have finished, and the caller then sees what they did. Callers free frames when
+/// `wait` returns.
 pub unsafe trait Invalidation: Sync {
-    /// The state of each participating thread.
+    /// A place: the state of one thread that begins sections.
     type Place: Send + Sync;
 
-    /// Returns a form that has no sections yet, or `None` if the CPU does not have an instruction that the
-    /// form needs.
+    /// Returns a new instance, which has no sections yet, or `None` if the CPU lacks an instruction that the
+    /// implementation needs.
     fn supported() -> Option<Self>
     where
         Self: Sized;
 
-    /// Returns a place that is not in a section.
+    /// Returns the place of a thread that has not begun a section yet.
     fn place(&self) -> Self::Place;
 
     /// Begins a section.
     ///
     /// # Safety
     /// Only one thread may call `begin`, `mark` and `finish` with this place. The place must stay at its
-    /// address as long as the form exists, must be used with this form only, and must not be in a section.
+    /// address as long as `self` exists, and must be used with `self` only. If a section was begun with the
+    /// place before, that section must have finished.
     unsafe fn begin(&self, place: &Self::Place, platform: &impl Platform);
 
     /// Marks the stamp: records that the current section of `place` has removed a mapping of the stamp's
     /// page. The caller holds the page's lock.
     ///
     /// # Safety
-    /// As for [`Invalidation::begin`], but the place must be in a section.
+    /// As for [`Invalidation::begin`], except that a section must have been begun with the place and must not
+    /// have finished yet.
     unsafe fn mark(&self, place: &Self::Place, stamp: &Stamp);
 
     /// Ends the section. Before the call, the mappings that the section removed must have been invalidated on
@@ -65,8 +70,8 @@ pub unsafe trait Invalidation: Sync {
     /// As for [`Invalidation::mark`].
     unsafe fn finish(&self, place: &Self::Place, platform: &impl Platform);
 
-    /// Waits until all sections that have marked the stamp have finished. `places` are the places of all
-    /// threads.
+    /// Waits until all sections that have marked the stamp have finished. `places` must yield the place of
+    /// each thread that begins sections.
     fn wait<'a>(
         &self,
         places: impl Iterator<Item = &'a Self::Place>,

@@ -136,7 +136,7 @@ fn clear(slot: &AtomicPtr<()>) {
     slot.store(ptr::null_mut(), order!(Release, "hazard_clear"));
 }
 
-/// Protects an object, which is not freed before the guard is dropped.
+/// Protects an object: the object is not freed before the guard is dropped.
 ///
 /// A guard holds one slot of its thread, so it stays on the thread. Guards may be dropped in any order and
 /// held for any length of time. A leaked guard keeps its object and its record of slots in use forever, and
@@ -150,7 +150,7 @@ pub struct Guard<'d, T> {
 }
 
 impl<T> Guard<'_, T> {
-    /// The pointer to the object, to compare with the current pointer of a structure.
+    /// The pointer to the object, for comparisons with the current pointer of a structure.
     #[inline]
     pub fn as_ptr(&self) -> *mut T {
         self.pointer.as_ptr()

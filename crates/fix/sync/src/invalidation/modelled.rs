@@ -8,7 +8,7 @@ use crate::primitive::Guarded;
 
 struct Place {
     tracker: Tracker<Model>,
-    /// How many sections have removed something from the page.
+    /// The number of sections that have marked the page.
     taken: Mutex<usize>,
     stamp: Stamp,
     /// The stamp of a second page. No thread waits for the sections that mark the second page only.
@@ -18,7 +18,7 @@ struct Place {
     flushed: [Guarded<bool>; 2],
 }
 
-// SAFETY: waits order the accesses to the cells, and loom checks that.
+// SAFETY: all accesses to a cell are ordered by waits, and loom panics if two accesses are not ordered.
 unsafe impl Sync for Place {}
 // SAFETY: as for `Sync`.
 unsafe impl Send for Place {}

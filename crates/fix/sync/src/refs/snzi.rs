@@ -155,8 +155,8 @@ impl Snzi {
         self.indicator.load().flag
     }
 
-    /// Arrives at the leaf with this number, modulo the number of leaves. Dropping the returned [`Arrival`]
-    /// departs. Any thread may drop it.
+    /// Arrives at leaf `leaf % self.leaves()`. Dropping the returned [`Arrival`] departs. Any thread may drop
+    /// the `Arrival`.
     pub fn arrive_at(&self, leaf: usize) -> Arrival<'_> {
         let place = self.first_leaf + leaf % self.leaves();
         self.arrive_at_node(place);
@@ -256,8 +256,8 @@ impl Snzi {
         let old = loop {
             let word = self.root.load();
             debug_assert!(word.count > 0, "more departures than arrivals");
-            // The new word needs no flag: the arrival that ends here has set the indicator, or has found it
-            // set.
+            // A departure may clear the flag, because it follows a complete arrival at the root. That arrival
+            // set the indicator, unless another thread had already set it.
             if self.root.replace(word, Word { count: word.count - 1, flag: false, ..word }) {
                 break word;
             }

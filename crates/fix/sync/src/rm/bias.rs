@@ -1,7 +1,7 @@
 //! The fast path of readers, which bypasses the underlying lock while there are no writers.
 //!
 //! A reader writes the lock's number into a slot of its thread and checks whether the lock is *open*. If the
-//! lock is open, the reader has the lock, and has written only to the slots of its own thread. No other
+//! lock is open, the reader holds the lock, and has written only to the slots of its own thread. No other
 //! thread writes the cache line of these slots, and other threads read it only when they shut a lock. A
 //! writer takes the underlying lock, shuts the fast path, and waits until no slot has the lock's number.
 //! Readers of a shut lock take the underlying lock, and after a while one of them opens the fast path again.
@@ -57,7 +57,7 @@ pub(super) struct Bias<R> {
     open: AtomicU64,
     /// The approximate number of reads that took the underlying lock since the lock was shut.
     reads: AtomicU32,
-    /// When a reader may open the lock again, by the platform's clock.
+    /// The earliest time at which a reader may open the lock again, by the platform's clock.
     shut_until: AtomicU64,
     left: Event,
     below: R,
@@ -107,9 +107,9 @@ impl<R: RawRwLockRecursive> Bias<R> {
         fence();
         // The fences order this thread's store of the slot before its load of `open`, and a writer's store of
         // `open` before its load of the slot. If this load misses the writer's store, the writer sees the
-        // slot and waits. If the load sees the store, this thread does not have the lock. The load may also
+        // slot and waits. If the load sees the store, this thread does not hold the lock. The load may also
         // see a later store: after the writer released the lock, another reader may have opened it again.
-        // That reader had the underlying lock, so its Release store and this Acquire load make the writer's
+        // That reader held the underlying lock, so its Release store and this Acquire load make the writer's
         // stores visible to this thread.
         if is_mutant!("rm_no_recheck") || self.open.load(order!(Acquire, "rm_enter")) != SHUT {
             return true;
@@ -125,8 +125,8 @@ impl<R: RawRwLockRecursive> Bias<R> {
         // A writer first shuts the lock, and then waits until the slot is empty. On an asymmetric platform,
         // the fence in `shut` ensures that the writer sees the slot empty, or that the load below sees that
         // the lock is shut. On a symmetric platform, only a full fence here would ensure this, and all
-        // readers would pay for it. So there is no such fence, and on these platforms the writer may wake up
-        // late.
+        // readers would pay for it. So `leave` executes no full fence, and on a symmetric platform the writer
+        // may wake up late.
         light(false);
         if self.open.load(Relaxed) == SHUT {
             self.left.notify();
@@ -145,7 +145,7 @@ impl<R: RawRwLockRecursive> Bias<R> {
         }
     }
 
-    /// Like [`Bias::lock_shared`], but fails if a writer has the lock.
+    /// Like [`Bias::lock_shared`], but fails if a writer holds the lock.
     #[inline]
     pub(super) fn try_lock_shared<P: Platform>(
         &self,
@@ -201,8 +201,8 @@ impl<R: RawRwLockRecursive> Bias<R> {
         slots.free().is_some_and(|slot| self.enter(slot, || slots.light()))
     }
 
-    /// Records that the thread has the underlying lock, and opens the fast path if it has been shut for long
-    /// enough.
+    /// Records that the thread holds the underlying lock, and opens the fast path if it has been shut for
+    /// long enough.
     fn locked_below(&self, slots: Option<&Slots>, platform: &impl Platform) {
         if let Some(slots) = slots {
             match slots.free() {
@@ -217,7 +217,7 @@ impl<R: RawRwLockRecursive> Bias<R> {
             && self.open.load(Relaxed) == SHUT
             && platform.now() >= self.shut_until.load(Relaxed)
         {
-            // This thread has the underlying lock, so no writer has it, and the next writer will shut the
+            // This thread holds the underlying lock, so no writer holds it, and the next writer will shut the
             // lock. Release: see `enter`.
             self.open.store(self.name(), order!(Release, "rm_open"));
         }
@@ -226,7 +226,7 @@ impl<R: RawRwLockRecursive> Bias<R> {
     /// Releases a reader's lock.
     ///
     /// # Safety
-    /// The thread that owns these slots has the lock.
+    /// The thread that owns these slots holds the lock.
     #[inline]
     pub(super) unsafe fn unlock_shared(&self, slots: Option<&Slots>) {
         if let Some(slots) = slots
@@ -250,8 +250,8 @@ impl<R: RawRwLockRecursive> Bias<R> {
                 None => slots.uncount_unrecorded(),
             }
         }
-        // SAFETY: the caller guarantees that the thread has the lock. A lock that was taken through a slot
-        // alone has been released above, so the thread has the underlying lock.
+        // SAFETY: the caller guarantees that the thread holds the lock. A lock that was taken through a slot
+        // alone has been released above, so the thread holds the underlying lock.
         unsafe { self.below.unlock_shared() };
     }
 
@@ -280,7 +280,7 @@ impl<R: RawRwLockRecursive> Bias<R> {
             && (self.open.load(Relaxed) == SHUT || self.try_shut(readers, &platform()))
     }
 
-    /// Shuts the fast path and waits for its readers. The caller has the underlying lock.
+    /// Shuts the fast path and waits for its readers. The caller holds the underlying lock.
     #[cold]
     fn shut(&self, readers: &Readers, platform: &impl Platform) {
         let number = self.number.load(Relaxed);
@@ -291,9 +291,9 @@ impl<R: RawRwLockRecursive> Bias<R> {
         if !is_mutant!("rm_no_fence") {
             platform.heavy();
         }
-        // One pass suffices: while the lock is shut, only a thread whose slot already has the lock can take
-        // it again through that slot. So no reader takes the lock through a slot that the loop has already
-        // checked.
+        // One pass suffices: while the lock is shut, only a thread whose slot already holds the lock's number
+        // can take the lock again through that slot. So no reader takes the lock through a slot that the loop
+        // has already checked.
         for slot in readers.slots() {
             self.left.wait(platform, || !slot.holds(number));
         }
@@ -327,18 +327,18 @@ impl<R: RawRwLockRecursive> Bias<R> {
     /// Releases a writer's lock.
     ///
     /// # Safety
-    /// The thread has the lock.
+    /// The thread holds the lock.
     #[inline]
     pub(super) unsafe fn unlock_exclusive(&self) {
-        // SAFETY: the caller guarantees that the thread has the lock as a writer, so it has the underlying
-        // lock.
+        // SAFETY: the caller guarantees that the thread holds the lock as a writer, so it holds the
+        // underlying lock.
         unsafe { self.below.unlock_exclusive() };
     }
 }
 
-/// Whether the slots record all read locks of the thread, so that a lock that is in none of the slots is new
-/// to the thread. A thread may take a new lock non-recursively, but a non-recursive read of a lock that the
-/// thread already holds could deadlock with a waiting writer.
+/// Whether the slots record all read locks of the thread. If so, the thread does not hold a lock that is in
+/// none of its slots, and may take that lock with a non-recursive read. If the thread already held the lock,
+/// a non-recursive read could deadlock with a waiting writer.
 fn is_new(slots: Option<&Slots>) -> bool {
     slots.is_some_and(|slots| !slots.has_unrecorded())
 }

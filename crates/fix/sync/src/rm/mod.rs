@@ -30,11 +30,11 @@
 //! ```
 //!
 //! # Guarantees
-//! - Writers exclude all other users. A thread that has the lock sees everything that earlier writers wrote,
-//!   and a writer also sees what earlier readers did while they had the lock.
+//! - Writers exclude all other users. A thread that holds the lock sees everything that earlier writers
+//!   wrote, and a writer also sees what earlier readers did while they held the lock.
 //! - A thread that holds a read lock may take another read lock of the same lock, even while a writer waits.
 //!   But such a thread must not take the write lock: as with other locks, the thread would wait for itself.
-//! - Readers do not starve writers: while a writer has the underlying lock, new readers queue for the
+//! - Readers do not starve writers: while a writer holds the underlying lock, new readers queue for the
 //!   underlying lock, and the underlying lock decides the order.
 //! - A panic unlocks the lock and does not poison it.
 //! - A thread may hold more than four read locks at a time. The fifth read lock (on a symmetric platform, the

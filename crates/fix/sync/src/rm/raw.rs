@@ -42,9 +42,9 @@ fn with_slots<T: Threads, R>(with: impl FnOnce(Option<&Slots>) -> R) -> R {
     T::with_reader(|reader| with(reader.map(Reader::slots)))
 }
 
-// SAFETY: while a writer has the lock, `Bias` excludes all other threads, as the comments at its fences show.
-// Guards are not `Send`, so each lock is released by the thread that took it, and a thread's slots record the
-// locks of that thread.
+// SAFETY: while a writer holds the lock, `Bias` excludes all other threads, as the comments at its fences
+// show. Guards are not `Send`, so each lock is released by the thread that took it, and a thread's slots
+// record the locks of that thread.
 unsafe impl<R: RawRwLockRecursive, T: Threads> RawRwLock for RawRmLock<R, T> {
     #[allow(clippy::declare_interior_mutable_const)] // The trait requires it.
     const INIT: RawRmLock<R, T> = RawRmLock { bias: Bias::new(R::INIT), threads: PhantomData };

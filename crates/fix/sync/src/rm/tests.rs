@@ -133,7 +133,7 @@ fn a_forgotten_guard_does_not_lock_a_later_lock_at_the_same_address() {
     mem::forget(place.read());
     assert!(place.try_write().is_none());
     place = open(0);
-    // If a read were mistaken for a recursive read, it would succeed while the writer has the lock.
+    // If a read were mistaken for a recursive read, it would succeed while the writer holds the lock.
     thread::scope(|scope| {
         let writer = place.write();
         let (inside, is_inside) = mpsc::channel();

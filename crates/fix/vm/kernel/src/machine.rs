@@ -21,7 +21,7 @@ pub(crate) type Cpu = knee_vm::Cpu<'static, Board>;
 #[derive(Debug)]
 pub(crate) struct Kernel;
 
-// SAFETY: the platform is symmetric: the other side executes a full fence as well, so `heavy` needs no more
+// SAFETY: this platform is symmetric, so `light` executes a full fence as well, and `heavy` needs no more
 // than a full fence.
 unsafe impl Platform for Kernel {
     fn is_symmetric(&self) -> bool {
@@ -51,7 +51,7 @@ unsafe impl Platform for Kernel {
 pub(crate) struct Board {
     epoch: Domain<Kernel>,
     frames: Frames,
-    /// The metadata of all frames from `first` on.
+    /// The metadata of all frames. Element 0 belongs to frame `first`.
     metas: Vec<FrameMeta>,
     first: u64,
     ticks: Ticks,

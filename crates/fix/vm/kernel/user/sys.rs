@@ -234,8 +234,8 @@ pub fn turn(status: u64) -> u64 {
     call(TURN, [status, 0, 0, 0, 0]) as u64
 }
 
-/// Makes the kernel store to memory for a trial: to the byte of side 0, to the byte of side 1, or, if
-/// `side` is 2, to a word that both sides share.
+/// Makes the kernel store to its memory, for a trial of the plugin. If `side` is 0 or 1, the kernel stores to
+/// a byte of that side of the trial; if `side` is 2, to a word that both sides share.
 pub fn trial_store(side: u64) -> i64 {
     call(TRIAL_STORE, [side, 0, 0, 0, 0])
 }

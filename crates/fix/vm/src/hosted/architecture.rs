@@ -10,8 +10,8 @@ mod sealed {
 /// cache.
 ///
 /// Each model caches everything that the manual allows, for as long as the manual allows, so that the first
-/// access after a missing flush exposes the mistake. Translations are tagged with the number of their
-/// space, and survive a switch to another space, as with PCIDs and ASIDs that are never reused.
+/// access after a missing flush exposes the mistake. Translations are tagged with the identifier of their
+/// space, like a PCID or an ASID, so they survive a switch to another space. Identifiers are never reused.
 pub trait Architecture: Format + sealed::Sealed {
     /// If true, the CPU walks the tables before it raises a page fault, and the fault drops the cached
     /// translation. If false, a cached entry that denies the access stays, and every such access faults until

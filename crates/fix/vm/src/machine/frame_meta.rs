@@ -52,7 +52,7 @@ impl OriginId {
     }
 }
 
-/// Private to spaces, or free.
+/// The frame is either private to spaces or free; this value does not tell which.
 const PRIVATE: u8 = 0;
 /// Owned by an object; entries are not counted.
 const OBJECT: u8 = 1;
@@ -133,8 +133,8 @@ impl FrameMeta {
         self.owner.load(Relaxed) != PRIVATE
     }
 
-    /// If `is_object`, makes the frame a clean page of an object. Otherwise records that no object owns the
-    /// frame: it is private to spaces, or free.
+    /// If `is_object`, makes the frame a clean page of an object. If `is_object` is false, records that no
+    /// object owns the frame.
     pub(crate) fn set_object(&self, is_object: bool) {
         self.owner.store(if is_object { OBJECT } else { PRIVATE }, Relaxed);
     }

@@ -33,7 +33,7 @@ pub(super) enum Before {
 
 /// The outcome of one attempt to handle a fault.
 pub(super) enum Step<'a, 'm, M: Machine> {
-    /// The PTE is up to date, or the access is invalid.
+    /// `Ok` if the PTE is up to date; an error if the access is invalid.
     Done(Result<(), Fault>),
     /// The PTE already permitted the access.
     Spurious,
@@ -41,13 +41,13 @@ pub(super) enum Step<'a, 'm, M: Machine> {
     MadePresent(u64),
     /// The PTE of one page of this large page must change: split the large page, and retry.
     Split(&'a Leaf),
-    /// This leaf is being flushed, or a fork is in progress: retry afterwards.
+    /// This leaf is being flushed, or a fork is in progress: wait until neither is the case, then retry.
     Wait(&'a Leaf),
     /// The frame is shared: copy it.
     BreakCow(Shared<'a>),
-    /// The object's pager must read this page of the object: retry afterwards.
+    /// The object's pager must read this page of the object before the next attempt.
     PageIn(PinnedObject<'m, M>, u64),
-    /// The page must be read from swap.
+    /// The page must be read from swap before the next attempt.
     SwapIn(Transfer),
 }
 
@@ -55,7 +55,7 @@ pub(super) enum Step<'a, 'm, M: Machine> {
 pub(super) struct Shared<'a> {
     leaf: &'a Leaf,
     frame: Frame,
-    /// TLBs may have entries for the frame.
+    /// Whether TLBs may have entries for the frame.
     is_known: bool,
     attributes: Attributes,
 }
@@ -186,8 +186,8 @@ impl<'m, M: Machine> Space<'m, M> {
         }
     }
 
-    /// Like [`drive_fault`](Space::drive_fault), but `step` gets the leaf of `page`, locked. If there is no
-    /// leaf, there is nothing to do.
+    /// Like [`drive_fault`](Space::drive_fault), but `step` gets the leaf of `page`, locked. Returns without
+    /// a call of `step` if there is no leaf.
     pub(super) fn drive_in_leaf<'a>(
         &'a self,
         cpu: &Cpu<'m, M>,

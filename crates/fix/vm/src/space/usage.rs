@@ -1,4 +1,4 @@
-//! Which pages were accessed and written.
+//! Reports which pages were accessed, and which were written.
 
 use super::Space;
 use crate::cpu::Cpu;
@@ -15,7 +15,7 @@ impl<'m, M: Machine> Space<'m, M> {
     ///
     /// The usage is conservative. A new page counts as accessed and as dirty, and so does a page that was
     /// [swapped out](Space::reclaim) and comes back. Operations such as `fork` and `protect` may count as
-    /// accesses, and a remap as a store. After this returns, the next access or store by any CPU sets the
+    /// accesses, and a remap as a store. After this call, the next access or store by any CPU sets the
     /// corresponding flag again, because the TLBs are flushed. Where the hardware does not set the flag, the
     /// access causes a page fault, and [`fault`](Space::fault) sets it.
     ///

@@ -204,7 +204,7 @@ impl LatchedExtents {
     /// The latch. The caller must have locked the branch.
     #[inline]
     pub(crate) fn latch(&self) -> Option<&ExtentLatch> {
-        // SAFETY: the latch is replaced only under the lock, which the caller has, and freed after a grace
+        // SAFETY: the latch is replaced only under the lock, which the caller holds, and freed after a grace
         // period.
         unsafe { self.0.load(Relaxed).as_ref() }
     }
@@ -215,8 +215,8 @@ impl LatchedExtents {
         self.latch().map_or(0, ExtentLatch::room)
     }
 
-    /// Publishes a new latch. Returns the old one, which the caller must retire, because readers may
-    /// still use it.
+    /// Publishes a new latch. Returns the old latch, which the caller must retire, because readers may still
+    /// use it.
     ///
     /// # Safety
     /// The caller must have locked the branch, or have exclusive access to it.

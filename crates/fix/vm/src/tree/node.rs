@@ -32,7 +32,7 @@ pub(crate) struct Node {
     locked: AtomicBool,
     /// The level of the node's table; 0 for a leaf.
     level: u8,
-    /// The node was removed from the tree. Protected by the lock.
+    /// Whether the node was removed from the tree. Protected by the lock.
     detached: Cell<bool>,
     /// The first page of the node's span.
     first: Page,
@@ -56,7 +56,7 @@ pub(crate) struct Leaf {
     present: Cell<u32>,
     /// Number of entries of swapped pages. Protected by the lock.
     swapped: Cell<u32>,
-    /// Entries have changed, and TLBs may still have the old entries. Set under the lock.
+    /// Whether entries have changed while TLBs may still have the old entries. Set under the lock.
     flushing: AtomicBool,
     /// Number of flush-pending entries. Protected by the lock.
     flush_pending: Cell<u32>,
@@ -210,7 +210,7 @@ impl Node {
         self.locked.store(false, order!(Release, "node_unlock"));
     }
 
-    /// The caller must have the lock.
+    /// The caller must hold the lock.
     #[inline]
     pub(crate) fn is_detached(&self) -> bool {
         self.detached.get()
@@ -233,7 +233,7 @@ impl Node {
     /// The table, or `None` if there is none yet.
     #[inline]
     pub(crate) fn table(&self) -> Option<&Table> {
-        // SAFETY: the table lives as long as the node. Relaxed: the caller has the lock under which the
+        // SAFETY: the table lives as long as the node. Relaxed: the caller holds the lock under which the
         // table was set, or uses a branch, whose table was set before the branch was published.
         unsafe { self.table.load(Relaxed).as_ref() }
     }
@@ -245,14 +245,14 @@ impl Node {
     /// Sets the table, whose entries must be absent.
     ///
     /// # Safety
-    /// The caller must have the lock or exclusive access to the node, which must have no table yet. The node
-    /// becomes the owner of `frame`, and `at` must be the address of the frame's content.
+    /// The caller must hold the lock or have exclusive access to the node, which must have no table yet. The
+    /// node becomes the owner of `frame`, and `at` must be the address of the frame's content.
     pub(crate) unsafe fn set_table(&self, frame: Frame, at: NonNull<Table>) {
         self.frame.set(frame);
         self.table.store(at.as_ptr(), Relaxed);
     }
 
-    /// The attributes of a page in an ancestor's extents. The caller must have this node's lock and be
+    /// The attributes of a page in an ancestor's extents. The caller must hold this node's lock and be
     /// pinned.
     ///
     /// Searches from the root down: extents are copied to a child before they are removed from its
@@ -295,11 +295,11 @@ impl Leaf {
         drop(unsafe { Box::from_raw(entry.cast::<Leaf>().as_ptr()) });
     }
 
-    /// Whether no page is mapped, present, swapped or flush-pending. The caller must have the lock.
+    /// Whether no page is mapped, present, swapped or flush-pending. The caller must hold the lock.
     pub(crate) fn is_empty(&self) -> bool {
         self.has_no_content()
             && self.flush_pending.get() == 0
-            // SAFETY: the caller has the lock.
+            // SAFETY: the caller holds the lock.
             && unsafe { self.with_states(|states| states.is_free(0..ENTRIES)) }
     }
 
@@ -320,19 +320,19 @@ impl Leaf {
     /// Passes the states of the pages, indexed by slot, to `with`.
     ///
     /// # Safety
-    /// The caller must have the lock. `with` must not call this method on the same leaf.
+    /// The caller must hold the lock. `with` must not call this method on the same leaf.
     #[inline]
     pub(crate) unsafe fn with_states<R>(&self, with: impl FnOnce(&mut PageStates) -> R) -> R {
-        // SAFETY: the caller has the lock, and `with` does not re-enter.
+        // SAFETY: the caller holds the lock, and `with` does not re-enter.
         self.states.with(|states| with(unsafe { &mut *states }))
     }
 
-    /// The attributes of a page. The caller must have the lock and be pinned.
+    /// The attributes of a page. The caller must hold the lock and be pinned.
     // Inlined, and without `or_else`, whose closure the compiler does not inline: a call would take 30 of the
     // 290 instructions of a fault on a present page.
     #[inline(always)]
     pub(crate) fn attributes(&self, page: Page) -> Option<Attributes> {
-        // SAFETY: the caller has the lock.
+        // SAFETY: the caller holds the lock.
         let own = unsafe { self.with_states(|states| states.get(self.slot(page))) };
         match own {
             Some(_) => own,
@@ -355,7 +355,7 @@ impl Leaf {
         pages.iter().zip(entries)
     }
 
-    /// The present pages among `pages`, except for device memory. The caller must have the lock.
+    /// The present pages among `pages`, except for device memory. The caller must hold the lock.
     #[inline]
     pub(crate) fn present_in<F: Format>(&self, pages: Pages) -> impl Iterator<Item = Present<'_>> {
         self.entries_in(pages, &self.present).filter_map(|(page, entry)| {
@@ -387,7 +387,7 @@ impl Leaf {
     }
 
     /// The swapped pages among `pages`, with their entries and the slots of their content. The caller must
-    /// have the lock.
+    /// hold the lock.
     #[inline]
     pub(crate) fn swapped_in<F: Format>(
         &self,
@@ -426,7 +426,7 @@ impl Leaf {
     /// of both sizes ("break before make": Arm, "Architecture Reference Manual", D8.16).
     ///
     /// # Safety
-    /// The caller must have the lock. The leaf must not be [flushing](Leaf::is_flushing) for another
+    /// The caller must hold the lock. The leaf must not be [flushing](Leaf::is_flushing) for another
     /// operation.
     pub(crate) unsafe fn begin_flush(
         &self,
@@ -454,13 +454,13 @@ impl Leaf {
         others
     }
 
-    /// Number of flush-pending entries. The caller must have the lock. While the leaf is being flushed,
+    /// Number of flush-pending entries. The caller must hold the lock. While the leaf is being flushed,
     /// its flush-pending entries belong to the operation that flushes it.
     pub(crate) fn flush_pending(&self) -> &Cell<u32> {
         &self.flush_pending
     }
 
-    /// The flush-pending pages among `pages`, with their frames. The caller must have the lock. If the leaf
+    /// The flush-pending pages among `pages`, with their frames. The caller must hold the lock. If the leaf
     /// is not being [flushed](Leaf::is_flushing), these pages *linger*: they were unmapped lazily, and TLBs
     /// may hold their translations until the CPUs tick.
     #[inline]
@@ -476,20 +476,20 @@ impl Leaf {
         })
     }
 
-    /// What the parent's entry contains. The caller must have the lock.
+    /// What the parent's entry contains. The caller must hold the lock.
     #[inline]
     pub(crate) fn link(&self) -> Link {
         self.link.get()
     }
 
-    /// Whether the parent's entry is a large page. The caller must have the lock.
+    /// Whether the parent's entry is a large page. The caller must hold the lock.
     #[inline]
     pub(crate) fn is_large(&self) -> bool {
         self.link.get() == Link::Large
     }
 
     /// Stores `entry` in the parent's table. `link` must be the kind of this entry. The caller must
-    /// have the lock. Release: a CPU that finds the table or the page sees its content.
+    /// hold the lock. Release: a CPU that finds the table or the page sees its content.
     pub(crate) fn set_link(&self, link: Link, entry: u64) {
         let parent = self.above().expect("a leaf has a parent");
         let entries = parent.table().expect("branches have tables");
@@ -498,10 +498,10 @@ impl Leaf {
     }
 
     /// The attributes of the span's pages, if all of these pages are mapped with the same attributes. The
-    /// caller must have the lock and be pinned.
+    /// caller must hold the lock and be pinned.
     pub(crate) fn uniform(&self) -> Option<Attributes> {
         let span = self.span();
-        // SAFETY: the caller has the lock.
+        // SAFETY: the caller holds the lock.
         match unsafe { self.with_states(|states| states.uniform()) } {
             Uniform::Free => self.above_from_root().find_map(|branch| {
                 let first = branch.latched().read(|extents| extents.overlapping(span).first());
@@ -513,29 +513,29 @@ impl Leaf {
         }
     }
 
-    /// Number of entries that map device memory. The caller must have the lock.
+    /// Number of entries that map device memory. The caller must hold the lock.
     pub(crate) fn devices(&self) -> &Cell<u32> {
         &self.devices
     }
 
-    /// Whether no page is present, swapped or flush-pending. The caller must have the lock.
+    /// Whether no page is present, swapped or flush-pending. The caller must hold the lock.
     pub(crate) fn has_no_content(&self) -> bool {
         self.present.get() == 0 && self.swapped.get() == 0
     }
 
-    /// Number of entries of swapped pages. The caller must have the lock.
+    /// Number of entries of swapped pages. The caller must hold the lock.
     pub(crate) fn swapped(&self) -> &Cell<u32> {
         &self.swapped
     }
 
-    /// Number of entries that are neither absent nor swapped. The caller must have the lock.
+    /// Number of entries that are neither absent nor swapped. The caller must hold the lock.
     pub(crate) fn present(&self) -> &Cell<u32> {
         &self.present
     }
 }
 
 impl Branch {
-    /// A branch that has no place in a tree until [`begin`](Branch::begin).
+    /// A branch that is in no tree. [`begin`](Branch::begin) sets its level, its first page and its parent.
     pub(crate) fn blank() -> Branch {
         Branch {
             node: Node::new(0, Page(0), None),
@@ -554,7 +554,7 @@ impl Branch {
         drop(unsafe { Box::from_raw(entry.cast::<Branch>().as_ptr()) });
     }
 
-    /// Whether the branch has no extents and no children. The caller must have the lock.
+    /// Whether the branch has no extents and no children. The caller must hold the lock.
     pub(crate) fn is_empty(&self) -> bool {
         self.extents.view().is_empty() && self.used.iter().all(|word| word.load(Relaxed) == 0)
     }
@@ -566,12 +566,12 @@ impl Branch {
         root
     }
 
-    /// Gives a blank branch its place in a tree, and locks it.
+    /// Sets the level, the first page and the parent of a blank branch, and locks the branch.
     pub(crate) fn begin(&mut self, level: u8, first: Page, parent: NonNull<Branch>) {
         self.node = Node::new(level, first, Some(parent));
     }
 
-    /// The extents. The caller must have the lock.
+    /// The extents. The caller must hold the lock.
     #[inline]
     pub(crate) fn extents(&self) -> View<'_> {
         self.extents.view()
@@ -616,7 +616,7 @@ impl Branch {
         debug_assert_eq!(level, self.node.level);
         let node = NonNull::new(self.children[slot].load(order!(Acquire, "child_load")))?;
         // SAFETY: `add` requires that the child stays valid until a grace period after `remove`, and the
-        // caller is pinned or has the lock. Children of a branch of level 1 are leaves.
+        // caller is pinned or holds the lock. Children of a branch of level 1 are leaves.
         Some(unsafe {
             match level {
                 1 => NodeRef::Leaf(node.cast().as_ref()),
@@ -625,7 +625,7 @@ impl Branch {
         })
     }
 
-    /// The child at `slot`, for a caller that frees it. The caller must have the lock.
+    /// The child at `slot`, for a caller that frees it. The caller must hold the lock.
     ///
     /// # Panics
     /// If there is no child.
@@ -636,7 +636,7 @@ impl Branch {
     /// Publishes a child.
     ///
     /// # Safety
-    /// The caller must have the lock, and `slot` must be empty. `child` must have been made for this
+    /// The caller must hold the lock, and `slot` must be empty. `child` must have been made for this
     /// slot: a leaf if this branch is of level 1, otherwise a branch of the level below. It must stay
     /// valid until it has been removed and a grace period has passed.
     pub(crate) unsafe fn add(&self, slot: usize, child: NonNull<Node>) {
@@ -649,13 +649,13 @@ impl Branch {
     /// read it until a grace period has passed.
     ///
     /// # Safety
-    /// The caller must have the locks of the branch and the child. The child must exist and be empty.
+    /// The caller must hold the locks of the branch and the child. The child must exist and be empty.
     pub(crate) unsafe fn remove(&self, slot: usize) -> NonNull<Node> {
         let child = self.pointer(slot);
         self.children[slot].store(ptr::null_mut(), Relaxed);
         let used = &self.used[slot / 64];
         used.store(used.load(Relaxed) & !(1 << (slot % 64)), Relaxed);
-        // SAFETY: the caller has the child's lock.
+        // SAFETY: the caller holds the child's lock.
         unsafe {
             child.as_ref().detached.set(true);
             child.as_ref().unlock();
@@ -663,7 +663,7 @@ impl Branch {
         child
     }
 
-    /// The children that overlap `pages`, in page order. The caller must have the lock, or exclusive
+    /// The children that overlap `pages`, in page order. The caller must hold the lock, or have exclusive
     /// access to the space.
     pub(crate) fn children(&self, pages: Pages) -> impl Iterator<Item = NodeRef<'_>> {
         let pages = pages.and(self.node.span());

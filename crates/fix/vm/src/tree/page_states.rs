@@ -136,8 +136,8 @@ impl PageStates {
         &self.palette.0
     }
 
-    /// True only if no page has a backing or is a guard. Unused attributes in the palette can make the result
-    /// false.
+    /// If the result is true, no page has a backing or is a guard. If the palette contains attributes that no
+    /// page uses any more, the result may be false without need.
     #[inline]
     pub(crate) fn are_plain(&self) -> bool {
         self.palette.0.iter().all(|kind| kind.backing.is_none() && !kind.is_guard())

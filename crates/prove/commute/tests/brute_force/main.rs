@@ -51,9 +51,9 @@ fn after<C: Concrete>(
     ends.filter(|(_, seen)| seen == result).map(|(state, _)| state).collect()
 }
 
-/// Whether the calls commute, by definition: there are results that the calls can return in every order, and
-/// when the calls return these results, the possible states after each set of the calls do not depend on the
-/// order of the calls in the set.
+/// Whether the calls commute, by definition. There must be results that the calls can return in every order.
+/// When the calls return these results, the possible states after each subset of the calls must not depend on
+/// the order of the calls in the subset.
 fn commutes<C: Concrete>(start: &C, calls: &[(&str, &Args)]) -> bool {
     // All possible results of the calls in the given order.
     let mut ends = vec![(start.clone(), Vec::new())];
@@ -104,7 +104,7 @@ fn holds<C: Concrete>(literal: &Literal, state: &C, calls: &[(&str, &Args)]) -> 
     }
 }
 
-/// A condition: the numbers of its literals, and whether each literal holds.
+/// A condition: for each of its literals, the index of the literal, and whether the literal must hold.
 type Numbered = Vec<(usize, bool)>;
 
 /// Returns the distinct literals of an exploration, and its conditions with each literal replaced by its
@@ -136,7 +136,7 @@ fn product<T: Clone>(of: &[Vec<T>]) -> Vec<Vec<T>> {
     })
 }
 
-/// The numbers of the conditions that hold.
+/// The indices of the conditions that hold.
 fn holding(conditions: &[Numbered], mut holds: impl FnMut(usize) -> bool) -> Vec<usize> {
     let mut here = Vec::new();
     let mut nr = 0;
@@ -154,8 +154,7 @@ fn holding(conditions: &[Numbered], mut holds: impl FnMut(usize) -> bool) -> Vec
 }
 
 /// Checks all combinations of `calls` operations of an interface. Returns the number of situations that hold
-/// nowhere in the universe. This number is 0 if the universe is large enough and every situation is
-/// satisfiable.
+/// in no state of the universe: 0 if the universe is large enough and every situation is satisfiable.
 fn check<S: State, C: Concrete>(interface: &Interface<S>, calls: usize) -> usize {
     let mut unmet = 0;
     let names: Vec<&str> = interface.operations.iter().map(|operation| operation.name).collect();

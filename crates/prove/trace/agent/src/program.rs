@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::relay::{Relay, Relayed};
 
-/// The directory of the initramfs into which the host writes the request, relative to the root. The name is unusual, so that it does not collide with files of the program.
+/// The directory into which the host writes the request, relative to the root of the initramfs. The name is
+/// unusual, so that it does not collide with files of the program.
 pub const PROGRAM_DIRECTORY: &str = ".knee";
 /// The file of the request, a [`ProgramRequest`] in the format of the `postcard` crate.
 pub const PROGRAM: &str = ".knee/program";

@@ -1,11 +1,11 @@
 //! A ring in memory that a guest shares with the host while a program runs in the guest. The guest
 //! writes the program's output and its exit status to the ring.
 //!
-//! As in [`crate::channel`], the memory belongs to QEMU's device ivshmem-plain, since a serial
-//! console is too slow for the output of programs. The memory begins with two little-endian 64-bit
-//! words: the number of bytes that the guest has written, and the number of bytes that the host has
-//! read. The ring follows. It contains values of [`Relayed`] in the format of the `postcard` crate; each
-//! is preceded by a word that contains its length. The guest waits while the ring has no room.
+//! As in [`crate::channel`], the memory belongs to QEMU's device ivshmem-plain, since a serial console is too
+//! slow for the output of programs. The memory begins with two little-endian 64-bit words: the number of
+//! bytes that the guest has written, and the number of bytes that the host has read. The ring follows. The
+//! ring contains values of [`Relayed`] in the format of the `postcard` crate. Each value is preceded by a
+//! word that contains the value's length. The guest waits while the ring has no room.
 
 use knee_plan::{append, first};
 use std::ops::Range;
@@ -38,9 +38,9 @@ pub enum Relayed {
     Ended(i32),
 }
 
-/// Returns the offsets in the memory at which these bytes are stored. `bytes` counts from the first
-/// byte ever written. The second range of the result is the part that wraps to the beginning of the
-/// ring; it may be empty.
+/// Returns the offsets in the memory at which these bytes are stored. Byte 0 is the first byte that the guest
+/// ever wrote. The second range of the result is the part that wraps to the beginning of the ring; it may be
+/// empty.
 pub fn places(bytes: Range<u64>) -> [Range<usize>; 2] {
     let length = (bytes.end - bytes.start) as usize;
     let begin = (bytes.start % RING_BYTES as u64) as usize;

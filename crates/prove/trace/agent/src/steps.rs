@@ -1,5 +1,5 @@
-//! Executes the steps of a set-up in one process, whose working directory is the directory of the
-//! tests. Numbers stand for names, inodes, data and addresses.
+//! Executes the steps of a set-up in one process, whose working directory is the directory of the tests.
+//! Steps refer to names, inodes, data and addresses by number.
 
 use crate::cleanup::left;
 use crate::fault;
@@ -7,13 +7,13 @@ use crate::layout::{FREE, INODES, KEPT_AT, NAMES, PAGE, hidden_name, path_of, pa
 use knee_operations::page_at;
 use knee_plan::{Home, Mapped, Opened, Step, content};
 
-/// Keeps the upper-level page tables of the tests' addresses allocated. Otherwise the kernel would free these
-/// tables whenever the last page of a test is unmapped.
+/// Keeps the upper-level page tables of the tests' addresses allocated, so that the kernel does not free
+/// these tables whenever the last page of a test is unmapped.
 ///
-/// Tests should not free such a table, because most programs do not: the table covers a gigabyte or more, and
-/// other mappings in that range keep it allocated. When Linux frees such a table, it flushes the whole TLB
-/// instead of one page (`tlb_flush_pmd_range` of include/asm-generic/tlb.h). In QEMU, this takes as long as
-/// half a test.
+/// Tests should not free an upper-level table, because most programs do not: the table covers a gigabyte or
+/// more, and other mappings in that range keep it allocated. When Linux frees an upper-level table, it
+/// flushes the whole TLB instead of one page (`tlb_flush_pmd_range` of include/asm-generic/tlb.h). In QEMU,
+/// this takes as long as half a test.
 pub(crate) fn keep_tables() -> std::io::Result<()> {
     // SAFETY: the call creates a new mapping; with `MAP_FIXED_NOREPLACE`, it replaces no other
     // mapping.

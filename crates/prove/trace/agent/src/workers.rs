@@ -55,8 +55,8 @@ pub(crate) enum Reply {
 pub(crate) struct Word {
     value: AtomicU32,
     /// The number of threads that sleep, or are about to poll one last time and then sleep. A flag would not
-    /// suffice: both sides wait on the same word, so a side that wakes up might clear the flag that the other
-    /// side has just set.
+    /// suffice: both threads wait on the same word, so a thread that wakes up might clear the flag that the
+    /// other thread has just set.
     asleep: AtomicU32,
 }
 
@@ -108,7 +108,7 @@ impl Word {
     }
 }
 
-/// A worker's place in the memory that both processes share.
+/// A worker's part of the memory that both processes share.
 struct Slot {
     state: Word,
     /// Uninitialized until the first GO.
@@ -119,15 +119,15 @@ struct Slot {
 
 // SAFETY: two threads use a slot, and `state` says which of them may access the two cells. From GO to DONE,
 // the worker of the slot may access the cells. The worker is the only thread that calls `serve`. At all other
-// times, the thread that has the `Workers` may access the cells; there is only one `Workers`, and it is not
+// times, the thread that owns the `Workers` may access the cells; there is only one `Workers`, and it is not
 // `Sync`. A thread that has finished its accesses stores to `state`, and the other thread loads this value
 // before it accesses a cell. Both operations are SeqCst, so the accesses of the first thread happen before
 // the accesses of the other thread.
 unsafe impl Sync for Slot {}
 
 impl Slot {
-    /// Sends a command to the worker, and waits for its reply. Only the thread that has the
-    /// [`Workers`] calls this method. The state is IDLE before and after the call.
+    /// Sends a command to the worker, and waits for its reply. Only the thread that owns the [`Workers`]
+    /// calls this method. The state is IDLE before and after the call.
     fn request(&self, command: Command, may_spin: impl Fn() -> bool) -> Reply {
         // SAFETY: the state is IDLE, so this thread alone accesses the cell.
         unsafe { (*self.command.get()).write(command) };

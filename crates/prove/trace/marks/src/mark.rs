@@ -1,4 +1,4 @@
-//! Marks: where tests and windows begin and end.
+//! Marks, which a guest executes where a test or a window begins or ends.
 
 use core::arch::asm;
 
@@ -6,7 +6,7 @@ use crate::{CODE_BYTES, decode, encode};
 
 /// Upper half of a mark's displacement: the number 0x6b6e, "kn".
 pub const MAGIC: u32 = 0x6b6e_0000;
-/// The maximum number of sides of a test.
+/// The maximum number of sides of a test. The plugin compares the memory accesses of the sides.
 pub const SIDES: usize = 4;
 
 const SIB_MARK: u8 = 0;

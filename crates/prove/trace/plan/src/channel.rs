@@ -75,9 +75,9 @@ impl core::error::Error for ChannelError {}
 /// The result of a plan.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Report {
-    /// The number of the plan.
+    /// The index of the plan.
     pub plan: usize,
-    /// The results of its calls.
+    /// The results of the plan's calls.
     pub done: Done,
     /// The number of runs that the plugin traced.
     pub seen: u64,

@@ -1,10 +1,10 @@
 //! Identifies the executing virtual CPU.
 //!
 //! QEMU passes the number of the executing CPU to each callback. In versions 10.0 to 11.1, if the virtual
-//! CPUs of a guest share a host thread, QEMU assumes that only one CPU executes the translated code, and
-//! makes the number a constant in this code (`gen_cpu_index` of accel/tcg/plugin-gen.c, if `CF_PARALLEL` is
-//! not set). Callbacks then receive the number of the CPU that *translated* the block, and the work of two
-//! CPUs looks like the work of one CPU.
+//! CPUs of a guest share a host thread, QEMU makes the number a constant in the translated code
+//! (`gen_cpu_index` of accel/tcg/plugin-gen.c, if `CF_PARALLEL` is not set), as if only one CPU executed this
+//! code. Callbacks then receive the number of the CPU that *translated* the block, and the work of two CPUs
+//! looks like the work of one CPU.
 //!
 //! Before version 9.0, QEMU does not let plugins read registers, but its number is correct, so the plugin
 //! uses this number. With later versions, the plugin identifies a CPU by the base of the kernel's per-CPU
@@ -23,7 +23,8 @@ use crate::registers::Registers;
 use crate::scope::is_program;
 use crate::vcpu::MAX_VCPUS;
 
-/// Whether registers identify the executing CPU. Otherwise QEMU's number identifies it.
+/// Whether registers identify the executing CPU. If false, the number that QEMU passes to each callback
+/// identifies the CPU.
 static BY_REGISTERS: AtomicBool = AtomicBool::new(false);
 /// The executing CPU, if registers identify it.
 static CURRENT: AtomicU32 = AtomicU32::new(0);

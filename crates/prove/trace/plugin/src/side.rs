@@ -1,4 +1,4 @@
-//! The record of a side of a test.
+//! What the plugin records about one side of a test: the accesses in the side's windows.
 
 use crate::calls::Calls;
 use crate::lines::{Access, LineTable};
@@ -8,7 +8,7 @@ use crate::qemu::{AccessInfo, Physical};
 /// The maximum number of accesses in a trace. A trace of this length takes 40 MiB.
 const MAX_TRACE: usize = 1 << 20;
 
-/// The record of a side of a test.
+/// What the plugin records about one side of a test: the accesses in the side's windows.
 pub(crate) struct Side {
     pub(crate) table: LineTable,
     pub(crate) count: Count,

@@ -8,7 +8,7 @@ pub(crate) trait DataNames {
     /// The names of the fields or variables that contain these bytes of a line.
     fn fields(&mut self, conflict: &Conflict, bytes: u64) -> Vec<String>;
 
-    /// The data in a line that calls share.
+    /// The data that the calls share in the line of a conflict.
     fn datum(&mut self, conflict: &Conflict) -> Datum {
         let touched = conflict.sides.iter().fold(0, |all, side| all | side.read | side.written);
         let written = conflict.sides.iter().fold(0, |all, side| all | side.written);

@@ -270,7 +270,7 @@ impl<'a> Scan<'a> {
 
 fn pointers(btf: &Btf, of: TypeId, at: u64, path: &str, depth: usize, found: &mut Vec<Pointer>) {
     let Kind::Composite { is_union, members, .. } = btf.kind(btf.resolve(of)) else { return };
-    // Of a union, follow only the first member, which is usually the one in use.
+    // In a union, follow only the first member, which is usually the one in use.
     let members = if *is_union { &members[..members.len().min(1)] } else { &members[..] };
     for member in members {
         if found.len() >= MAX_POINTERS || depth == 0 {

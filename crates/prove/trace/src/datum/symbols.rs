@@ -11,7 +11,7 @@ pub struct Symbol<'a> {
     pub name: &'a str,
     /// The offset of the address from the symbol, in bytes.
     pub offset: u64,
-    /// Bytes from the symbol to the next symbol.
+    /// The distance from the symbol to the next symbol, in bytes.
     pub bytes: u64,
 }
 

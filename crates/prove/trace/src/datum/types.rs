@@ -15,8 +15,8 @@ use super::symbols::Symbols;
 
 /// Maximum number of searches of memory for pointers to unknown objects.
 const MAX_SCANS: usize = 50;
-/// Nodes of trees. A field of such a node does not show what the tree is used for, so the whole node has one
-/// name.
+/// Structs that are nodes of a tree. A field of a node does not show what the tree is used for, so the whole
+/// node has one name.
 const WHOLE_STRUCTS: &[&str] = &["maple_node", "xa_node"];
 
 /// The kernel's types, and what is known about objects and pages from searches and from earlier accesses.
@@ -28,10 +28,10 @@ pub(super) struct Types {
     pub(super) statics: Statics,
     /// Pages and objects of general caches, as found by the last search.
     known: HashMap<u64, Known>,
-    /// The objects that code has touched, by cache and code address. This history identifies
-    /// objects that have since been freed.
+    /// For each slab cache and code address: the objects of the cache that the code has accessed. This
+    /// history identifies objects that have since been freed.
     objects_of_code: CodeHistory<(u64, u64), Known>,
-    /// The use of the pages that code has touched, by code address. This history names pages that
+    /// For each code address: the use of the pages that the code has accessed. This history names pages that
     /// have since been freed.
     pub(super) pages_of_code: CodeHistory<u64, String>,
     /// The keys of the earlier searches: slab cache, offset in an object, addresses of code.
@@ -138,9 +138,9 @@ impl Types {
         cache.is_none_or(Cache::keeps_lines)
     }
 
-    /// Finds out what an object is if its cache has no known type. If the same code has already touched an
-    /// object of this cache and of a known type, assumes the same type, because `object` itself may have been
-    /// freed since the access.
+    /// Identifies an object whose cache has no known type. If the same code has accessed an object of this
+    /// cache before, and the type of that object is known, assumes the same type for `object`, because
+    /// `object` may have been freed since the access.
     fn known_object(
         &mut self,
         memory: &Memory,
@@ -167,8 +167,8 @@ impl Types {
         caches.get(memory, &self.btf, cache).map(|cache| cache.name.clone())
     }
 
-    /// The use of a page that is not a slab. If the use is unknown, for example because the page has
-    /// been freed, returns the use of the pages that the same code has touched before.
+    /// The use of a page that is not a slab. If the use is unknown, for example because the page has been
+    /// freed, returns the use of the pages that the same code has accessed before.
     pub(super) fn page_use(
         &mut self,
         memory: &Memory,

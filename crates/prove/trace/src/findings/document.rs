@@ -19,7 +19,7 @@ pub struct MatrixDocument<'f> {
     pub sets: Vec<Set>,
 }
 
-/// The results of the tests of a set of operations.
+/// The test results for one set of operations.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Set {
     /// The operations, one for each call of a test; two for most tests.

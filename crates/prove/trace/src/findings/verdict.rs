@@ -15,8 +15,9 @@ pub enum Verdict {
     ConflictFree,
     /// The calls share at least one datum in every valid run.
     Conflict,
-    /// The calls share something in some runs, but no datum in every run. A run in which the calls share
-    /// lines only because of the addresses of objects counts as a run without a shared datum.
+    /// The calls share something in some runs, but there is no datum that they share in every run. A run in
+    /// which the calls share lines only because of the addresses of objects counts as a run without a shared
+    /// datum.
     Sometimes,
     /// There is no valid run: tasks were switched out, or observations are incomplete.
     Disturbed,

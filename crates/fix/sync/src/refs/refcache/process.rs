@@ -113,8 +113,8 @@ impl Drop for Ticker {
         self.end.store(true, Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // The ticker's thread may free an object that owns the ticker. In that case, the thread must not
-            // wait for itself.
+            // If the ticker's thread frees an object that owns the ticker, the thread must not wait for
+            // itself.
             if thread.thread().id() != thread::current().id() {
                 // The panic hook has already reported a destructor's panic.
                 let _ = thread.join();

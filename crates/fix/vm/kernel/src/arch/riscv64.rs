@@ -21,7 +21,7 @@ const UART: u64 = HIGH + 0x1000_0000;
 
 /// QEMU's counter runs at 10 MHz.
 const NANOSECONDS: u64 = 100;
-/// Counts per millisecond.
+/// The number of counts per millisecond.
 const MILLISECOND: u64 = 10_000;
 
 global_asm!(

@@ -1,7 +1,7 @@
 //! The state of the directories.
 //!
-//! Assumptions restrict the initial state to reachable states. Only an existing directory has
-//! entries. A directory counts at least as many files and sub-directories as are known. A directory has
+//! Assumptions restrict the initial state to reachable states. Only an existing directory has entries. The
+//! counts of a directory are at least the numbers of its known files and sub-directories. A directory has
 //! only one name, and is not its own ancestor.
 
 use crate::{Execution, Map, Natural, Part, State, Stop, Term, Truth, sort, state};

@@ -25,8 +25,8 @@ state! {
     pub struct Process {
         pub(super) fds: Descriptors<Fd>,
         pub(super) memory: Map<Term<Va>, Area>,
-        /// The mapped pages whose unmapping a call has delayed. Such a page stays mapped until a later call
-        /// unmaps or replaces it.
+        /// The mapped pages whose unmapping a call has delayed. Each of these pages stays mapped until a
+        /// later call unmaps or replaces it.
         pub(super) leaving: Map<Term<Va>, ()>,
     }
 }

@@ -28,7 +28,7 @@ use crate::workers::pin;
 use task::Task;
 use turns::Turns;
 
-/// The path of the request file in the initramfs, relative to the root. If the file exists, the agent
+/// The path of the request file, relative to the root of the initramfs. If the file exists, the agent
 /// measures costs and runs no tests.
 pub const COST: &str = "cost.json";
 
