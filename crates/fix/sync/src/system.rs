@@ -11,9 +11,9 @@ use crate::platform::Platform;
 /// A wait spins for this many rounds, and yields the CPU in later rounds.
 const SPINS: u32 = 64;
 
-/// The number of rounds of a long wait before the thread sleeps. The thread spins in the first half of these
-/// rounds and yields in the second half. All these rounds together take tens of microseconds, about as
-/// long as the shortest sleep.
+/// The number of rounds that a thread spins or yields in a long wait, before it sleeps. The thread spins in
+/// the first half of these rounds and yields in the second half. All these rounds together take tens of
+/// microseconds, about as long as the shortest sleep.
 const SPINS_BEFORE_SLEEP: u32 = 2 * SPINS;
 
 /// The length of the first sleep, which equals the slack that Linux adds to each sleep by default

@@ -157,7 +157,7 @@ proptest! {
         prop_assert!(deferred.iter().all(|(_, _, freed)| freed.load(SeqCst)));
     }
 
-    /// Handles protect and replace the objects in two places.
+    /// The objects in two places are protected and replaced through several handles.
     #[test]
     fn a_retired_object_is_freed_by_the_next_scan_unless_it_is_protected(
         symmetric: bool,
@@ -177,8 +177,8 @@ proptest! {
             let handle = &handles[thread];
             match operation {
                 0 => {
-                    // SAFETY: `places` points to live objects. An object that is replaced there is retired to
-                    // the domain.
+                    // SAFETY: `places` points to live objects. When an object in `places` is replaced, the
+                    // old object is retired to the domain.
                     let guard = unsafe { handle.protect(&places[place].0) };
                     guards.push((guard.expect("there is always one"), Arc::clone(&places[place].1)));
                 }

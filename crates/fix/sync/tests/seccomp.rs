@@ -14,7 +14,7 @@ use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, sock_filter
 fn forbid_membarrier() -> io::Result<()> {
     let instruction = |code: u32, jf: u8, k: u32| sock_filter { code: code as u16, jt: 0, jf, k };
     let mut filter = [
-        // Loads the first word of the filter's data, the number of the system call.
+        // Loads the first word of the filter's data, which is the number of the system call.
         instruction(BPF_LD | BPF_W | BPF_ABS, 0, 0),
         instruction(BPF_JMP | BPF_JEQ | BPF_K, 1, libc::SYS_membarrier as u32),
         instruction(BPF_RET | BPF_K, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),

@@ -6,10 +6,10 @@
 pub(crate) enum Needed {
     /// Nothing: the tree has changed, and the operation only has to restart.
     Retry,
-    /// Tree nodes and page tables, in these numbers.
+    /// Tree nodes and page tables, as many as [`Nodes`] counts.
     Nodes(Nodes),
-    /// Memory for lists of extents: one working copy and `latches` latches. Each of them needs room for
-    /// `room` extents.
+    /// Memory for lists of extents: one working copy and `latches` latches, each with room for `room`
+    /// extents.
     Extents { latches: usize, room: usize },
     /// `count` palettes, each with room for `room` attributes.
     Palettes { count: usize, room: usize },
@@ -24,7 +24,7 @@ pub(crate) enum Needed {
     Backings(usize),
 }
 
-/// Counts of tree nodes and page tables.
+/// How many tree nodes and page tables an operation needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Nodes {
     pub(crate) leaves: usize,

@@ -32,7 +32,7 @@ use crate::per_cpu::for_each;
 /// slot later. After `page_in` has returned an error, the device must not write to the page.
 ///
 /// On x86-64 CPUs with the L1 terminal fault (L1TF), a program that has a page in slot `s` can speculatively
-/// read the frame with number `s`, as far as the first-level cache holds that frame. Linux prevents this: it
+/// read whatever the L1 data cache contains of the frame with number `s`. Linux prevents this: it
 /// inverts the numbers in entries that are not present. knee-vm does not do so yet. Do not use swap on such
 /// CPUs.
 ///
@@ -152,7 +152,7 @@ impl Swap {
         self.slots.len() as u64
     }
 
-    /// The number of slots in use. Exact only if no slot is taken or freed during the call.
+    /// The number of slots in use. If slots are taken or freed during the call, the result may be inexact.
     pub fn used(&self) -> u64 {
         self.used.load(Relaxed)
     }
@@ -191,9 +191,9 @@ impl Swap {
         self.slot(slot).users.fetch_add(1, Relaxed);
     }
 
-    /// Whether the slot has users other than the caller and one entry. Suppose the caller is a user and holds
-    /// the lock of that entry. If the result is false, nobody else can become a user before the caller
-    /// unlocks the entry.
+    /// Whether the slot has users other than the caller and one page-table entry. Suppose the caller is a
+    /// user and holds the lock of an entry that refers to the slot. If the result is then false, nobody else
+    /// can become a user before the caller unlocks this entry.
     pub(crate) fn is_shared(&self, slot: u64) -> bool {
         self.slot(slot).users.load(Acquire) > 2
     }

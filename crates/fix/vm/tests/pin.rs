@@ -36,7 +36,7 @@ on_each_architecture!(
 
 /// The word that a device accesses.
 fn word<'a, A: Architecture>(page: &'a PinnedPage<'_, Hosted<A>>) -> &'a AtomicU64 {
-    // SAFETY: the frame is memory until the pin ends, and all accesses are atomic.
+    // SAFETY: the frame is RAM and stays allocated until the pin ends, and all accesses are atomic.
     unsafe { page.address().cast().as_ref() }
 }
 
@@ -277,7 +277,7 @@ fn invalid_pins_are_reported<A: Architecture>() {
     word(&pinned).store(1, SeqCst);
 }
 
-/// In each round, pins one of `pages`, writes the number of the round to it, waits for a moment, and calls
+/// In each round, pins one of `pages`, writes the round's number to the page, waits for a moment, and calls
 /// `check`. Skips pages that cannot be pinned at the moment.
 fn write_as_a_device<'m, A: Architecture>(
     cpu: &Processor<'m, A>,

@@ -45,7 +45,7 @@ pub enum Verdict {
 pub enum Difference {
     /// A call has different results in the two orders.
     Result {
-        /// The number of the call, from 0.
+        /// The index of the call.
         call: usize,
         /// The field in which the results differ.
         field: String,
@@ -81,7 +81,7 @@ pub struct Situation {
 pub struct InfeasiblePath {
     /// The path condition.
     pub condition: Vec<(Literal, bool)>,
-    /// The assumptions of the model, which contradict the condition.
+    /// The model's assumptions, which contradict `condition`.
     pub assumed: Vec<(Literal, bool)>,
 }
 

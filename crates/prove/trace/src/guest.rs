@@ -115,7 +115,7 @@ pub enum End {
     Panicked(String),
     /// The guest or the program printed nothing for this long, and was killed.
     Hung(Duration),
-    /// QEMU or the program ended in another way, which the text describes before it quotes the end of the
+    /// QEMU or the program ended in another way. The text describes how, and then quotes the end of the
     /// standard error.
     Died(String),
 }
@@ -150,7 +150,7 @@ pub struct Guest {
     qemu: Qemu,
     ram: Ram,
     messages: Messages,
-    /// The patience that will apply from the first result on; `None` after the first result.
+    /// The patience that will apply after the first result; `None` once this result has arrived.
     when_up: Option<Duration>,
     panic: Option<String>,
     powered_down: bool,
@@ -314,7 +314,8 @@ impl Guest {
     }
 }
 
-/// Shares memory with QEMU. Returns the argument of QEMU's option `-object` for this memory.
+/// Lets QEMU inherit the descriptor of `ram`, and returns the argument of QEMU's option `-object` for this
+/// memory.
 fn backend(launch: &mut Launch, id: &str, ram: &Ram) -> Result<String, GuestError> {
     let file = ram
         .as_fd()

@@ -6,7 +6,8 @@ use std::ops::Range;
 
 use crate::record::TestResult;
 
-/// Results by the number of the run. If each test runs only once, this number is also the number of the test.
+/// Results, keyed by the numbers of their runs. If each test runs only once, a run has the number of its
+/// test.
 #[derive(Debug, Default)]
 pub(crate) struct Results(BTreeMap<u64, TestResult>);
 
@@ -16,7 +17,7 @@ impl Results {
         self.0.insert(result.test, result);
     }
 
-    /// The results that have arrived, from number `begin` on.
+    /// The results that have arrived for run `begin` and later runs.
     pub(crate) fn since(&self, begin: u64) -> impl Iterator<Item = &TestResult> {
         self.0.range(begin..).map(|(_, result)| result)
     }

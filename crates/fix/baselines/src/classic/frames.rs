@@ -36,7 +36,7 @@ pub(super) struct Record<R: ReverseState> {
 #[repr(align(128))]
 pub(super) struct Bucket {
     pub(super) lock: Lock<()>,
-    /// Marked by sections that have removed a frame of the bucket from a table.
+    /// A section that removes a frame of the bucket from a table marks this stamp.
     pub(super) stamp: Stamp,
 }
 

@@ -1,4 +1,4 @@
-//! Caches the page at which the search for a gap begins.
+//! A cache of the page at which the search for a gap begins.
 
 use knee_vm::{Page, Pages};
 
@@ -11,7 +11,7 @@ pub(super) struct GapCache {
 }
 
 impl GapCache {
-    /// Records that pages were unmapped: these pages are now part of a gap that begins at `start`.
+    /// Records an unmap, after which the unmapped pages are part of a gap that begins at `start`.
     pub(super) fn unmapped(&mut self, start: Page) {
         self.from = self.from.min(start);
     }

@@ -1,6 +1,6 @@
-//! The forms of delayed invalidation that FreeBSD has used, and the form of [`knee_sync::invalidation`]. That
-//! module explains what delayed invalidation is for. In each form, a waiter waits for the sections that
-//! marked the page.
+//! The variants of delayed invalidation that FreeBSD has used, and the variant in
+//! [`knee_sync::invalidation`]. That module explains what delayed invalidation is for. In each variant, a
+//! waiter waits for the sections that marked the page.
 //!
 //! | | cost of begin and finish | a waiter also waits for | cost of a wait |
 //! |---|---|---|---|
@@ -9,7 +9,7 @@
 //! | [`LockFree`] | each walks the active sections and executes a 128-bit compare-exchange | older sections | a load |
 //! | [`Epoch`] | two stores to the thread's own line | all other sections | a heavy fence and a scan of all threads |
 //!
-//! The rules of [`knee_sync::invalidation`] apply to each form.
+//! The rules of [`knee_sync::invalidation`] apply to each variant.
 //!
 //! # Source
 //! FreeBSD, `sys/amd64/amd64/pmap.c`: `pmap_delayed_invl_*`, K. Belousov 2016 (here [`Locked`]) and revision

@@ -254,7 +254,7 @@ struct Clocked {
     /// The time that the last call of `now` returned.
     answered: StdAtomicU64,
     thread: StdAtomicU64,
-    /// When the section of each thread began and ended; 0 before that.
+    /// When each thread's section began and when it ended; a time is 0 until its event has happened.
     began: [StdAtomicU64; 3],
     ended: [StdAtomicU64; 3],
 }
@@ -309,8 +309,8 @@ fn enter_and_leave(domain: &Domain<Clocked>, number: u64) {
     handle.release_without_reclaim();
 }
 
-/// Checks that each stall belongs to a section that exists, and that has existed for as long as the stall
-/// reports.
+/// Checks that each stall belongs to a section in progress, and that this section is at least as old as the
+/// stall reports.
 fn check_stalls(domain: &Domain<Clocked>) {
     let platform = domain.platform();
     let called = platform.now.load(Relaxed);

@@ -34,7 +34,7 @@ pub struct Handle<
     more: RefCell<Vec<&'d Node<Record>>>,
     /// The record of the thread's retired objects; `None` before its first use.
     garbage: Cell<Option<&'d Node<Garbage>>>,
-    /// The number of retired objects at which the thread scans.
+    /// Once the thread has this many retired objects, it scans.
     limit: Cell<usize>,
     /// Neither `Send` nor `Sync`: guards use the record without a lock.
     thread: PhantomData<*mut ()>,
@@ -79,18 +79,19 @@ impl<'d, P: Platform> Handle<'d, P> {
     /// mark in its low bits; see [`protect_with`](Handle::protect_with) for links with marks.
     ///
     /// Before the `T` is retired to this domain, its pointer must be removed from each `source` in which a
-    /// thread may still look for it. After the removal, no thread stores the pointer in such a `source`
+    /// thread may still look for it. After the removal, no thread stores the pointer in any of these sources
     /// again. The `T` is freed only by this domain.
     ///
     /// This also applies to a `source` that is a field of another object, even if that other object is
     /// already unlinked: a reader that protects the other object may load the field at any time. So a writer
     /// that unlinks an object must also change the links in that object. With an [epoch](crate::epoch), those
     /// links may stay as they are. When a list removes a node, it makes the node's link point to the node
-    /// itself, or it marks the link. A reader that finds such a link starts again. Following a node's link to
-    /// itself is safe, because only a reader that already protects the node can load the link.
+    /// itself, or it marks the link. A reader that finds a link to the node itself, or a marked link, starts
+    /// again. Following a node's link to itself is safe, because only a reader that already protects the node
+    /// can load the link.
     #[inline]
     pub unsafe fn protect<T>(&self, source: &AtomicPtr<T>) -> Option<Guard<'d, T>> {
-        // SAFETY: the contract is the same.
+        // SAFETY: the caller meets the contract, which is the same.
         unsafe { self.protect_with(source, |pointer| pointer) }.1
     }
 
@@ -142,8 +143,8 @@ impl<'d, P: Platform> Handle<'d, P> {
             Some(slot) => (self.node, slot),
             None => self.another(),
         };
-        // SAFETY: the handle's thread owns the record, and `slot` is one of the record's free slots. The rest
-        // of the contract is the same.
+        // SAFETY: the handle's thread owns the record, and `slot` is one of the record's free slots. The
+        // caller guarantees the rest of the contract.
         unsafe { protect(node, slot, source, object) }
     }
 
@@ -185,14 +186,15 @@ impl<'d, P: Platform> Handle<'d, P> {
     ///
     /// # Safety
     /// The pointer came from [`Box::into_raw`]. The object is unlinked, so only readers that already protect
-    /// it can hold it. It is retired once. Everything that `T` borrows lives as long as the domain.
+    /// it can hold it. The object is retired once. Everything that `T` borrows lives as long as the domain.
     pub unsafe fn retire<T: Send>(&self, object: *mut T) {
         const { assert!(size_of::<T>() != 0, "zero-sized objects cannot be retired") };
         unsafe fn free<T>(pointer: *mut ()) {
             // SAFETY: `retire` was called with a pointer from `Box::into_raw`.
             drop(unsafe { Box::from_raw(pointer.cast::<T>()) });
         }
-        // SAFETY: `free` frees a `Box` of `T`, which is `Send`. The rest of the contract is the same.
+        // SAFETY: `free` frees a `Box` of `T`, which is `Send`. The caller guarantees the rest of the
+        // contract.
         unsafe { self.retire_with(object.cast(), free::<T>) };
     }
 

@@ -1,4 +1,4 @@
-//! Schedules of readers and writers of two locks.
+//! Runs readers and writers of two locks under many schedules.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};

@@ -60,7 +60,7 @@ impl Tasks {
     /// The process of the first task.
     ///
     /// # Panics
-    /// If it is the first task's turn.
+    /// If called during the first task's turn.
     pub(crate) fn process(&self) -> Arc<Process> {
         self.0[0].lock().as_ref().expect("the task waits").process.clone()
     }
@@ -104,7 +104,8 @@ pub(crate) fn prepare(cpus: usize) -> u64 {
     calibrate(cpus)
 }
 
-/// Runs trials, whose results are known, as the plugin's first tests. Returns the number of trials.
+/// Runs trials as the plugin's first tests. The results of the trials are known in advance. Returns the
+/// number of trials.
 fn calibrate(cpus: usize) -> u64 {
     let kinds = &Kind::WITHOUT_FILES;
     let tasks = Tasks::start(cpus, true);

@@ -34,9 +34,9 @@ pub enum Sharing {
     Private,
 }
 
-/// Records which object a mapping maps, which of the object's pages, and at which addresses. Each operation
-/// that maps pages of an object creates one backing. A backing is never split, even if parts of the mapping
-/// are unmapped or protected later (DragonFly's `vm_map_backing`).
+/// A backing records which object a mapping maps, which of the object's pages, and at which addresses. Each
+/// operation that maps pages of an object creates one backing. A backing is never split, even if parts of the
+/// mapping are unmapped or protected later (DragonFly's `vm_map_backing`).
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Backing {
@@ -46,8 +46,8 @@ pub(crate) struct Backing {
     /// Number of pages that the backing still maps. Changed only while the nodes of the changed pages are
     /// locked.
     mapped: AtomicU64,
-    /// `None` unless the backing is [marked](Marked). After [`Marked::add`], this is a pointer to the backing
-    /// itself; after [`Marked::copy`], to the backing's copy.
+    /// `None` unless the backing is [marked](Marked). After [`Marked::add`], this pointer points to the
+    /// backing itself; after [`Marked::copy`], it points to the backing's copy.
     copy: Cell<Option<NonNull<Backing>>>,
     /// Whether a single operation unmapped all pages. Set by the operation that unmaps the last page.
     is_whole: Cell<bool>,
@@ -104,7 +104,8 @@ impl Backing {
     /// # Safety
     /// The backing must map at least one page for as long as the result is used.
     pub(crate) unsafe fn of<'a>(attributes: Attributes) -> Option<&'a Backing> {
-        // SAFETY: a backing lives as long as it maps a page, which the caller guarantees.
+        // SAFETY: the caller guarantees that the backing maps a page while the result is used. A backing
+        // lives as long as it maps a page.
         attributes.backing.map(|id| unsafe { pointer(id).as_ref() })
     }
 
@@ -186,8 +187,8 @@ impl Backing {
         }
     }
 
-    /// Removes the backing from the attachments of its object, and frees the backing. Also frees the object
-    /// if this drops the object's last reference.
+    /// Removes the backing from the attachments of its object, and frees the backing. If the backing had the
+    /// object's last reference, frees the object, too.
     ///
     /// # Safety
     /// The backing must be attached, must have come from a box, and must have no other user. It must no

@@ -87,10 +87,10 @@ impl Mailbox {
     }
 
     /// Posts a request, and returns whether the CPU will acknowledge it. An offline CPU gets no request.
-    /// `wants` is called under the lock, and returns whether the CPU still needs the request.
+    /// `wants` is called under the lock of the inbox, and returns whether the CPU still needs the request.
     ///
     /// # Safety
-    /// If this returns true, `answers` must stay valid until the CPU has incremented it.
+    /// If this function returns true, `answers` must stay valid until the CPU has incremented the counter.
     pub(super) unsafe fn post(
         &self,
         space: u64,

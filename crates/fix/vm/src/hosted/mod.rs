@@ -161,8 +161,9 @@ unsafe impl<A: Architecture> Machine for Hosted<A> {
     type Platform = System;
     type Format = A;
 
-    /// A CPU walks only the tables of a space that it borrows. Cached translations are tagged with the number
-    /// of their space, which is never reused, so no CPU uses a cached translation of a dropped space.
+    /// A CPU walks only the tables of a space that it borrows. Each cached translation is tagged with the
+    /// number of its space. Numbers of spaces are never reused, so no CPU uses a cached translation of a
+    /// dropped space.
     const MAY_DROP_ACTIVE: bool = true;
 
     fn epoch(&self) -> &Domain<System> {
@@ -189,7 +190,7 @@ unsafe impl<A: Architecture> Machine for Hosted<A> {
     }
 
     unsafe fn free_large(&self, first: Frame) {
-        // `take_large` finds a run only if its frames are in this order.
+        // `take_large` finds a run only if its frames were freed in this order.
         let frames: [Frame; ENTRIES] =
             array::from_fn(|index| Frame(first.0 + (ENTRIES - 1 - index) as u64));
         // SAFETY: the caller meets the contract of `free` for all these frames.

@@ -42,7 +42,8 @@ impl FramePool {
     }
 
     /// Returns whether the pool has a zeroed large page, or an error if the caller must ask the machine for
-    /// one. If the machine had none, one call returns false, and the next call returns the error again.
+    /// one. If the machine had none when it was asked, this call returns false, and the next call returns the
+    /// error again.
     pub(crate) fn has_large_page(&mut self) -> Result<bool, Needed> {
         match self.large {
             LargePage::Unknown => Err(Needed::LargePage),

@@ -11,7 +11,7 @@ use super::{MappingError, MappingResult};
 
 /// The areas of an address space. No two of them overlap.
 pub struct MemorySet<B: MappingBackend> {
-    /// Areas by their first address.
+    /// The areas, keyed by their first addresses.
     areas: BTreeMap<B::Addr, MemoryArea<B>>,
 }
 

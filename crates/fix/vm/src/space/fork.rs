@@ -119,8 +119,8 @@ impl<'m, M: Machine> Space<'m, M> {
         let (failed, alone) = self.tree().locked_exclusive(cpu, |locked, pool| {
             let NodeRef::Branch(root) = locked.top else { unreachable!("the root has all pages") };
             // SAFETY: the root is locked, as all nodes are. If `is_own`, this space is the origin of all its
-            // pages: the caller has changed the origin of the pages that existed then, and every page that
-            // was added later has had this origin from the start.
+            // pages: the caller has changed the origin of all pages that already existed. Every page that was
+            // added later has had this origin from the start.
             unsafe {
                 if is_own {
                     self.lineage.forget_others(platform);

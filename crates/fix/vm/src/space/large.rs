@@ -153,7 +153,7 @@ impl<'m, M: Machine> Space<'m, M> {
         Ok(Promotion::Begun(NonNull::from(leaf), first, attributes))
     }
 
-    /// Copies flush-pending pages to the frames that begin with `first`, and maps these as a large page.
+    /// Copies flush-pending pages to the large page that begins with frame `first`, and maps this large page.
     ///
     /// # Safety
     /// `promote_in` must have returned the leaf and the frame.

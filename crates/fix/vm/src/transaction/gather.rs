@@ -31,7 +31,7 @@ const MOST_LINGERING: usize = 64;
 #[derive(Debug)]
 pub(crate) struct TlbGather<'t> {
     first: Option<Frame>,
-    /// Large pages to free, each by its first frame.
+    /// The list of large pages to free, linked through their first frames.
     large: Option<Frame>,
     pages: Pages,
     leaves: Option<NonNull<Leaf>>,
@@ -44,14 +44,15 @@ pub(crate) struct TlbGather<'t> {
     /// The latest ticket of the lingering entries. A CPU whose last tick is later than this ticket has
     /// flushed these entries.
     ticket: u64,
-    /// Some of the frames are shared with other spaces.
+    /// Whether some of the frames are shared with other spaces.
     is_shared: bool,
-    /// A large page was split, so no entry may linger: otherwise a TLB could have entries of both sizes.
+    /// Whether a large page was split. If so, entries must not linger: otherwise a TLB could have entries of
+    /// both sizes.
     has_split: bool,
-    /// All CPUs have flushed the lingering entries since the unmap, so no shootdown is needed.
+    /// Whether all CPUs have flushed the lingering entries since the unmap. If so, no shootdown is needed.
     is_forgotten: bool,
-    /// Number of removed entries that mapped a frame of an object or a page that was swapped out. The gather
-    /// must not free the frames of these entries.
+    /// Number of removed entries whose frames the gather must not free: they belong to objects, or their
+    /// pages were swapped out.
     objects: u64,
 }
 
@@ -178,7 +179,8 @@ impl<'t> TlbGather<'t> {
     }
 
     /// Removes the present pages of device memory among `pages` for which `wanted` returns true. The next
-    /// fault makes such a page present again. The leaf must be locked as for [`take`](TlbGather::take).
+    /// fault on a removed page makes the page present again. The leaf must be locked as for
+    /// [`take`](TlbGather::take).
     #[inline]
     pub(crate) fn take_devices<M: Machine>(
         &mut self,
@@ -251,7 +253,7 @@ impl<'t> TlbGather<'t> {
                 leaf.attributes(page).expect("a moved page is mapped at its destination");
             let mut protection = attributes.protection;
             if cpu.machine().frame_meta(frame).is_object() {
-                // Map the page read-only: the next write fault decides whether it is writable.
+                // Map the page read-only. The next write fault decides whether the page becomes writable.
                 protection = protection.difference(Protection::WRITE);
             }
             if protection.contains(Protection::WRITE) {

@@ -41,28 +41,28 @@ pub(crate) struct Tree {
     /// CPUs whose TLBs may have entries of the space.
     active: CpuSet,
     pub(crate) account: Account,
-    /// Where private pages are swapped out to.
+    /// The swap area of the space, if any.
     swap: Option<Arc<Swap>>,
     pub(crate) fork_lock: ForkLock,
-    /// True while a [`RemapGuard`] exists. On a cache line of its own, so that writes to it do not invalidate
-    /// the line of the fields above, which all operations read.
+    /// True while a [`RemapGuard`] exists. This flag has a cache line of its own: all operations read the
+    /// fields above, and a write to the flag must not invalidate their line.
     moving: Padded<AtomicBool>,
     /// The machine's ticks if the space is [lazy](crate::Space::set_lazy), otherwise null.
     ticks: AtomicPtr<Ticks>,
     /// Whether page faults may create large pages.
     pub(crate) large_pages: AtomicBool,
     /// Pins of private pages. [`Space::pin`](crate::Space::pin) increments this count while it holds the lock
-    /// of the page's leaf, so an operation that locks the leaf later sees the new count. On a cache line of
-    /// its own, so that writes to it do not invalidate the line of the fields above, which all operations
-    /// read.
+    /// of the page's leaf, so an operation that locks the leaf later sees the new count. This count has a
+    /// cache line of its own: all operations read the fields above, and a write to the count must not
+    /// invalidate their line.
     pub(crate) pins: Padded<Pins>,
     /// The page at which the next [reclaim](crate::Space::reclaim) begins.
     pub(crate) hand: Padded<AtomicU64>,
     /// All CPUs have flushed everything that was unmapped before this time.
     settled: Padded<AtomicU64>,
     /// The number of references: one for the space, and one for each visitor that uses the [reverse
-    /// mapping](crate::backing). On a cache line of its own, so that writes to it do not invalidate the line
-    /// of the fields above, which all operations read.
+    /// mapping](crate::backing). This count has a cache line of its own: all operations read the fields
+    /// above, and a write to the count must not invalidate their line.
     users: Padded<AtomicU64>,
 }
 
@@ -96,7 +96,7 @@ impl Tree {
         &self.root
     }
 
-    /// Where private pages are swapped out to.
+    /// The swap area of the space, if any.
     pub(crate) fn swap(&self) -> Option<&Arc<Swap>> {
         self.swap.as_ref()
     }

@@ -118,7 +118,7 @@ fn no_cpu_writes_to_a_page_that_became_read_only<A: Architecture>() {
     });
 }
 
-/// Until a CPU flushes its cached translation, programs on it may access the old frame.
+/// Until a CPU flushes its cached translation, programs on this CPU may access the old frame.
 fn frames_are_not_reused_before_all_cpus_have_flushed<A: Architecture>() {
     with_space::<A>(|machine, space, [first, second, changer]| {
         machine.store(first, space, HERE, 7).unwrap();
@@ -146,7 +146,7 @@ fn shared_frames_are_not_reused_before_the_cpus_of_both_spaces_have_flushed<A: A
     });
 }
 
-/// A frame that two spaces share becomes free when the second of them unmaps it.
+/// A frame that two spaces share becomes free when both spaces have unmapped it.
 fn shared_frames_are_freed_when_no_space_maps_them<A: Architecture>() {
     with_any_space::<A>(|machine, space, [first, second, changer]| {
         machine.store(first, space, HERE, 7).unwrap();
@@ -183,7 +183,7 @@ fn changing_pages_that_are_being_flushed_waits<A: Architecture>() {
     });
 }
 
-/// A CPU that has left a space has no translations of it.
+/// A CPU that has left a space has no cached translations of that space.
 fn a_cpu_that_has_left_a_space_is_not_interrupted<A: Architecture>() {
     with_any_space::<A>(|machine, space, [first, second, changer]| {
         machine.store(first, space, HERE, 1).unwrap();
@@ -293,9 +293,9 @@ fn no_cpu_has_the_new_page_while_another_has_the_old_one<A: Architecture>() {
     });
 }
 
-/// A leaf has one flag, which says whether a flush of its pages is in progress. If a copy-on-write break did
-/// not wait while another page of the leaf is being unmapped, the unmap could clear the flag before the
-/// break's own flush has ended.
+/// A leaf has one flag, which says whether a flush of its pages is in progress. So a copy-on-write break
+/// waits while another CPU unmaps a page of the leaf. Without this wait, the end of the unmap could clear the
+/// flag during the break's own flush.
 fn breaking_sharing_waits_for_the_flush_of_other_pages<A: Architecture>() {
     with_space::<A>(|machine, space, [first, second, changer]| {
         machine.store(first, space, HERE, 1).unwrap();
@@ -326,8 +326,8 @@ fn accessing_a_page_that_is_being_discarded_waits<A: Architecture>() {
     });
 }
 
-/// Until a CPU has flushed the old page, programs on it do not see what devices and the kernel write to the
-/// new one.
+/// Until a CPU has flushed the old page, programs on this CPU do not see what devices and the kernel write to
+/// the new page.
 fn devices_and_the_kernel_wait_for_the_flush_of_the_old_page<A: Architecture>() {
     with_any_space::<A>(|machine, space, [first, second, changer]| {
         machine.store(first, space, HERE, 1).unwrap();

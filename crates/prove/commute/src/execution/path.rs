@@ -19,7 +19,7 @@ pub enum Stop {
     /// The orders agreed so far only because of a chosen value, but an assumption of the model rules out
     /// every such value. So the orders do not agree.
     NoChoice {
-        /// The number of the comparison that chose this value, counting only comparisons that chose a value.
+        /// The index of the comparison that chose this value, among the comparisons that chose a value.
         choice: usize,
     },
     /// The model asked a different question after the same answers.

@@ -11,7 +11,7 @@ state! {
     }
 }
 
-/// Two `put` with the same key commute if they put the same value. A `swap`, which returns the old
+/// Two calls of `put` with the same key commute if they put the same value. A `swap`, which returns the old
 /// value, commutes with another write of its key only if neither call changes the value.
 pub fn map() -> Interface<Table> {
     Interface {

@@ -81,12 +81,12 @@ pub(crate) fn names(value: &Value, field: &str) -> Result<List, Unknown> {
     Ok(list)
 }
 
-/// Returns the number of the datum, or 0 if the datum is absent because it makes no difference.
+/// Returns the number of the datum. An absent datum makes no difference to the call, so its number is 0.
 pub(crate) fn datum(given: &Value) -> Nr {
     given["datum"].as_str().and_then(|name| datum_nr(name).ok()).unwrap_or(0)
 }
 
-/// Returns the number of a datum.
+/// Returns the number at the end of a datum's name, or `ZEROES` for a page of zeroes.
 pub(crate) fn datum_nr(name: &str) -> Result<Nr, Unknown> {
     if name == ZEROES_NAME { Ok(ZEROES) } else { name_nr(name) }
 }

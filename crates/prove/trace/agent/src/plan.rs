@@ -43,7 +43,7 @@ pub fn plan(test: &Test, every_order: bool) -> Result<Plan, Unknown> {
     Ok(plan)
 }
 
-/// Returns every order of this number of calls.
+/// Returns all permutations of the numbers below `calls`.
 fn permutations(calls: usize) -> Vec<Vec<usize>> {
     (0..calls).fold(vec![Vec::new()], |orders, _| {
         let longer = |order: &Vec<usize>| {

@@ -53,7 +53,7 @@ fn allocator() -> Interface<Heap> {
 /// A small object of a program.
 const BYTES: usize = 64;
 
-/// The addresses that the set-up has allocated, by the numbers of their names.
+/// The addresses that the set-up has allocated, keyed by the number in each address's name.
 struct Malloc(HashMap<u64, usize>);
 
 fn malloc() -> usize {

@@ -157,7 +157,7 @@ fn counts() -> Interface<Counts> {
 #[repr(align(128))]
 struct Line(u64);
 
-/// SNZI arrivals for operations to drop. Arrival `n` was made at leaf `n` of the tree.
+/// SNZI arrivals that the operations drop. Arrival `n` was made at leaf `n` of the tree.
 type Arrivals = Vec<Mutex<Option<knee_sync::refs::Arrival<'static>>>>;
 
 struct Bound {
@@ -165,7 +165,7 @@ struct Bound {
     snzi: &'static Snzi,
     arrivals: Arrivals,
     object: RefcacheArc<Line>,
-    /// References for operations to drop.
+    /// References that the operations drop.
     copies: Vec<Mutex<Option<RefcacheArc<Line>>>>,
     weak: Weak<Line>,
 }

@@ -29,8 +29,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Returns the numbers of the calls that always enter the kernel. The calls that access memory are not
-    /// among these, since an access enters the kernel only if it faults.
+    /// Returns the indices of the calls that always enter the kernel. Calls that access memory are left out,
+    /// since an access enters the kernel only if it faults.
     pub fn system_calls(&self) -> impl Iterator<Item = usize> {
         let in_memory = |call: &Call| matches!(call, Call::Memread { .. } | Call::Memwrite { .. });
         let calls = self.calls.iter().enumerate();

@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 pub const PROCESSES: usize = 2;
 /// The maximum number of calls in a test.
 pub const CALLS: usize = 4;
-/// The maximum number of files, of names, of pipes and of mapped pages in a test, and of pages in a
-/// file or a pipe.
+/// The maximum number of files, names, pipes or mapped pages in a test. A file or a pipe also has at most
+/// this many pages.
 pub const MOST: usize = 8;
 /// The maximum number of descriptors that a test occupies so that the lowest unused descriptor is the
 /// intended one.
@@ -82,7 +82,7 @@ pub enum Step {
     Pipe { data: List, ends: [i32; 2] },
     /// Opens a file.
     OpenFile { home: Home, open: Opened },
-    /// Opens an end of a pipe as `fd`. The first process has that end open as `end`.
+    /// Opens one end of a pipe as descriptor `fd`. In the first process, this end is descriptor `end`.
     OpenPipe { fd: i32, end: i32, write: bool },
     /// Occupies a descriptor, which may refer to anything.
     Occupy { fd: i32 },

@@ -26,8 +26,8 @@
 //! ```
 //!
 //! * `sides` lists the sides that opened a window. In `sides`, `read` and `written` are numbers of
-//!   distinct lines; in `conflicts` they are masks, with bit n for byte n of the line. The side
-//!   touched no byte of the line before byte `first` or after byte `last`.
+//!   distinct lines; in `conflicts` they are masks, with bit n for byte n of the line. `first` and `last` are
+//!   the lowest and the highest number of a byte that the side touched.
 //! * `line` is the physical address of the line's first byte.
 //! * `writers` and `readers` are addresses of code, at most four in all; writers take precedence.
 //!   `callers` has a list for each of these addresses, in the same order: the call path of the code
@@ -99,8 +99,8 @@ impl Output {
         ))
     }
 
-    /// Writes the trace, if there is one, and the result of a test. `sides` are the sides that opened a
-    /// window, each with its side number. Returns the number of listed conflicts.
+    /// Writes the trace, if there is one, and the result of a test. `sides` contains each side that opened a
+    /// window, with the number of the side. Returns the number of listed conflicts.
     pub(crate) fn test(
         &mut self,
         test: u64,

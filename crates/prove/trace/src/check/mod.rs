@@ -30,8 +30,8 @@ pub use error::CheckError;
 pub use session::CheckOptions;
 use session::{GuestSession, Job, Next};
 
-/// The number of tests for which another guest is worth booting: a boot takes as long as several hundred
-/// tests.
+/// The number of tests in a guest above which knee boots another guest, if a CPU is free: a boot takes as
+/// long as several hundred tests.
 const TESTS_PER_GUEST: usize = 300;
 /// Name of the kernel module with which the agent writes model-specific registers; see `apart.rs` of
 /// crate knee-agent.

@@ -80,7 +80,7 @@ fn guest(
     let mut is_up = false;
     let mut results = Results::default();
     let mut waiting: VecDeque<Made> = VecDeque::new();
-    // The data in the lines that moved, by the number of the test after which the guest paused.
+    // The data in the lines that moved, keyed by the number of the test after which the guest paused.
     let mut data: BTreeMap<u64, BTreeMap<u64, Datum>> = BTreeMap::new();
     let rounds = u64::from(rest.rounds);
     // The number of an experiment's last test, which runs after the operations and pauses the guest.

@@ -97,8 +97,8 @@ pub(crate) struct Field {
 }
 
 /// The field of a struct that contains the byte at `offset`. If several members of a union contain
-/// the byte, takes the member that is called `alternative` or has a field of that name, and
-/// otherwise the first member.
+/// the byte, chooses the member that is called `alternative` or that has a field of this name. If there is no
+/// such member, chooses the first one.
 pub(crate) fn field(btf: &Btf, of: TypeId, offset: u64, alternative: Option<&str>) -> Field {
     let mut path = btf.name(of).to_owned();
     let (mut within, mut begin) = (of, 0);

@@ -24,7 +24,7 @@ impl Shared {
         self.page.address().0 + 8 * (1 + self.page.0 % 3)
     }
 
-    /// The word that is stored in the page. It is the same in the four versions 4n to 4n + 3.
+    /// The word that is stored in the page. The four versions 4n to 4n + 3 have the same word.
     fn word(&self, version: u64) -> u64 {
         self.page.0 << 32 | version >> 2 << 1 | 1
     }
