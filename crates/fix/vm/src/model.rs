@@ -51,6 +51,18 @@ unsafe impl<const LEVELS_: u8> Format for Levels<LEVELS_> {
         X86_64::device(frame, protection, memory)
     }
 
+    fn prot_none(frame: Frame) -> u64 {
+        X86_64::prot_none(frame)
+    }
+
+    fn flush_pending(frame: Frame) -> u64 {
+        X86_64::flush_pending(frame)
+    }
+
+    fn swapped(slot: u64) -> u64 {
+        X86_64::swapped(slot)
+    }
+
     fn large(entry: u64) -> u64 {
         X86_64::large(entry)
     }

@@ -31,10 +31,8 @@ use crate::per_cpu::for_each;
 /// if a read of the slot began earlier. After `page_out` has returned an error, the device must not write the
 /// slot later. After `page_in` has returned an error, the device must not write to the page.
 ///
-/// On x86-64 CPUs with the L1 terminal fault (L1TF), a program that has a page in slot `s` can speculatively
-/// read whatever the L1 data cache contains of the frame with number `s`. Linux prevents this: it
-/// inverts the numbers in entries that are not present. knee-vm does not do so yet. Do not use swap on such
-/// CPUs.
+/// On x86-64 CPUs with the L1 terminal fault (L1TF), an area must not be too large:
+/// [`X86_64`](crate::X86_64) describes the limit.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};

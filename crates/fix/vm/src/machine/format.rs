@@ -189,15 +189,16 @@ const FLUSH_PENDING: u64 = 1 << 2;
 /// Of the entries that the hardware treats as not present, only those made by `swapped` have this bit.
 const SWAPPED: u64 = 1 << 3;
 
-/// Decodes an entry that the hardware treats as not present.
+/// Decodes an entry that the hardware treats as not present. The bits in `inverted` are inverted in all such
+/// entries, except in [`ABSENT`].
 #[inline]
-fn read_absent(entry: u64) -> Entry {
-    let frame = Frame(entry >> 12);
+fn read_absent(entry: u64, inverted: u64) -> Entry {
+    let number = (entry ^ inverted) >> 12;
     match entry {
         ABSENT => Entry::Absent,
-        _ if entry & SWAPPED != 0 => Entry::Swapped(entry >> 12),
-        _ if entry & FLUSH_PENDING == 0 => Entry::ProtNone(frame),
-        _ => Entry::FlushPending(frame),
+        _ if entry & SWAPPED != 0 => Entry::Swapped(number),
+        _ if entry & FLUSH_PENDING == 0 => Entry::ProtNone(Frame(number)),
+        _ => Entry::FlushPending(Frame(number)),
     }
 }
 
@@ -209,6 +210,13 @@ const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 /// [`MemoryType::WriteCombining`] uses entry 1 of the page attribute table, and [`MemoryType::Device`] uses
 /// entry 3. A kernel must set entry 1 to write combining in `IA32_PAT` (Linux does the same) before it maps
 /// write-combining memory. Entry 3 is uncacheable after a reset.
+///
+/// A CPU with the L1 terminal fault (L1TF, CVE-2018-3620) ignores the present bit while it speculates, so a
+/// program can read what the first-level cache has at the physical address in an entry that is not present.
+/// Therefore all address bits of these entries are inverted, as in Linux's `pgtable-invert.h`. A frame or slot
+/// in the lower half of all addresses then names an address in the upper half, where there is no memory. An
+/// affected CPU compares only the address bits that its caches support. So all frames and all slots must lie in
+/// the lower half of these addresses: below 32 TiB if the CPU supports 46 bits.
 #[derive(Debug)]
 pub enum X86_64 {}
 
@@ -228,7 +236,8 @@ mod x86_64 {
     pub(super) const NO_EXECUTE: u64 = 1 << 63;
 }
 
-// SAFETY: "Software Developer's Manual", volume 3, table 4-20. The address bits overlap no other field.
+// SAFETY: "Software Developer's Manual", volume 3, table 4-20. The address bits overlap no other field. An entry
+// that is not present has a bit of its kind set, so it differs from `ABSENT`, whatever its address bits.
 unsafe impl Format for X86_64 {
     const LEVELS: u8 = 4;
     const HAS_KERNEL: bool = true;
@@ -266,6 +275,16 @@ unsafe impl Format for X86_64 {
         Self::page(frame, protection.difference(Protection::EXECUTE)) | index | DEVICE | DIRTY
     }
 
+    #[inline]
+    fn prot_none(frame: Frame) -> u64 {
+        frame.0 << 12 ^ ADDRESS | PROT_NONE
+    }
+
+    #[inline]
+    fn swapped(slot: u64) -> u64 {
+        slot << 12 ^ ADDRESS | SWAPPED
+    }
+
     fn large(entry: u64) -> u64 {
         entry | x86_64::LARGE
     }
@@ -280,7 +299,7 @@ unsafe impl Format for X86_64 {
         use x86_64::{ACCESSED, DEVICE, DIRTY, LARGE, NO_EXECUTE, PRESENT, WRITE};
         let frame = Frame((entry & ADDRESS) >> 12);
         if entry & PRESENT == 0 {
-            return read_absent(entry);
+            return read_absent(entry, ADDRESS);
         }
         if level > 0 && entry & LARGE == 0 {
             return Entry::Table(frame);
@@ -385,7 +404,7 @@ unsafe impl<const LEVELS_: u8, const SVPBMT: bool> Format for RiscV<LEVELS_, SVP
         use riscv::{ACCESSED, DEVICE, DIRTY, EXECUTE, FRAME, FRAMES, READ, VALID, WRITE};
         let frame = Frame(entry >> FRAME & FRAMES);
         if entry & VALID == 0 {
-            return read_absent(entry);
+            return read_absent(entry, 0);
         }
         if entry & (READ | WRITE | EXECUTE) == 0 {
             return Entry::Table(frame);
@@ -501,7 +520,7 @@ unsafe impl Format for AArch64 {
         };
         let frame = Frame((entry & ADDRESS) >> 12);
         if entry & VALID == 0 {
-            return read_absent(entry);
+            return read_absent(entry, 0);
         }
         if level > 0 && entry & PAGE_OR_TABLE != 0 {
             return Entry::Table(frame);
@@ -524,6 +543,8 @@ unsafe impl Format for AArch64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    use proptest::prelude::*;
 
     fn entries_decode_to_what_they_encode<F: Format>() {
         for number in [0, 1, 0x1234_5678, (1 << 36) - 1] {
@@ -574,6 +595,30 @@ mod tests {
         entries_decode_to_what_they_encode::<Sv48>();
         entries_decode_to_what_they_encode::<RiscV<4, true>>();
         entries_decode_to_what_they_encode::<AArch64>();
+    }
+
+    proptest! {
+        /// The L1 terminal fault: see [`X86_64`]. The frames and slots are those of the lower half of all
+        /// addresses.
+        #[test]
+        fn entries_that_are_not_present_name_no_memory_on_x86_64(number in 0_u64..1 << 39) {
+            let frame = Frame(number);
+            let entries = [
+                (X86_64::prot_none(frame), Entry::ProtNone(frame)),
+                (X86_64::flush_pending(frame), Entry::FlushPending(frame)),
+                (X86_64::swapped(number), Entry::Swapped(number)),
+            ];
+            for (entry, meaning) in entries {
+                prop_assert_eq!(X86_64::read(entry, 0), meaning);
+                prop_assert_eq!(entry & x86_64::PRESENT, 0);
+                prop_assert_eq!(entry & 1 << 51, 1 << 51, "{:?} names memory", meaning);
+                // On a CPU with fewer address bits, the top one that the CPU compares is set as well.
+                for bits in 36..52 {
+                    let is_low = number < 1 << (bits - 1 - 12);
+                    prop_assert!(!is_low || entry & 1 << (bits - 1) != 0, "{bits} bits");
+                }
+            }
+        }
     }
 
     /// Linux encodes user pages the same way: AArch64's `PAGE_READONLY` ends in `fc3`.
