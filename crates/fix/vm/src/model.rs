@@ -59,8 +59,8 @@ unsafe impl<const LEVELS_: u8> Format for Levels<LEVELS_> {
         X86_64::flush_pending(frame)
     }
 
-    fn swapped(slot: u64) -> u64 {
-        X86_64::swapped(slot)
+    fn swapped(slot: u64, dirty: bool) -> u64 {
+        X86_64::swapped(slot, dirty)
     }
 
     fn large(entry: u64) -> u64 {

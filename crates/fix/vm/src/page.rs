@@ -213,6 +213,9 @@ bitflags::bitflags! {
         const ACCESSED = 1;
         /// The page was written, or may have been.
         const DIRTY = 2;
+        /// The page is not present, because it was [swapped out](crate::Space::reclaim). This cannot be
+        /// cleared.
+        const SWAPPED = 4;
     }
 }
 

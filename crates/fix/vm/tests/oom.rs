@@ -264,7 +264,7 @@ fn word<'a>(machine: &'a Small, space: &Space<'_, Small>, page: Page) -> Option<
             Entry::Page { frame, .. } | Entry::ProtNone(frame) | Entry::FlushPending(frame) => {
                 frame
             }
-            Entry::Absent | Entry::Device { .. } | Entry::Swapped(_) => return None,
+            Entry::Absent | Entry::Device { .. } | Entry::Swapped { .. } => return None,
         };
     }
     // SAFETY: the memory of a frame exists as long as the machine, and only this thread accesses it.

@@ -3,18 +3,21 @@
 #[path = "architectures/each.rs"]
 mod each;
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
 
-use each::on_each_architecture;
+use each::{ARCHITECTURES, on_architecture, on_each_architecture};
+use knee_models::disk::Disk;
 use knee_vm::hosted::{Architecture, Hosted, Processor};
 use knee_vm::{Fault, MapError, Object, Page, Pages, Protection, Sharing, Space, Usage};
+use proptest::prelude::*;
 
 const READ: Protection = Protection::READ;
 const WRITE: Protection = Protection::READ_WRITE;
 const START: Page = Page(510);
 const NONE: Usage = Usage::empty();
-const BOTH: Usage = Usage::all();
+const BOTH: Usage = Usage::ACCESSED.union(Usage::DIRTY);
 
 on_each_architecture!(
     usage_is_set_by_accesses_and_cleared_on_request,
@@ -22,11 +25,90 @@ on_each_architecture!(
     a_clean_page_is_dirty_after_each_way_to_write_it,
     a_store_after_the_page_was_cleaned_is_noticed,
     pages_of_an_object_are_dirty_while_they_are_writable,
+    a_fork_inherits_the_usage_of_swapped_pages,
 );
+
+proptest! {
+    #[test]
+    fn a_dirty_log_includes_swapped_pages(
+        steps in prop::collection::vec((0_u64..4, 1_u64..4, 0..6), 1..60),
+        architecture in 0..ARCHITECTURES
+    ) {
+        on_architecture!(architecture, agrees_with_flags(&steps))?;
+    }
+}
+
+/// The usage of each page that is present or swapped out, without the accessed bit.
+type Flags = BTreeMap<u64, Usage>;
+
+/// Compares the usage with a flag for each page that is present, and for each page that is swapped out. A step
+/// has a page, a number of pages, and the number of an operation.
+fn agrees_with_flags<A: Architecture>(steps: &[(u64, u64, i32)]) -> Result<(), TestCaseError> {
+    let machine = Hosted::<A>::with_architecture(128, 1);
+    let cpu = machine.cpu(0);
+    let space = Space::with_swap(&cpu, None, Disk::default().swap(4)).unwrap();
+    space.map(&cpu, Pages::new(START, 4), WRITE).unwrap();
+    let mut expected = Flags::new();
+    for &(index, count, operation) in steps {
+        let pages = Pages::new(START + index, count.min(4 - index));
+        let range = index..index + pages.count();
+        let address = pages.start.address();
+        match operation {
+            0 | 1 => {
+                cpu.store(&space, address, 1).unwrap();
+                expected.insert(index, Usage::DIRTY);
+            }
+            2 => {
+                cpu.load(&space, address).unwrap();
+                let usage = expected.entry(index).or_insert(Usage::DIRTY);
+                if usage.contains(Usage::SWAPPED) {
+                    *usage = Usage::DIRTY; // It is a new page.
+                }
+            }
+            3 => {
+                space.swap_out(&cpu, pages).unwrap();
+                expected.range_mut(range).for_each(|(_, usage)| *usage |= Usage::SWAPPED);
+            }
+            4 => {
+                space.usage(&cpu, pages, Usage::DIRTY | Usage::SWAPPED, |_, _| ()).unwrap();
+                expected.range_mut(range).for_each(|(_, usage)| usage.remove(Usage::DIRTY));
+            }
+            _ => {
+                space.discard(&cpu, pages).unwrap();
+                expected.retain(|index, _| !range.contains(index));
+            }
+        }
+        let found = take(&cpu, &space, NONE);
+        prop_assert!(found.is_sorted_by_key(|(index, _)| *index));
+        let found: Flags =
+            found.into_iter().map(|(index, usage)| (index, usage - Usage::ACCESSED)).collect();
+        prop_assert_eq!(&found, &expected);
+    }
+    Ok(())
+}
+
+fn a_fork_inherits_the_usage_of_swapped_pages<A: Architecture>() {
+    let machine = Hosted::<A>::with_architecture(128, 1);
+    let cpu = machine.cpu(0);
+    let space = Space::with_swap(&cpu, None, Disk::default().swap(4)).unwrap();
+    space.map(&cpu, Pages::new(START, 4), WRITE).unwrap();
+    (0..2).for_each(|index| cpu.store(&space, (START + index).address(), 1).unwrap());
+    assert_eq!(space.swap_out(&cpu, Pages::new(START, 1)), Ok(1));
+    take(&cpu, &space, Usage::DIRTY);
+    assert_eq!(space.swap_out(&cpu, Pages::new(START + 1, 1)), Ok(1));
+    cpu.store(&space, (START + 1).address(), 1).unwrap();
+    assert_eq!(space.swap_out(&cpu, Pages::new(START + 1, 1)), Ok(1));
+    let copy = space.fork(&cpu).unwrap();
+    let dirty = Usage::SWAPPED | Usage::DIRTY;
+    assert_eq!(take(&cpu, &copy, Usage::DIRTY), [(0, Usage::SWAPPED), (1, dirty)]);
+    // Each space has a log of its own.
+    assert_eq!(take(&cpu, &copy, NONE), [(0, Usage::SWAPPED), (1, Usage::SWAPPED)]);
+    assert_eq!(take(&cpu, &space, NONE), [(0, Usage::SWAPPED), (1, dirty)]);
+}
 
 type On<'m, A> = Space<'m, Hosted<A>>;
 
-/// Returns the usage of the present pages, and clears the bits in `clear`.
+/// Returns the usage of the present and swapped pages, and clears the bits in `clear`.
 fn take<'m, A: Architecture>(
     cpu: &Processor<'m, A>,
     space: &On<'m, A>,

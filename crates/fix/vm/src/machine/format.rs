@@ -18,9 +18,13 @@ pub enum Entry {
     /// hardware treats the entry as not present. The operation that waits for the shootdown will replace the
     /// entry.
     FlushPending(Frame),
-    /// A private page that was swapped out to this slot of the space's [`Swap`](crate::Swap). The hardware
-    /// treats the entry as not present.
-    Swapped(u64),
+    /// A private page that was swapped out. The hardware treats the entry as not present.
+    Swapped {
+        /// The slot of the space's [`Swap`](crate::Swap) that has the content.
+        slot: u64,
+        /// Whether the page may have been written since its [usage](crate::Space::usage) was last cleared.
+        dirty: bool,
+    },
     /// A pointer to the next-level table.
     Table(Frame),
     /// A page.
@@ -86,7 +90,8 @@ pub enum FaultFlush {
 /// * For an entry made by [`table`](Format::table), [`page`](Format::page), [`prot_none`](Format::prot_none)
 ///   or [`flush_pending`](Format::flush_pending), `read` returns the same variant and frame, and a protection
 ///   that allows no access beyond the encoded one.
-/// * For an entry made by [`swapped`](Format::swapped) from a slot below 2⁵², `read` returns the same slot.
+/// * For an entry made by [`swapped`](Format::swapped), `read` returns the same flag, and the same slot if it is
+///   below 2⁵².
 /// * `read` still returns the same variant, frame and protection after the hardware sets the accessed or
 ///   dirty bit.
 /// * For an entry made by [`device`](Format::device), `read` returns [`Entry::Device`] with the same frame
@@ -161,8 +166,8 @@ pub unsafe trait Format: Sync + 'static {
 
     /// Encodes a page that was swapped out to a slot below 2⁵².
     #[inline]
-    fn swapped(slot: u64) -> u64 {
-        slot << 12 | SWAPPED
+    fn swapped(slot: u64, dirty: bool) -> u64 {
+        slot << 12 | swap_flags(dirty)
     }
 
     /// Encodes a page as [`page`](Format::page) if `protection` allows reads, and otherwise as
@@ -189,6 +194,15 @@ const FLUSH_PENDING: u64 = 1 << 2;
 /// Of the entries that the hardware treats as not present, only those made by `swapped` have this bit.
 const SWAPPED: u64 = 1 << 3;
 
+/// Set in entries made by `swapped` for dirty pages.
+const SWAPPED_DIRTY: u64 = 1 << 4;
+
+/// The flags of an entry made by `swapped`.
+#[inline]
+fn swap_flags(dirty: bool) -> u64 {
+    SWAPPED | if dirty { SWAPPED_DIRTY } else { 0 }
+}
+
 /// Decodes an entry that the hardware treats as not present. The bits in `inverted` are inverted in all such
 /// entries, except in [`ABSENT`].
 #[inline]
@@ -196,7 +210,9 @@ fn read_absent(entry: u64, inverted: u64) -> Entry {
     let number = (entry ^ inverted) >> 12;
     match entry {
         ABSENT => Entry::Absent,
-        _ if entry & SWAPPED != 0 => Entry::Swapped(number),
+        _ if entry & SWAPPED != 0 => {
+            Entry::Swapped { slot: number, dirty: entry & SWAPPED_DIRTY != 0 }
+        }
         _ if entry & FLUSH_PENDING == 0 => Entry::ProtNone(Frame(number)),
         _ => Entry::FlushPending(Frame(number)),
     }
@@ -281,8 +297,8 @@ unsafe impl Format for X86_64 {
     }
 
     #[inline]
-    fn swapped(slot: u64) -> u64 {
-        slot << 12 ^ ADDRESS | SWAPPED
+    fn swapped(slot: u64, dirty: bool) -> u64 {
+        slot << 12 ^ ADDRESS | swap_flags(dirty)
     }
 
     fn large(entry: u64) -> u64 {
@@ -552,9 +568,12 @@ mod tests {
             assert_eq!(F::read(F::table(frame), 1), Entry::Table(frame));
             assert_eq!(F::read(F::prot_none(frame), 0), Entry::ProtNone(frame));
             assert_eq!(F::read(F::flush_pending(frame), 0), Entry::FlushPending(frame));
-            assert_eq!(F::read(F::swapped(number), 0), Entry::Swapped(number));
+            for dirty in [false, true] {
+                let entry = F::swapped(number, dirty);
+                assert_eq!(F::read(entry, 0), Entry::Swapped { slot: number, dirty });
+            }
             assert_eq!(
-                (F::prot_none(frame) | F::flush_pending(frame) | F::swapped(number)) & 1,
+                (F::prot_none(frame) | F::flush_pending(frame) | F::swapped(number, true)) & 1,
                 0,
                 "not present to the hardware"
             );
@@ -583,7 +602,9 @@ mod tests {
                 assert_eq!(F::read(F::large(entry), 1), Entry::Device { frame, protection });
             }
         }
-        assert_eq!(F::read(F::swapped((1 << 52) - 1), 0), Entry::Swapped((1 << 52) - 1));
+        let last = (1 << 52) - 1;
+        let entry = Entry::Swapped { slot: last, dirty: false };
+        assert_eq!(F::read(F::swapped(last, false), 0), entry);
         assert_eq!(F::read(ABSENT, 0), Entry::Absent);
         assert_eq!(F::read(ABSENT, 1), Entry::Absent);
     }
@@ -601,12 +622,15 @@ mod tests {
         /// The L1 terminal fault: see [`X86_64`]. The frames and slots are those of the lower half of all
         /// addresses.
         #[test]
-        fn entries_that_are_not_present_name_no_memory_on_x86_64(number in 0_u64..1 << 39) {
+        fn entries_that_are_not_present_name_no_memory_on_x86_64(
+            number in 0_u64..1 << 39,
+            dirty in any::<bool>()
+        ) {
             let frame = Frame(number);
             let entries = [
                 (X86_64::prot_none(frame), Entry::ProtNone(frame)),
                 (X86_64::flush_pending(frame), Entry::FlushPending(frame)),
-                (X86_64::swapped(number), Entry::Swapped(number)),
+                (X86_64::swapped(number, dirty), Entry::Swapped { slot: number, dirty }),
             ];
             for (entry, meaning) in entries {
                 prop_assert_eq!(X86_64::read(entry, 0), meaning);

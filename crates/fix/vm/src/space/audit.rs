@@ -192,7 +192,7 @@ fn leaf<M: Machine>(leaf: &Leaf, above: &[Extent], frames: &mut Frames<'_, M>) -
                 (found.present, leaving) = (found.present + 1, leaving + 1);
                 continue;
             }
-            Entry::Swapped(_) => {
+            Entry::Swapped { .. } => {
                 assert!(attributes.is_some(), "page {page:#x} is swapped but not mapped");
                 swapped += 1;
                 continue;

@@ -434,7 +434,7 @@ impl<'m, M: Machine> Space<'m, M> {
                 (frame, true)
             }
             Entry::ProtNone(frame) => (frame, true),
-            Entry::Swapped(slot) => return self.begin_swap_in(slot, pool),
+            Entry::Swapped { slot, .. } => return self.begin_swap_in(slot, pool),
             _ => match backing {
                 None => {
                     let frame = pool.frames.page()?;

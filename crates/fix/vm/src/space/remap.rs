@@ -15,7 +15,7 @@ use crate::page::{ENTRIES, Page, Pages};
 use crate::transaction::gather::TlbGather;
 use crate::tree::attributes::Attributes;
 use crate::tree::lock::Locked;
-use crate::tree::node::{Leaf, NodeRef, Present};
+use crate::tree::node::{Leaf, NodeRef, Present, Swapped};
 use crate::tree::pool::TreePool;
 use crate::tree::query::{is_used, mapped, runs_of};
 use crate::tree::update::{Demand, add_child, add_table, change_extents, make_room};
@@ -248,7 +248,7 @@ impl<'m, M: Machine> Space<'m, M> {
         let mut needs = Ok(());
         locked.for_each_leaf(|leaf| {
             let present = leaf.present_in::<M::Format>(old).map(|present| present.page);
-            let swapped = leaf.swapped_in::<M::Format>(old).map(|(page, ..)| page);
+            let swapped = leaf.swapped_in::<M::Format>(old).map(|swapped| swapped.page);
             for page in present.chain(swapped) {
                 if needs.is_ok() {
                     needs = self.leaf_in(top, there(page), &mut pool.tree).map(|_| ());
@@ -280,7 +280,7 @@ impl<'m, M: Machine> Space<'m, M> {
                 let to = self.leaf_in(top, there(page), &mut pool.tree).expect("the leaf exists");
                 unmapping.gather.relocate::<M>((leaf, page), (to, there(page)), frame);
             }
-            for (page, entry, _) in leaf.swapped_in::<M::Format>(old) {
+            for Swapped { page, entry, .. } in leaf.swapped_in::<M::Format>(old) {
                 let to = self.leaf_in(top, there(page), &mut pool.tree).expect("the leaf exists");
                 move_swapped((leaf, entry), (to, there(page)));
             }

@@ -11,13 +11,13 @@ use crate::backing::pager::PagerError;
 use crate::cpu::{Cpu, PerCpuPool};
 use crate::error::{Fault, OutOfMemory};
 use crate::machine::Machine;
-use crate::machine::format::{ABSENT, Format};
+use crate::machine::format::ABSENT;
 use crate::needed::Needed;
 use crate::page::{Frame, Page, Pages};
 use crate::quota::Quota;
 use crate::swap::{State, Swap, Transfer};
 use crate::transaction::gather::TlbGather;
-use crate::tree::node::Leaf;
+use crate::tree::node::{Leaf, Swapped};
 
 /// The maximum number of pages that are flushed with one shootdown and then written to the device: Linux's
 /// `SWAP_CLUSTER_MAX`.
@@ -311,12 +311,12 @@ impl<'m, M: Machine> Space<'m, M> {
             return Ok(Step::Wait(leaf));
         }
         let mut swapped = leaf.swapped_in::<M::Format>(Pages::new(page, 1));
-        let found = swapped.next().filter(|&(_, _, found)| found == slot);
+        let found = swapped.next().filter(|found| found.slot == slot);
         let is_shared = || {
             let swap = self.tree().swap();
             swap.is_some_and(|swap| swap.is_shared(slot)) && !is_mutant!("put_back_shared")
         };
-        let Some((_, entry, _)) = found.filter(|_| !(is_alone && is_shared())) else {
+        let Some(Swapped { entry, .. }) = found.filter(|_| !(is_alone && is_shared())) else {
             return Ok(Step::Done(Ok(())));
         };
         let attributes = leaf.attributes(page).expect("a swapped page is mapped");
@@ -339,7 +339,7 @@ impl<'m, M: Machine> Space<'m, M> {
     #[cold]
     fn take_some_swapped(&self, leaf: &Leaf, pages: Pages) {
         let Some(swap) = self.tree().swap() else { return };
-        for (_, entry, slot) in leaf.swapped_in::<M::Format>(pages) {
+        for Swapped { entry, slot, .. } in leaf.swapped_in::<M::Format>(pages) {
             if is_mutant!("discard_keeps_slot") {
                 continue;
             }
@@ -353,11 +353,11 @@ impl<'m, M: Machine> Space<'m, M> {
     /// leaf must have a table.
     pub(super) fn copy_swapped(&self, from: &Leaf, to: &Leaf) {
         let (Some(swap), Some(entries)) = (self.tree().swap(), to.table()) else { return };
-        for (page, _, slot) in from.swapped_in::<M::Format>(from.span()) {
+        for Swapped { page, entry, slot, .. } in from.swapped_in::<M::Format>(from.span()) {
             if !is_mutant!("slot_freed_early") {
                 swap.share(slot);
             }
-            entries[to.slot(page)].store(M::Format::swapped(slot), Relaxed);
+            entries[to.slot(page)].store(entry.load(Relaxed), Relaxed);
             to.swapped().set(to.swapped().get() + 1);
         }
     }

@@ -8,14 +8,17 @@ use crate::page::{Page, Pages, Usage};
 use crate::transaction::gather::TlbGather;
 
 impl<'m, M: Machine> Space<'m, M> {
-    /// Calls `with` for each present page among `pages`, in ascending order, and passes how the page was used
-    /// since its usage was last cleared. Then clears the flags in `clear` for this page. Use this for
-    /// `mincore`, for a clock algorithm that looks for pages to reclaim, and for the dirty log of a live
-    /// migration.
+    /// Calls `with` for each page among `pages` that is present or [swapped out](Space::reclaim), in ascending
+    /// order, and passes how the page was used since its usage was last cleared. Then clears the flags in
+    /// `clear` for this page. Use this for `mincore`, for a clock algorithm that looks for pages to reclaim,
+    /// and for the dirty log of a live migration.
     ///
-    /// The usage is conservative. A new page counts as accessed and as dirty, and so does a page that was
-    /// [swapped out](Space::reclaim) and comes back. Operations such as `fork` and `protect` may count as
-    /// accesses, and a remap as a store. After this call, the next access or store by any CPU sets the
+    /// The usage of a swapped page is [`Usage::SWAPPED`], and also [`Usage::DIRTY`] if the page may have been
+    /// written since this flag was last cleared.
+    ///
+    /// The usage is conservative. A new page counts as accessed and as dirty, and so does a swapped page that
+    /// comes back. Operations such as `fork` and `protect` may count as
+    /// accesses, and a remap as a store. After this returns, the next access or store by any CPU sets the
     /// corresponding flag again, because the TLBs are flushed. Where the hardware does not set the flag, the
     /// access causes a page fault, and [`fault`](Space::fault) sets it.
     ///

@@ -377,8 +377,8 @@ impl<'t> TlbGather<'t> {
         }
     }
 
-    /// Reports the usage of the present pages among `pages`, and clears the flags in `clear`. The leaf must
-    /// be locked as for [`take`](TlbGather::take).
+    /// Reports the usage of the present and swapped pages among `pages`, in ascending order, and clears the
+    /// flags in `clear`. The leaf must be locked as for [`take`](TlbGather::take).
     pub(crate) fn take_usage<M: Machine>(
         &mut self,
         machine: &M,
@@ -387,7 +387,11 @@ impl<'t> TlbGather<'t> {
         clear: Usage,
         mut with: impl FnMut(Page, Usage),
     ) {
+        let mut swapped = leaf.swapped_in::<M::Format>(pages).peekable();
         for Present { page, entry, frame, .. } in leaf.present_in::<M::Format>(pages) {
+            while let Some(before) = swapped.next_if(|swapped| swapped.page < page) {
+                swap::take_usage::<M>(&before, clear, &mut with);
+            }
             let meta = machine.frame_meta(frame);
             let old = entry.load(Relaxed);
             let mut usage = Usage::empty();
@@ -427,6 +431,7 @@ impl<'t> TlbGather<'t> {
                 }
             }
         }
+        swapped.for_each(|swapped| swap::take_usage::<M>(&swapped, clear, &mut with));
     }
 
     /// Adds the pages that [linger](Leaf::flush_pending_in) in a leaf. The leaf must be locked, and no other

@@ -30,7 +30,7 @@ use crate::page::Pages;
 use crate::quota::Account;
 use crate::swap::Swap;
 use crate::tree::fork_lock::ForkLock;
-use crate::tree::node::{Branch, Leaf, NodeRef};
+use crate::tree::node::{Branch, Leaf, NodeRef, Swapped};
 
 /// The part of a space that stays at one address until the last reference to it is dropped.
 #[derive(Debug)]
@@ -247,7 +247,7 @@ unsafe fn free_below<M: Machine>(machine: &M, branch: &Branch, swap: Option<&Swa
                         unsafe { machine.free(&[frame]) };
                     }
                 }
-                for (_, _, slot) in leaf.swapped_in::<M::Format>(leaf.span()) {
+                for Swapped { slot, .. } in leaf.swapped_in::<M::Format>(leaf.span()) {
                     swap.into_iter().for_each(|swap| swap.release(machine, slot, 1));
                 }
                 if leaf.table().is_some() {

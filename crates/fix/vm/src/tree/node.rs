@@ -142,6 +142,15 @@ pub(crate) struct Present<'a> {
     pub(crate) protection: Protection,
 }
 
+/// A swapped page of a leaf.
+pub(crate) struct Swapped<'a> {
+    pub(crate) page: Page,
+    pub(crate) entry: &'a AtomicU64,
+    /// The slot of the page's content.
+    pub(crate) slot: u64,
+    pub(crate) dirty: bool,
+}
+
 impl Node {
     /// A new node, locked by its creator.
     fn new(level: u8, first: Page, parent: Option<NonNull<Branch>>) -> Node {
@@ -386,16 +395,17 @@ impl Leaf {
         })
     }
 
-    /// The swapped pages among `pages`, with their entries and the slots of their content. The caller must
-    /// hold the lock.
+    /// The swapped pages among `pages`. The caller must have the lock.
     #[inline]
     pub(crate) fn swapped_in<F: Format>(
         &self,
         pages: Pages,
-    ) -> impl Iterator<Item = (Page, &AtomicU64, u64)> + use<'_, F> {
+    ) -> impl Iterator<Item = Swapped<'_>> + use<'_, F> {
         self.entries_in(pages, &self.swapped).filter_map(|(page, entry)| {
             match F::read(entry.load(Relaxed), 0) {
-                format::Entry::Swapped(slot) => Some((page, entry, slot)),
+                format::Entry::Swapped { slot, dirty } => {
+                    Some(Swapped { page, entry, slot, dirty })
+                }
                 _ => None,
             }
         })

@@ -65,6 +65,7 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("swap_no_flush", Integration("stepped", "swap::the_device_gets_stores_through_cached_translations::x86_64")),
     ("swap_writes_first", Integration("stepped", "swap::a_store_at_any_time_is_not_lost::x86_64")),
     ("swap_in_uncounted", Integration("stepped", "swap::a_slot_is_not_reused_while_a_cpu_reads_it::x86_64")),
+    ("swap_cleans", Integration("usage", "a_dirty_log_includes_swapped_pages")),
     ("put_back_shared", Integration("stepped", "swap::a_fork_at_any_time_copies_the_page::x86_64")),
     ("slot_freed_early", Integration("swap", "a_fork_and_its_original_both_have_the_swapped_pages::x86_64")),
     ("discard_keeps_slot", Integration("swap", "discarded_and_replaced_pages_do_not_come_back::x86_64")),

@@ -1,12 +1,16 @@
-//! One CPU copies the dirty pages of a space, as a live migration does, while all others store to the space.
+//! One CPU copies the dirty pages of a space, as a live migration does, while all others store to the space and
+//! swap its pages out.
 
+use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use knee_vm::{Page, Pages, Protection, Usage};
+use knee_vm::{Page, Pages, Protection, Space, Swap, Usage};
 
-use super::{Options, new_space};
-use crate::access::{load, store};
+use super::Options;
+use super::disk::Disk;
+use crate::access::{self, load, store};
 use crate::arch::MOST_CPUS;
 use crate::cpu::{count, current, drop_space};
 use crate::jobs::on_each_cpu;
@@ -15,8 +19,11 @@ use crate::jobs::on_each_cpu;
 const PAGES: u64 = 4;
 
 pub(super) fn usage(options: &Options) {
-    let space = new_space();
     let all = Pages::new(Page(0xc_0000), PAGES * count() as u64);
+    let swap = Arc::new(Swap::new(all.count(), Disk::new(all.count())).expect("there is memory"));
+    let space = Space::with_swap(current(), None, Arc::clone(&swap)).expect("there is memory");
+    let space = Box::new(space);
+    access::map_code(&space);
     space.map(current(), all, Protection::READ_WRITE).expect("the pages are free");
     let address = |page: Page| page.address().0 + 8;
     // For each page, the last word that its CPU has stored.
@@ -32,6 +39,10 @@ pub(super) fn usage(options: &Options) {
                 let page = all.start + number as u64 * PAGES + random.below(PAGES);
                 assert_eq!(store(&space, address(page), round), Ok(()));
                 at(page).store(round, SeqCst);
+                if random.below(32) == 0 {
+                    let result = space.swap_out(current(), Pages::new(page, 1));
+                    result.expect("the device does not fail");
+                }
                 continue;
             }
             let before: Vec<u64> = all.iter().map(|page| at(page).load(SeqCst)).collect();
@@ -52,4 +63,5 @@ pub(super) fn usage(options: &Options) {
         }
     });
     drop_space(space);
+    assert_eq!(swap.used(), 0, "slots were not freed");
 }

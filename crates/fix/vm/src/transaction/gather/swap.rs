@@ -1,4 +1,4 @@
-//! Swapping pages out.
+//! Swapping pages out, and the usage of swapped pages.
 
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -7,8 +7,8 @@ use knee_sync::shim::is_mutant;
 use super::TlbGather;
 use crate::machine::Machine;
 use crate::machine::format::{Entry, Format};
-use crate::page::{Frame, Page, Pages};
-use crate::tree::node::{Leaf, Present};
+use crate::page::{Frame, Page, Pages, Protection, Usage};
+use crate::tree::node::{Leaf, Present, Swapped};
 
 impl TlbGather<'_> {
     /// Replaces the entries of private pages among `pages` with entries of swapped pages. For each page,
@@ -41,9 +41,11 @@ impl TlbGather<'_> {
                 continue;
             }
             let Some(slot) = slot(page, frame) else { return page };
-            // Relaxed: a page walk reaches no memory through a swapped entry, and the unlock of the leaf
-            // publishes the entry to other CPUs.
-            entry.store(M::Format::swapped(slot), Relaxed);
+            // As for the usage of a present page that is not pinned.
+            let dirty = protection.contains(Protection::WRITE) || meta.is_written();
+            let dirty = dirty && !is_mutant!("swap_cleans");
+            // Relaxed: the entry publishes nothing to the hardware, and the lock publishes it to other CPUs.
+            entry.store(M::Format::swapped(slot, dirty), Relaxed);
             leaf.present().set(leaf.present().get() - 1);
             leaf.swapped().set(leaf.swapped().get() + 1);
             self.objects += 1;
@@ -52,5 +54,21 @@ impl TlbGather<'_> {
             }
         }
         pages.end
+    }
+}
+
+/// Reports the usage of a swapped page, and clears the flags in `clear`. The page's leaf must be locked.
+pub(super) fn take_usage<M: Machine>(
+    swapped: &Swapped<'_>,
+    clear: Usage,
+    with: &mut impl FnMut(Page, Usage),
+) {
+    let &Swapped { page, entry, slot, dirty } = swapped;
+    let mut usage = Usage::SWAPPED;
+    usage.set(Usage::DIRTY, dirty);
+    with(page, usage);
+    if (usage & clear).contains(Usage::DIRTY) {
+        // Relaxed: the hardware ignores the entry, and the lock publishes it to other CPUs.
+        entry.store(M::Format::swapped(slot, false), Relaxed);
     }
 }
