@@ -424,6 +424,42 @@ impl Pager for Disk {
     }
 }
 
+/// A swap device that rejects all pages.
+struct Rejecting;
+
+impl Pager for Rejecting {
+    fn page_in(&self, _: u64, _: &mut [u8; PAGE]) -> Result<(), PagerError> {
+        unreachable!("the device has no pages")
+    }
+
+    fn page_out(&self, _: u64, _: &[u8; PAGE]) -> Result<(), PagerError> {
+        Err(PagerError::Failed)
+    }
+}
+
+#[test]
+fn pages_that_the_device_rejects_come_back_without_an_allocation() {
+    let machine = Small(Hosted::new(128, 1));
+    // SAFETY: it is the only `Cpu` with this number.
+    let cpu = unsafe { Cpu::new(&machine, 0) };
+    let swap = Arc::new(Swap::new(8, Box::new(Rejecting)).unwrap());
+    let space = Space::with_swap(&cpu, None, swap).unwrap();
+    let pages = Pages::new(Page(508), 8);
+    space.map(&cpu, pages, READ | WRITE).unwrap();
+    pages.iter().for_each(|page| space.fault(&cpu, page, WRITE).unwrap());
+    cpu.drain();
+    let (mut frames, mut allocations) = (9, 9);
+    limited(&FRAMES, &mut frames, || {
+        limited(&ALLOCATIONS, &mut allocations, || {
+            assert_eq!(space.swap_out(&cpu, pages), Err(PagerError::Failed));
+            assert_eq!(space.reclaim(&cpu, 8), Err(PagerError::Failed));
+        });
+    });
+    assert_eq!((frames, allocations), (9, 9));
+    assert_eq!(space.resident(), 8);
+    space.audit(&cpu);
+}
+
 #[test]
 fn reclaim_frees_frames_when_there_is_no_memory() {
     let machine = Small(Hosted::new(128, 1));

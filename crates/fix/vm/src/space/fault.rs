@@ -102,7 +102,7 @@ impl<'m, M: Machine> Space<'m, M> {
         if !self.pages().contains(page) {
             return Err(Fault::Unmapped);
         }
-        self.drive_fault(cpu, page, |pool| self.fault_once(page, access, pool))
+        self.drive_fault(cpu, page, true, |pool| self.fault_once(page, access, pool))
     }
 
     /// Makes this space the origin of the present anonymous pages in `pages`. Copies shared pages that
@@ -132,17 +132,20 @@ impl<'m, M: Machine> Space<'m, M> {
     }
 
     /// Repeats `step` until the fault is handled. Between attempts, refills the pool, waits, or has the
-    /// pager read a page.
+    /// pager read a page. If `takes_page`, the pool has a zeroed page before each attempt, if memory allows.
     #[inline]
     pub(super) fn drive_fault<'a>(
         &'a self,
         cpu: &Cpu<'m, M>,
         page: Page,
+        takes_page: bool,
         mut step: impl FnMut(&mut PerCpuPool) -> Result<Step<'a, 'm, M>, Needed>,
     ) -> Result<Before, Fault> {
         let mut turn = None;
         loop {
-            cpu.refill_zero_page();
+            if takes_page {
+                cpu.refill_zero_page();
+            }
             let next = {
                 let _guard = cpu.pin();
                 let next = cpu.with_pool(&mut step);
@@ -186,15 +189,15 @@ impl<'m, M: Machine> Space<'m, M> {
         }
     }
 
-    /// Like [`drive_fault`](Space::drive_fault), but `step` gets the leaf of `page`, locked. Returns without
-    /// a call of `step` if there is no leaf.
+    /// Like [`drive_fault`](Space::drive_fault), but `step` gets the leaf of `page`, locked. If there is no
+    /// leaf, there is nothing to do. Allocates only what `step` needs.
     pub(super) fn drive_in_leaf<'a>(
         &'a self,
         cpu: &Cpu<'m, M>,
         page: Page,
         mut step: impl FnMut(&'a Leaf, &mut PerCpuPool) -> Result<Step<'a, 'm, M>, Needed>,
     ) -> Result<Before, Fault> {
-        self.drive_fault(cpu, page, |pool| {
+        self.drive_fault(cpu, page, false, |pool| {
             let root = NodeRef::Branch(self.tree().root());
             let Some(leaf) = first_leaf(root, Pages::new(page, 1)) else {
                 return Ok(Step::Done(Ok(())));
