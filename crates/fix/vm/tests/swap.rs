@@ -3,15 +3,17 @@
 #[path = "architectures/each.rs"]
 mod each;
 
-use std::sync::Arc;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, Weak};
 
 use each::on_each_architecture;
 use knee_models::cpus::on_each_cpu;
 use knee_models::disk::Disk;
 use knee_vm::hosted::{Architecture, Hosted, Processor};
 use knee_vm::{
-    Fault, MapError, Object, Page, PagerError, Pages, Protection, Quota, Sharing, Space, Swap,
-    Usage,
+    Fault, MapError, Object, PAGE, Page, Pager, PagerError, Pages, Protection, Quota, Sharing,
+    Space, Swap, Usage,
 };
 
 const READ: Protection = Protection::READ;
@@ -37,6 +39,9 @@ on_each_architecture!(
     a_page_that_the_device_rejects_stays_in_memory,
     a_page_that_the_device_cannot_read_is_read_again_later,
     reclaim_stops_when_all_slots_are_in_use,
+    a_device_that_panics_leaves_the_pages_where_they_are,
+    slots_are_reserved_only_for_pages_that_will_be_written,
+    frames_that_reclaim_frees_can_be_allocated_by_all_cpus,
     tables_with_swapped_pages_are_not_pruned,
     words_survive_concurrent_swapping,
 );
@@ -338,6 +343,122 @@ fn reclaim_stops_when_all_slots_are_in_use<A: Architecture>() {
     space.map(&cpu, ALL, WRITE).unwrap();
     space.populate(&cpu, ALL).unwrap();
     assert_eq!(space.reclaim(&cpu, 4), Ok(0), "the space has no swap area");
+}
+
+/// A device that panics in one of the next transfers.
+struct Panicking {
+    disk: Disk,
+    /// The number of transfers before the one that panics.
+    before: Arc<AtomicU64>,
+}
+
+impl Panicking {
+    fn check(&self) {
+        if self.before.fetch_sub(1, SeqCst) == 0 {
+            resume_unwind(Box::new("the device panics"));
+        }
+    }
+}
+
+impl Pager for Panicking {
+    fn page_in(&self, slot: u64, page: &mut [u8; PAGE]) -> Result<(), PagerError> {
+        self.check();
+        self.disk.page_in(slot, page)
+    }
+
+    fn page_out(&self, slot: u64, page: &[u8; PAGE]) -> Result<(), PagerError> {
+        self.check();
+        self.disk.page_out(slot, page)
+    }
+}
+
+fn a_device_that_panics_leaves_the_pages_where_they_are<A: Architecture>() {
+    let machine = Hosted::<A>::with_architecture(256, 1);
+    let all = machine.free_frames();
+    let before = Arc::new(AtomicU64::new(u64::MAX));
+    let device = Panicking { disk: Disk::default(), before: Arc::clone(&before) };
+    let swap = Arc::new(Swap::new(8, Box::new(device)).unwrap());
+    {
+        let cpu = machine.cpu(0);
+        let space = Space::with_swap(&cpu, None, Arc::clone(&swap)).unwrap();
+        space.map(&cpu, ALL, WRITE).unwrap();
+        ALL.iter().for_each(|page| cpu.store(&space, page.address(), page.0).unwrap());
+        let panics = |transfers, operation: &dyn Fn()| {
+            before.store(transfers, SeqCst);
+            assert!(catch_unwind(AssertUnwindSafe(operation)).is_err());
+            before.store(u64::MAX, SeqCst);
+            space.audit(&cpu);
+        };
+        for transfers in 0..4 {
+            panics(transfers, &|| _ = space.swap_out(&cpu, ALL));
+            assert_eq!((space.resident(), swap.used()), (4 - transfers, transfers));
+            // A slot whose transfer never ended would make this fail with `Fault::Retry`.
+            ALL.iter().for_each(|page| assert_eq!(space.fault(&cpu, page, READ), Ok(())));
+            has_content(&cpu, &space);
+        }
+        assert_eq!(space.swap_out(&cpu, ALL), Ok(4));
+        panics(0, &|| _ = space.fault(&cpu, START, READ));
+        assert_eq!((space.resident(), swap.used()), (0, 4));
+        assert_eq!(space.fault(&cpu, START, READ), Ok(()));
+        has_content(&cpu, &space);
+    }
+    assert_eq!(swap.used(), 0, "all slots are free");
+    assert_eq!(machine.free_frames(), all, "all frames are free");
+}
+
+/// A device that records how many slots of its area are in use when it gets a page.
+#[derive(Clone, Default)]
+struct Counting {
+    area: Arc<Mutex<Weak<Swap>>>,
+    used: Arc<Mutex<Vec<u64>>>,
+}
+
+impl Pager for Counting {
+    fn page_in(&self, _: u64, _: &mut [u8; PAGE]) -> Result<(), PagerError> {
+        Ok(())
+    }
+
+    fn page_out(&self, _: u64, _: &[u8; PAGE]) -> Result<(), PagerError> {
+        self.used.lock().unwrap().push(self.area.lock().unwrap().upgrade().unwrap().used());
+        Ok(())
+    }
+}
+
+/// Otherwise another CPU would find no free slot in a small area.
+fn slots_are_reserved_only_for_pages_that_will_be_written<A: Architecture>() {
+    let machine = Hosted::<A>::with_architecture(64, 1);
+    let (cpu, device) = (machine.cpu(0), Counting::default());
+    let swap = Arc::new(Swap::new(20, Box::new(device.clone())).unwrap());
+    *device.area.lock().unwrap() = Arc::downgrade(&swap);
+    let space = Space::with_swap(&cpu, None, Arc::clone(&swap)).unwrap();
+    space.map(&cpu, Pages::new(Page(0), 1024), WRITE).unwrap();
+    let touch = || {
+        for page in [Page(7), START, START + 1, START + 2] {
+            cpu.store(&space, page.address(), 1).unwrap();
+        }
+    };
+    touch();
+    assert_eq!(space.swap_out(&cpu, Pages::new(START, 4)), Ok(3));
+    touch();
+    assert_eq!(space.swap_out(&cpu, space.pages()), Ok(4));
+    touch();
+    assert_eq!(space.reclaim(&cpu, 3), Ok(3));
+    assert_eq!(*device.used.lock().unwrap(), [2, 2, 3, 3, 3, 3, 4, 3, 3, 3]);
+}
+
+fn frames_that_reclaim_frees_can_be_allocated_by_all_cpus<A: Architecture>() {
+    let machine = Hosted::<A>::with_architecture(64, 2);
+    let (cpu, mut other) = (machine.cpu(0), machine.cpu(1));
+    let space = Space::with_swap(&cpu, None, Disk::default().swap(64)).unwrap();
+    let pages = Pages::new(Page(0), 100);
+    space.map(&cpu, pages, WRITE).unwrap();
+    let store = |page: Page| cpu.store(&space, page.address(), page.0);
+    assert_eq!(pages.iter().try_for_each(store), Err(Fault::OutOfMemory));
+    let last = (pages.end - 1).address();
+    assert_eq!(other.store(&space, last, 1), Err(Fault::OutOfMemory));
+    // The other CPU is offline, so that this CPU does not wait for it.
+    assert_eq!(other.offline(|| space.reclaim(&cpu, 4)), Ok(4));
+    assert_eq!(other.store(&space, last, 1), Ok(()));
 }
 
 fn tables_with_swapped_pages_are_not_pruned<A: Architecture>() {

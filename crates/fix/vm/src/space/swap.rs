@@ -1,6 +1,7 @@
 //! Swap-out, swap-in and reclaim of private pages.
 
 use alloc::sync::Arc;
+use core::mem::ManuallyDrop;
 use core::sync::atomic::Ordering::Relaxed;
 
 use knee_sync::shim::{AtomicU64, is_mutant};
@@ -31,38 +32,46 @@ struct Victim {
     slot: u64,
 }
 
-/// Reserved slots, and the pages that will be written to the first `used` of them.
-struct Batch<'a> {
+/// Reserved slots, and the pages that will be written to the first of them.
+///
+/// Dropping a batch gives back the slots without a page. If the device has panicked, it also puts back the pages
+/// that were not written.
+struct Batch<'a, 'm, M: Machine> {
+    space: &'a Space<'m, M>,
+    cpu: &'a Cpu<'m, M>,
     swap: &'a Swap,
     victims: [Victim; BATCH],
+    /// Number of pages that are on the device, or back in memory.
+    done: usize,
+    /// Number of pages.
     used: usize,
+    /// Number of slots.
     reserved: usize,
 }
 
-impl<'a> Batch<'a> {
-    fn new(swap: &'a Swap) -> Batch<'a> {
+impl<'a, 'm, M: Machine> Batch<'a, 'm, M> {
+    /// Reserves slots for at most `count` pages.
+    fn new(
+        space: &'a Space<'m, M>,
+        cpu: &'a Cpu<'m, M>,
+        swap: &'a Swap,
+        count: u64,
+    ) -> Batch<'a, 'm, M> {
         let none = Victim { page: Page(0), frame: Frame(0), slot: 0 };
-        Batch { swap, victims: [none; BATCH], used: 0, reserved: 0 }
-    }
-
-    /// Reserves slots for at most `count` pages. Returns whether any slot is reserved.
-    fn refill<M: Machine>(&mut self, machine: &M, count: u64) -> bool {
-        let count = count.min(BATCH as u64) as usize;
-        self.shrink(machine, count);
-        while self.reserved < count
-            && let Some(slot) = self.swap.reserve()
-        {
-            self.victims[self.reserved].slot = slot;
-            self.reserved += 1;
+        let (mut victims, mut reserved) = ([none; BATCH], 0);
+        for victim in victims.iter_mut().take(count.min(BATCH as u64) as usize) {
+            let Some(slot) = swap.reserve() else { break };
+            victim.slot = slot;
+            reserved += 1;
         }
-        self.reserved > 0
+        Batch { space, cpu, swap, victims, done: 0, used: 0, reserved }
     }
 
-    /// Gives back reserved slots until at most `count` are left.
-    fn shrink<M: Machine>(&mut self, machine: &M, count: usize) {
-        while self.reserved > count {
+    /// Gives back the slots without a page.
+    fn shrink(&mut self) {
+        while self.reserved > self.used {
             self.reserved -= 1;
-            self.swap.release(machine, self.victims[self.reserved].slot, 1);
+            self.swap.cancel(self.space.machine, self.victims[self.reserved].slot);
         }
     }
 
@@ -76,13 +85,81 @@ impl<'a> Batch<'a> {
         Some(victim.slot)
     }
 
-    /// Takes the added pages, with their slots, out of the batch.
-    fn take(&mut self) -> impl Iterator<Item = Victim> + use<> {
-        let (victims, used) = (self.victims, self.used);
-        self.victims.copy_within(used..self.reserved, 0);
-        self.reserved -= used;
-        self.used = 0;
-        victims.into_iter().take(used)
+    /// The first page that is not done.
+    fn first(&self) -> Option<Victim> {
+        self.victims[..self.used].get(self.done).copied()
+    }
+
+    /// Writes the pages, which all CPUs have flushed, to the device. Adds the number of freed frames to
+    /// `freed`.
+    fn write_out(&mut self, freed: &mut u64) -> Result<(), PagerError> {
+        let (swap, machine, mut result) = (self.swap, self.space.machine, Ok(()));
+        while let Some(victim) = self.first() {
+            let Victim { frame, slot, .. } = victim;
+            // SAFETY: the frame was private, neither shared nor pinned, and its only entry is gone. All CPUs
+            // have flushed this entry.
+            let written = unsafe { swap.write(machine, slot, frame) };
+            self.done += 1;
+            match written {
+                Ok(()) => {
+                    swap.end(slot, State::Stored);
+                    swap.release(machine, slot, 1);
+                    // The frame does not go to the pool of this CPU, where other CPUs could not allocate it.
+                    // SAFETY: as above.
+                    unsafe { machine.free(&[frame]) };
+                    *freed += 1;
+                }
+                Err(error) => {
+                    result = Err(error);
+                    self.space.put_back(self.cpu, swap, victim);
+                }
+            }
+        }
+        result
+    }
+}
+
+impl<M: Machine> Drop for Batch<'_, '_, M> {
+    fn drop(&mut self) {
+        while let Some(victim) = self.first().filter(|_| !is_mutant!("panic_keeps_victims")) {
+            self.done += 1;
+            self.space.put_back(self.cpu, self.swap, victim);
+        }
+        self.shrink();
+    }
+}
+
+/// A read of a slot's content into a new frame. Dropping this, even if the device has panicked, ends the
+/// transfer and this CPU's use of the slot, and frees the frame.
+struct SlotRead<'a, 'm, M: Machine> {
+    cpu: &'a Cpu<'m, M>,
+    swap: &'a Swap,
+    slot: u64,
+    frame: Frame,
+    /// The state of the slot before the transfer, or `None` if the transfer has ended.
+    before: Option<State>,
+}
+
+impl<M: Machine> SlotRead<'_, '_, M> {
+    fn end_transfer(&mut self) {
+        self.before.take().into_iter().for_each(|before| self.swap.end(self.slot, before));
+    }
+
+    /// Ends the use of the slot by this CPU and by the page's entry, which has the frame now.
+    fn complete(self) {
+        let read = ManuallyDrop::new(self);
+        read.swap.release(read.cpu.machine(), read.slot, 2);
+    }
+}
+
+impl<M: Machine> Drop for SlotRead<'_, '_, M> {
+    fn drop(&mut self) {
+        if !is_mutant!("panic_keeps_transfer") {
+            self.end_transfer();
+        }
+        self.swap.release(self.cpu.machine(), self.slot, 1);
+        // SAFETY: the frame was never mapped.
+        unsafe { self.cpu.free(self.frame) };
     }
 }
 
@@ -117,6 +194,8 @@ impl<'m, M: Machine> Space<'m, M> {
     /// Private pages are anonymous memory, and private copies of pages that belong to objects. The hand skips
     /// pages that the space shares copy-on-write with a fork, and [pinned](Space::pin) pages. In a space
     /// without [swap](Space::with_swap), this method does nothing.
+    ///
+    /// The freed frames go to the machine, so all CPUs can allocate them.
     ///
     /// A swapped page is still mapped, and all operations treat it as such. The next access reads it into a
     /// new frame. If several CPUs access the page at the same time, only one reads it from the device, and
@@ -172,11 +251,14 @@ impl<'m, M: Machine> Space<'m, M> {
         at: impl Fn(Page),
     ) -> Result<u64, PagerError> {
         let Some(swap) = self.tree().swap() else { return Ok(0) };
-        let (mut batch, mut freed, mut result) = (Batch::new(swap), 0, Ok(()));
+        let (mut freed, mut result) = (0, Ok(()));
         while result.is_ok()
             && let Some(part) = self.first_leaf_span(cpu, pages)
-            && batch.refill(self.machine, count - freed)
         {
+            let mut batch = Batch::new(self, cpu, swap, part.count().min(count - freed));
+            if batch.reserved == 0 {
+                break;
+            }
             let mut gather = TlbGather::new();
             let mut next = part.end;
             let done = self.tree().locked(cpu, part, |locked, _| {
@@ -187,51 +269,24 @@ impl<'m, M: Machine> Space<'m, M> {
                 Ok(())
             });
             debug_assert!(done.is_ok(), "the step needs no memory");
+            // Other CPUs may need the slots while the device works.
+            if !is_mutant!("swap_keeps_slots") {
+                batch.shrink();
+            }
             if is_mutant!("swap_writes_first") {
-                _ = self.write_out(cpu, &mut batch, &mut freed);
+                _ = batch.write_out(&mut freed);
             }
             // SAFETY: the frames that left the tables belong to the batch.
             unsafe { gather.finish(self.tree(), cpu) };
-            result = self.write_out(cpu, &mut batch, &mut freed);
+            result = batch.write_out(&mut freed);
             pages.start = next;
             at(next);
         }
-        batch.shrink(self.machine, 0);
         result.map(|()| freed)
     }
 
-    /// Writes the pages of a batch to the device. All CPUs must have flushed these pages. Adds the number of
-    /// freed frames to `freed`.
-    fn write_out(
-        &self,
-        cpu: &Cpu<'m, M>,
-        batch: &mut Batch<'_>,
-        freed: &mut u64,
-    ) -> Result<(), PagerError> {
-        let (swap, mut result) = (batch.swap, Ok(()));
-        for victim in batch.take() {
-            let Victim { frame, slot, .. } = victim;
-            // SAFETY: the frame was private, neither shared nor pinned, and its only entry is gone. All CPUs
-            // have flushed this entry.
-            match unsafe { swap.write(self.machine, slot, frame) } {
-                Ok(()) => {
-                    swap.end(slot, State::Stored);
-                    swap.release(self.machine, slot, 1);
-                    // SAFETY: as above.
-                    unsafe { cpu.free(frame) };
-                    *freed += 1;
-                }
-                Err(error) => {
-                    result = Err(error);
-                    self.put_back(cpu, swap, victim);
-                }
-            }
-        }
-        result
-    }
-
-    /// Makes a page that the device did not accept present again, in its old frame. If the page has been
-    /// unmapped, moved or forked meanwhile, the frame stays with the slot.
+    /// Makes a page present again in its old frame, because the device did not accept it. If the page has
+    /// been moved or copied since, the slot keeps the frame.
     fn put_back(&self, cpu: &Cpu<'m, M>, swap: &Swap, Victim { page, frame, slot }: Victim) {
         // The transfer has not ended yet, so no other CPU reads the slot. If this CPU and the page's locked
         // entry are the only users of the slot, `install` gives the frame back to the entry.
@@ -264,15 +319,14 @@ impl<'m, M: Machine> Space<'m, M> {
         let swap = self.tree().swap().expect("a page was swapped out");
         let frame = cpu.with_pool(|pool| pool.frames.page());
         let frame = frame.expect("this CPU's pool has a reserved page");
+        let slot = transfer.slot;
+        let mut read = SlotRead { cpu, swap, slot, frame, before: Some(transfer.before) };
         // SAFETY: the new frame is ours.
         let result = unsafe { swap.read(self.machine, &transfer, frame) };
-        let Transfer { slot, before } = transfer;
-        swap.end(slot, before);
+        read.end_transfer();
         let is_in = result.is_ok() && self.install(cpu, page, slot, frame, false);
-        swap.release(self.machine, slot, if is_in { 2 } else { 1 });
-        if !is_in {
-            // SAFETY: the frame was never mapped.
-            unsafe { cpu.free(frame) };
+        if is_in {
+            read.complete();
         }
         match result {
             Ok(()) => Ok(is_in),
