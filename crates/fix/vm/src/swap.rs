@@ -31,8 +31,8 @@ use crate::per_cpu::for_each;
 /// if a read of the slot began earlier. After `page_out` has returned an error, the device must not write the
 /// slot later. After `page_in` has returned an error, the device must not write to the page.
 ///
-/// If a method of the device panics, the pages stay where they are, in memory or in their slots, and the panic
-/// passes through the operation that called the method.
+/// If a method of the device panics, the pages stay where they are, in memory or in their slots, and the
+/// panic passes through the operation that called the method.
 ///
 /// On x86-64 CPUs with the L1 terminal fault (L1TF), an area must not be too large:
 /// [`X86_64`](crate::X86_64) describes the limit.
@@ -186,8 +186,8 @@ impl Swap {
         Some(slot)
     }
 
-    /// Gives back a reserved slot that was not used. The next reservation gets this slot again if possible, so
-    /// that slots stay consecutive.
+    /// Gives back a reserved slot that was not used. The next reservation gets this slot again if possible,
+    /// so that slots stay consecutive.
     pub(crate) fn cancel<M: Machine>(&self, machine: &M, slot: u64) {
         self.release(machine, slot, 1);
         self.next.store(slot, Relaxed);

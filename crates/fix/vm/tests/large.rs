@@ -30,6 +30,7 @@ on_each_architecture!(
     promotion_skips_what_others_use,
     device_memory_gets_large_pages,
     swapping_splits_a_large_page,
+    the_clock_splits_only_large_pages_that_are_not_used,
     cpus_that_split_and_promote_lose_no_store,
 );
 
@@ -198,15 +199,19 @@ fn device_memory_gets_large_pages<A: Architecture>() {
 }
 
 /// Each CPU stores to its own page of each large page. Meanwhile, all CPUs promote and split the large pages,
-/// fork the space, and discard and replace pages.
+/// fork the space, and discard, replace and swap out pages.
 fn cpus_that_split_and_promote_lose_no_store<A: Architecture>() {
     const CPUS: usize = 3;
     let machine = Hosted::<A>::with_architecture(1 << 14, CPUS);
     let all = machine.free_frames();
+    let swap = Disk::default().swap(64);
     {
         let space = {
             let cpu = machine.cpu(0);
-            space(&cpu, Pages::new(START, 2 * LARGE))
+            let space = Space::with_swap(&cpu, None, Arc::clone(&swap)).unwrap();
+            space.set_large_pages(true);
+            space.map(&cpu, Pages::new(START, 2 * LARGE), WRITE).unwrap();
+            space
         };
         on_each_cpu(&machine, CPUS, |cpu, mut random| {
             let (space, number) = (&space, cpu.number());
@@ -220,7 +225,7 @@ fn cpus_that_split_and_promote_lose_no_store<A: Architecture>() {
                 assert_eq!(cpu.load(space, page.address()), Ok(words[which]));
                 cpu.store(space, page.address(), round).unwrap();
                 words[which] = round;
-                match random.below(8) {
+                match random.below(9) {
                     0 => {
                         let pages = Pages::new(START, 2 * LARGE);
                         space.promote(&cpu, pages).unwrap();
@@ -243,6 +248,7 @@ fn cpus_that_split_and_promote_lose_no_store<A: Architecture>() {
                         space.discard(&cpu, Pages::new(page, 1)).unwrap();
                         words[which] = 0;
                     }
+                    6 => _ = space.reclaim(&cpu, 2).unwrap(),
                     _ => cpu.store(space, common.start.address(), round).unwrap(),
                 }
             }
@@ -279,9 +285,42 @@ fn swapping_splits_a_large_page<A: Architecture>() {
     };
     check();
     assert_eq!(space.promote(&cpu, pages), Ok(1));
-    // The clock splits the large page, to learn which of its pages are used.
+    // The first round clears the accessed bit of the large page, and the second splits the page.
     assert_eq!(space.reclaim(&cpu, 7), Ok(7));
     check();
     assert_eq!(swap.used(), 0);
+    space.audit(&cpu);
+}
+
+fn the_clock_splits_only_large_pages_that_are_not_used<A: Architecture>() {
+    let machine = Hosted::<A>::with_architecture(4096, 1);
+    let cpu = machine.cpu(0);
+    let space = Space::with_swap(&cpu, None, Disk::default().swap(8)).unwrap();
+    space.set_large_pages(true);
+    let (large, small) = (Pages::new(START, LARGE), Pages::new(START + LARGE, 1));
+    space.map(&cpu, large, WRITE).unwrap();
+    space.map(&cpu, small, WRITE).unwrap();
+    large.iter().for_each(|page| cpu.store(&space, page.address(), page.0).unwrap());
+    let frame = space.frame(&cpu, START);
+    // In each round, the hand passes the large page and finds the small page unused.
+    for round in 0..4 {
+        cpu.store(&space, small.start.address(), round).unwrap();
+        space.usage(&cpu, small, Usage::ACCESSED, |_, _| ()).unwrap();
+        assert_eq!(cpu.load(&space, (START + 100).address()), Ok(START.0 + 100));
+        assert_eq!(space.reclaim(&cpu, 1), Ok(1));
+        assert_eq!(space.frame(&cpu, small.start), None, "round {round}");
+        // If the page were no longer large, this would copy it to new frames.
+        assert_eq!(space.promote(&cpu, large), Ok(1));
+        assert_eq!(space.frame(&cpu, START), frame, "round {round}: the page was split");
+        space.audit(&cpu);
+    }
+    cpu.load(&space, small.start.address()).unwrap();
+    assert_eq!(space.reclaim(&cpu, 1), Ok(1));
+    assert_eq!(space.frame(&cpu, START), None);
+    let mut used = 0;
+    let count = |_, usage: Usage| used += u64::from(usage.contains(Usage::ACCESSED));
+    space.usage(&cpu, large, Usage::empty(), count).unwrap();
+    assert_eq!(used, 0, "the clock can take the other pages next");
+    large.iter().for_each(|page| assert_eq!(cpu.load(&space, page.address()), Ok(page.0)));
     space.audit(&cpu);
 }

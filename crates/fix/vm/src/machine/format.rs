@@ -90,8 +90,8 @@ pub enum FaultFlush {
 /// * For an entry made by [`table`](Format::table), [`page`](Format::page), [`prot_none`](Format::prot_none)
 ///   or [`flush_pending`](Format::flush_pending), `read` returns the same variant and frame, and a protection
 ///   that allows no access beyond the encoded one.
-/// * For an entry made by [`swapped`](Format::swapped), `read` returns the same flag, and the same slot if it is
-///   below 2⁵².
+/// * For an entry made by [`swapped`](Format::swapped), `read` returns the same flag, and the same slot if it
+///   is below 2⁵².
 /// * `read` still returns the same variant, frame and protection after the hardware sets the accessed or
 ///   dirty bit.
 /// * For an entry made by [`device`](Format::device), `read` returns [`Entry::Device`] with the same frame
@@ -140,10 +140,10 @@ pub unsafe trait Format: Sync + 'static {
     /// not be global, and its accessed and dirty bits are set.
     fn device(frame: Frame, protection: Protection, memory: MemoryType) -> u64;
 
-    /// Turns an entry made by [`page`](Format::page) or [`device`](Format::device) into the entry of a large
-    /// page: 2 MiB in a table of level 1, or 1 GiB in a table of level 2. The large page begins with the
-    /// frame of `entry`, and the number of this frame is a multiple of the number of frames in the large
-    /// page.
+    /// Turns an entry made by [`page`](Format::page), [`clear_accessed`](Format::clear_accessed) or
+    /// [`device`](Format::device) into the entry of a large page: 2 MiB in a table of level 1, or 1 GiB in a
+    /// table of level 2. The large page begins with the frame of `entry`, whose number is a multiple of the
+    /// number of frames that the large page covers.
     fn large(entry: u64) -> u64;
 
     /// Returns a copy of `entry` whose accessed bit is clear. `entry` must have been made by
@@ -229,10 +229,10 @@ const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 ///
 /// A CPU with the L1 terminal fault (L1TF, CVE-2018-3620) ignores the present bit while it speculates, so a
 /// program can read what the first-level cache has at the physical address in an entry that is not present.
-/// Therefore all address bits of these entries are inverted, as in Linux's `pgtable-invert.h`. A frame or slot
-/// in the lower half of all addresses then names an address in the upper half, where there is no memory. An
-/// affected CPU compares only the address bits that its caches support. So all frames and all slots must lie in
-/// the lower half of these addresses: below 32 TiB if the CPU supports 46 bits.
+/// Therefore all address bits of these entries are inverted, as in Linux's `pgtable-invert.h`. The number of
+/// a frame or slot in the lower half of all frame numbers then becomes a number in the upper half, where
+/// there is no memory. An affected CPU compares only the address bits that its caches support. So all frames
+/// and slots must have numbers in the lower half of these: below 2³³ (32 TiB) if the CPU supports 46 bits.
 #[derive(Debug)]
 pub enum X86_64 {}
 
@@ -252,8 +252,9 @@ mod x86_64 {
     pub(super) const NO_EXECUTE: u64 = 1 << 63;
 }
 
-// SAFETY: "Software Developer's Manual", volume 3, table 4-20. The address bits overlap no other field. An entry
-// that is not present has a bit of its kind set, so it differs from `ABSENT`, whatever its address bits.
+// SAFETY: "Software Developer's Manual", volume 3, table 4-20. The address bits overlap no other field. An
+// entry that is not present has a bit of its kind set, so it differs from `ABSENT`, whatever its address
+// bits.
 unsafe impl Format for X86_64 {
     const LEVELS: u8 = 4;
     const HAS_KERNEL: bool = true;
@@ -592,6 +593,7 @@ mod tests {
                 let old = F::clear_accessed(F::page(frame, bits));
                 let unused = Entry::Page { frame, protection: bits, accessed: false, dirty };
                 assert_eq!(F::read(old, 0), unused);
+                assert_eq!(F::read(F::large(old), 1), unused);
             }
         }
         for protection in [Protection::READ, Protection::READ_WRITE] {

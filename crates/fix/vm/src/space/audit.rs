@@ -149,14 +149,19 @@ fn branch<M: Machine>(
     found
 }
 
-/// Checks that the table of a large page maps the same frames as the large page, with the same protection.
+/// Checks that the table of a large page maps the same frames as the large page, with the same protection,
+/// and that its accessed bits are set.
 fn large<M: Machine>(leaf: &Leaf, entry: u64) {
     let entries = leaf.table().expect("a large page has a table");
     let (large, span) = (M::Format::read(entry, 1), leaf.span());
     for (index, entry) in entries.iter().enumerate() {
         let mut part = large;
         match &mut part {
-            Entry::Page { frame, .. } | Entry::Device { frame, .. } => frame.0 += index as u64,
+            Entry::Page { frame, accessed, .. } => {
+                frame.0 += index as u64;
+                *accessed = true;
+            }
+            Entry::Device { frame, .. } => frame.0 += index as u64,
             other => panic!("the large page of {span:?} is {other:?}"),
         }
         assert_eq!(M::Format::read(entry.load(Relaxed), 0), part, "page {index} of {span:?}");

@@ -429,6 +429,10 @@ impl<'m, M: Machine> Space<'m, M> {
             }
             // Another CPU has handled this fault, or this CPU has a stale TLB entry.
             Entry::Page { protection, accessed: true, .. } if protection.contains(access) => {
+                if leaf.is_large() {
+                    // `reclaim` may have cleared the accessed bit of the large page.
+                    leaf.set_large_accessed::<M::Format>(true);
+                }
                 let is_spurious = !matches!(M::FAULT_FLUSH, FaultFlush::Never);
                 return Ok(if is_spurious { Step::Spurious } else { Step::Done(Ok(())) });
             }

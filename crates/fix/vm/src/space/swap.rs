@@ -34,8 +34,8 @@ struct Victim {
 
 /// Reserved slots, and the pages that will be written to the first of them.
 ///
-/// Dropping a batch gives back the slots without a page. If the device has panicked, it also puts back the pages
-/// that were not written.
+/// Dropping a batch gives back the slots without a page. If the device has panicked, it also puts back the
+/// pages that were not written.
 struct Batch<'a, 'm, M: Machine> {
     space: &'a Space<'m, M>,
     cpu: &'a Cpu<'m, M>,
@@ -185,11 +185,12 @@ impl<'m, M: Machine> Space<'m, M> {
     /// and returns how many frames it has freed. Call this when memory is scarce, as Linux calls
     /// `shrink_lruvec`. To reclaim pages of objects, use [`Object::evict`](crate::Object::evict).
     ///
-    /// This is the clock algorithm. A hand moves over the pages of the space. The hand swaps out each page
-    /// that was not accessed since the hand last passed, and clears the [`ACCESSED`](crate::Usage::ACCESSED)
-    /// flag of the other pages. Pages that allow no access count as not accessed. The next call continues
-    /// where this one stopped. A call ends when it has freed `count` frames, after two rounds, or when all
-    /// slots are in use.
+    /// This is the clock algorithm. A hand moves over the pages of the space. It swaps out each page that was
+    /// not accessed since the hand last passed; from other pages, it clears
+    /// [`Usage::ACCESSED`](crate::Usage::ACCESSED). Pages that allow no access count as not accessed. The
+    /// next call continues where this one stopped. A [large page](Space::set_large_pages) counts as one page
+    /// for the hand, which splits the large page only if none of it was accessed. A call ends when it has
+    /// freed `count` frames, after two rounds, or when all slots are in use.
     ///
     /// Private pages are anonymous memory, and private copies of pages that belong to objects. The hand skips
     /// pages that the space shares copy-on-write with a fork, and [pinned](Space::pin) pages. In a space

@@ -99,6 +99,10 @@ impl<'t> TlbGather<'t> {
         if is_mutant!("flushes_one_page") && !self.pages.is_empty() {
             return;
         }
+        self.add_pages(pages);
+    }
+
+    fn add_pages(&mut self, pages: Pages) {
         self.pages.start = self.pages.start.min(pages.start);
         self.pages.end = self.pages.end.max(pages.end);
     }

@@ -76,8 +76,8 @@ pub(crate) enum Link {
     /// A pointer to the leaf's table.
     Table,
     /// A large page, which covers the span. The leaf has a table nevertheless: its 512 entries map the same
-    /// frames with the same protection, so that the large page can be split without memory. No frame is
-    /// shared.
+    /// frames with the same protection, so that the large page can be split without memory. Their accessed
+    /// bits are set; the large page's own bit is in the parent's entry. No frame is shared.
     Large,
 }
 
@@ -445,6 +445,19 @@ impl Leaf {
         if self.is_large() && !is_mutant!("large_stays") {
             self.set_link(Link::Absent, ABSENT);
         }
+        // SAFETY: the caller meets the contract.
+        unsafe { self.begin_flush_unsplit(others) }
+    }
+
+    /// Like [`begin_flush`](Leaf::begin_flush), but does not split a large page. No entry of the table may
+    /// change.
+    ///
+    /// # Safety
+    /// As for [`begin_flush`](Leaf::begin_flush).
+    pub(crate) unsafe fn begin_flush_unsplit(
+        &self,
+        others: Option<NonNull<Leaf>>,
+    ) -> Option<NonNull<Leaf>> {
         if self.flushing.load(Relaxed) {
             return others;
         }
@@ -501,10 +514,30 @@ impl Leaf {
     /// Stores `entry` in the parent's table. `link` must be the kind of this entry. The caller must
     /// hold the lock. Release: a CPU that finds the table or the page sees its content.
     pub(crate) fn set_link(&self, link: Link, entry: u64) {
+        self.parent_entry().store(entry, order!(Release, "table_publish"));
+        self.link.set(link);
+    }
+
+    fn parent_entry(&self) -> &AtomicU64 {
         let parent = self.above().expect("a leaf has a parent");
         let entries = parent.table().expect("branches have tables");
-        entries[parent.slot(self.span().start)].store(entry, order!(Release, "table_publish"));
-        self.link.set(link);
+        &entries[parent.slot(self.span().start)]
+    }
+
+    /// Sets or clears the accessed bit of a large page. Returns whether this has changed the bit. The caller
+    /// must have the lock.
+    #[cold]
+    pub(crate) fn set_large_accessed<F: Format>(&self, accessed: bool) -> bool {
+        let entry = F::read(self.parent_entry().load(Relaxed), 1);
+        let format::Entry::Page { frame, protection, accessed: old, .. } = entry else {
+            return false;
+        };
+        if old != accessed {
+            let page = F::page(frame, protection);
+            let page = if accessed { page } else { F::clear_accessed(page) };
+            self.set_link(Link::Large, F::large(page));
+        }
+        old != accessed
     }
 
     /// The attributes of the span's pages, if all of these pages are mapped with the same attributes. The

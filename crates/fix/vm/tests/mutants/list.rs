@@ -46,6 +46,8 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("splits_one_page", Integration("stepped", "large::changing_a_part_splits_a_large_page::x86_64")),
     ("links_while_flushing", Integration("stepped", "large::a_page_stays_away_until_all_cpus_have_flushed_the_large_page::x86_64")),
     ("changes_part_of_large", Integration("stepped", "large::a_fault_that_adds_a_permission_splits_a_large_page::x86_64")),
+    ("clock_splits_used", Integration("large", "the_clock_splits_only_large_pages_that_are_not_used::x86_64")),
+    ("clock_no_flush", Integration("large", "the_clock_splits_only_large_pages_that_are_not_used::x86_64")),
     ("promote_no_flush", Integration("stepped", "large::a_promotion_loses_no_store::x86_64")),
 
     // Lazy unmaps.

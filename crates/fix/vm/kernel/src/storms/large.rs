@@ -1,22 +1,31 @@
-//! Each CPU stores to its own words of large pages, while all CPUs split, promote, fork and unmap them.
+//! Each CPU stores to its own words of large pages, while all CPUs split, promote, fork, unmap and reclaim
+//! them.
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 
-use knee_vm::{Fault, MapError, Page, Pages, Protection, Usage};
+use knee_vm::{Fault, MapError, Page, Pages, Protection, Space, Swap, Usage};
 
-use super::{Options, new_space};
-use crate::access::{load, store};
+use super::Options;
+use super::disk::Disk;
+use crate::access::{self, load, store};
 use crate::cpu::{current, drop_space};
 use crate::jobs::on_each_cpu;
 
 /// The number of pages of a large page.
 const LARGE: u64 = 512;
 
+/// The number of slots of the swap area.
+const SLOTS: u64 = 32;
+
 /// Two large pages.
 const ALL: Pages = Pages::new(Page(0xc_0000), 2 * LARGE);
 
 pub(super) fn large(options: &Options) {
-    let space = new_space();
+    let swap = Arc::new(Swap::new(SLOTS, Disk::new(SLOTS)).expect("there is memory"));
+    let space = Space::with_swap(current(), None, Arc::clone(&swap)).expect("there is memory");
+    let space = Box::new(space);
+    access::map_code(&space);
     space.set_large_pages(true);
     space.map(current(), ALL, Protection::READ_WRITE).expect("the pages are free");
     assert_eq!(store(&space, ALL.start.address().0, 1), Ok(()));
@@ -59,6 +68,11 @@ pub(super) fn large(options: &Options) {
                     assert_eq!(store(&space, address, 0), Err(Fault::AccessDenied));
                     space.protect(current(), one, Protection::READ_WRITE)
                 }),
+                6 => {
+                    let count = space.reclaim(current(), 2).expect("the device does not fail");
+                    assert!(count <= 2, "reclaim has freed {count} of 2 pages");
+                    Ok(())
+                }
                 _ => {
                     let result = store(&space, common.start.address().0 + 8, round);
                     assert!(matches!(result, Ok(()) | Err(Fault::Unmapped)), "{result:?}");
@@ -69,4 +83,5 @@ pub(super) fn large(options: &Options) {
         }
     });
     drop_space(space);
+    assert_eq!(swap.used(), 0, "slots were not freed");
 }

@@ -1,5 +1,5 @@
-//! One CPU copies the dirty pages of a space, as a live migration does, while all others store to the space and
-//! swap its pages out.
+//! One CPU copies the dirty pages of a space, as a live migration does, while all others store to the space
+//! and swap its pages out.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;

@@ -11,10 +11,10 @@ use crate::page::{Frame, Page, Pages, Protection, Usage};
 use crate::tree::node::{Leaf, Present, Swapped};
 
 impl TlbGather<'_> {
-    /// Replaces the entries of private pages among `pages` with entries of swapped pages. For each page,
-    /// calls `slot` with the page and its frame; `slot` returns the number of a swap slot, and the frame then
-    /// belongs to the caller. Skips pages that other spaces share and pages that are pinned. If
-    /// `spares_accessed`, also skips pages whose accessed bit is set, and clears this bit. Stops at the first
+    /// Replaces the entries of private pages among `pages` with entries of swapped pages: `slot` gets a page
+    /// and its frame, which now belongs to the caller, and returns the slot. Skips pages that other spaces
+    /// share and pages that are pinned. If `spares_accessed`, also skips pages whose accessed bit is set, and
+    /// clears this bit; a large page has one bit, and is split only if the bit is clear. Stops at the first
     /// page for which `slot` returns `None`, and returns this page; otherwise returns the end of the pages.
     /// The leaf must be locked as for [`take`](TlbGather::take).
     pub(crate) fn swap_out<M: Machine>(
@@ -25,6 +25,16 @@ impl TlbGather<'_> {
         spares_accessed: bool,
         mut slot: impl FnMut(Page, Frame) -> Option<u64>,
     ) -> Page {
+        let is_large = leaf.is_large() && spares_accessed && !is_mutant!("clock_splits_used");
+        if is_large && leaf.set_large_accessed::<M::Format>(false) {
+            if !is_mutant!("clock_no_flush") {
+                // SAFETY: the leaf is locked, and no other operation is flushing it.
+                self.leaves = unsafe { leaf.begin_flush_unsplit(self.leaves) };
+                self.add_pages(leaf.span());
+            }
+            return pages.end;
+        }
+        let mut next = pages.end;
         for Present { page, entry, frame, protection } in leaf.present_in::<M::Format>(pages) {
             let meta = machine.frame_meta(frame);
             let is_shared = meta.is_shared() && !is_mutant!("swaps_shared");
@@ -33,14 +43,18 @@ impl TlbGather<'_> {
                 continue;
             }
             let old = M::Format::read(entry.load(Relaxed), 0);
-            if spares_accessed && matches!(old, Entry::Page { accessed: true, .. }) {
+            let is_accessed = matches!(old, Entry::Page { accessed: true, .. }) && !is_large;
+            if spares_accessed && is_accessed {
                 let new = M::Format::clear_accessed(M::Format::page(frame, protection));
                 // Release, as for every entry that the page walks of other CPUs may read.
                 entry.store(new, Release);
                 self.flush(leaf, page);
                 continue;
             }
-            let Some(slot) = slot(page, frame) else { return page };
+            let Some(slot) = slot(page, frame) else {
+                next = page;
+                break;
+            };
             // As for the usage of a present page that is not pinned.
             let dirty = protection.contains(Protection::WRITE) || meta.is_written();
             let dirty = dirty && !is_mutant!("swap_cleans");
@@ -53,7 +67,17 @@ impl TlbGather<'_> {
                 self.flush(leaf, page);
             }
         }
-        pages.end
+        if is_large && !leaf.is_large() {
+            // The accessed bits of the table were set, but the large page was not accessed.
+            for Present { entry, frame, protection, .. } in
+                leaf.present_in::<M::Format>(leaf.span())
+            {
+                let new = M::Format::clear_accessed(M::Format::page(frame, protection));
+                // Relaxed: no CPU finds the table before a fault puts it into the parent's entry.
+                entry.store(new, Relaxed);
+            }
+        }
+        next
     }
 }
 
