@@ -7,12 +7,16 @@
 
 mod machine;
 
+use std::cell::UnsafeCell;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use knee_bind::{Action, Binding, Call, Returned, Setup};
 use knee_commute::{Model, models::independent::independent};
-use knee_vm::{Object, Page, Pages, Protection, Quota, Sharing, Space, Usage, VirtAddr};
+use knee_vm::{
+    Object, PAGE, Page, Pager, PagerError, Pages, Protection, Quota, Sharing, Space, Swap, Usage,
+    VirtAddr,
+};
 
 use machine::{CPUS, Cpus, MAIN, TABLE, Uncached, load, store, warm_up};
 
@@ -35,6 +39,7 @@ const OPERATIONS: &[(&str, &str)] = &[
     ("fault", "(): handles a write fault on an absent page"),
     ("fault_object", "(): handles a write fault on a page of an object"),
     ("fault_private", "(): handles a write fault that copies a private page of an object"),
+    ("fault_swapped", "(): handles a write fault on a page that was swapped out"),
     ("load", "(): loads from a present page"),
     ("store", "(): stores to a present page"),
     ("remap", "(): moves four present pages"),
@@ -44,6 +49,9 @@ const OPERATIONS: &[(&str, &str)] = &[
     ("read", "(): copies bytes from two pages to the kernel"),
     ("write", "(): copies bytes from the kernel to two pages"),
     ("usage", "(): the usage of four present pages, which the call clears"),
+    ("promote", "(): makes a large page of a range with four present pages"),
+    ("swap_out", "(): swaps out four present pages"),
+    ("reclaim", "(): swaps out up to four pages of the space that were not accessed recently"),
     ("pin", "(): pins a present page for a device, and ends the pin"),
     ("prune", "(): frees the table of unmapped pages"),
     ("query", "(): the protection of a page"),
@@ -61,6 +69,33 @@ const OPERATIONS: &[(&str, &str)] = &[
 
 /// The number of pages that a table one level above the leaf tables maps.
 const TABLES: u64 = 512 * TABLE;
+
+/// The number of slots of the swap area.
+const SLOTS: u64 = 32;
+
+/// A page of the swap device.
+#[repr(align(4096))]
+struct Slot(UnsafeCell<[u8; PAGE]>);
+
+/// A swap device in memory.
+struct Disk(Box<[Slot]>);
+
+// SAFETY: no two calls of the device use one slot at the same time.
+unsafe impl Sync for Disk {}
+
+impl Pager for Disk {
+    fn page_in(&self, slot: u64, page: &mut [u8; PAGE]) -> Result<(), PagerError> {
+        // SAFETY: no other call uses this slot.
+        page.copy_from_slice(unsafe { &*self.0[slot as usize].0.get() });
+        Ok(())
+    }
+
+    fn page_out(&self, slot: u64, page: &[u8; PAGE]) -> Result<(), PagerError> {
+        // SAFETY: no other call uses this slot.
+        unsafe { (*self.0[slot as usize].0.get()).copy_from_slice(page) };
+        Ok(())
+    }
+}
 
 /// An address 16 bytes before the end of a page.
 fn across(page: Page) -> VirtAddr {
@@ -83,7 +118,9 @@ impl Binding for OwnPages {
         let cpus = Cpus::start();
         let main = cpus.get(MAIN);
         let quota = Arc::new(Quota::new(main.machine(), 1 << 30).unwrap());
-        let space = Space::with_quota(main, Arc::clone(&quota)).unwrap();
+        let disk = Disk((0..SLOTS).map(|_| Slot(UnsafeCell::new([0; PAGE]))).collect());
+        let swap = Arc::new(Swap::new(SLOTS, Box::new(disk)).unwrap());
+        let space = Space::with_swap(main, Some(Arc::clone(&quota)), swap).unwrap();
         let lazy = Space::with_quota(main, quota).unwrap();
         lazy.set_lazy(true);
         for cpu in (0..CPUS).map(|number| cpus.get(number)) {
@@ -101,6 +138,7 @@ impl Binding for OwnPages {
         let small = Pages::new(Page((number + 1) * TABLE + 7), 4);
         let other = Pages::new(Page((number + 8) * TABLE + 7), 4);
         let large = Pages::new(Page((number + 1) * TABLES + 7), 64 * TABLE);
+        let whole = Pages::new(Page((number + 16) * TABLE), TABLE);
         let near = Pages::new(Page(TABLE / 2 + 64 * number), 1);
         let touch = |pages: Pages| {
             pages.iter().for_each(|page| store(cpu, space, page, 1).unwrap());
@@ -126,14 +164,39 @@ impl Binding for OwnPages {
                 space.unmap(cpu, other).unwrap();
             }
         });
-        lazy.settle(cpu);
+        // This frees the lazily unmapped pages of all CPUs to the pool of this CPU. So other operations would
+        // use frames that the first call of the test has unmapped.
+        if matches!(call.operation(), "unmap_lazy" | "settle") {
+            lazy.settle(cpu);
+        }
 
         // Map the pages that the operation needs.
         match call.operation() {
             "unmap" | "protect" | "discard" | "load" | "store" | "remap" | "query" | "sharers"
-            | "replace" | "replace_object" | "read" | "write" | "usage" | "pin" => {
+            | "replace" | "replace_object" | "read" | "write" | "usage" | "pin" | "swap_out" => {
                 space.map(cpu, small, write).unwrap();
                 touch(small);
+            }
+            "reclaim" => {
+                space.map(cpu, small, write).unwrap();
+                touch(small);
+                space.usage(cpu, small, Usage::ACCESSED, |_, _| {}).unwrap();
+            }
+            "fault_swapped" => {
+                space.map(cpu, small, write).unwrap();
+                touch(small);
+                assert_eq!(space.swap_out(cpu, small), Ok(4));
+            }
+            "promote" => {
+                space.map(cpu, whole, write).unwrap();
+                let pages = Pages::new(whole.start, 4);
+                touch(pages);
+                // A range with a swapped page cannot become a large page, but the attempt leaves the frames
+                // of one in the CPU's pool.
+                let swapped = Pages::new(whole.start, 1);
+                assert_eq!(space.swap_out(cpu, swapped), Ok(1));
+                assert_eq!(space.promote(cpu, whole), Ok(0));
+                touch(swapped);
             }
             "fault" | "populate" => space.map(cpu, small, write).unwrap(),
             "unmap_large" | "protect_large" => {
@@ -202,7 +265,7 @@ impl Binding for OwnPages {
             "protect_large" => succeeds(move || space.protect(cpu, large, read)),
             "discard" => succeeds(move || space.discard(cpu, small)),
             "populate" => succeeds(move || space.populate(cpu, small)),
-            "fault" | "fault_object" | "fault_private" => {
+            "fault" | "fault_object" | "fault_private" | "fault_swapped" => {
                 succeeds(move || space.fault(cpu, page, write))
             }
             "load" => succeeds(move || load(cpu, space, page)),
@@ -217,6 +280,12 @@ impl Binding for OwnPages {
             "read" => succeeds(move || space.read(cpu, across(page), &mut [0; 32])),
             "write" => succeeds(move || space.write(cpu, across(page), &[1; 32])),
             "usage" => succeeds(move || space.usage(cpu, small, Usage::all(), |_, _| {})),
+            "promote" => succeeds(move || match space.promote(cpu, whole) {
+                Ok(1) => Ok(()),
+                other => Err(other),
+            }),
+            "swap_out" => succeeds(move || space.swap_out(cpu, small)),
+            "reclaim" => succeeds(move || space.reclaim(cpu, 4)),
             "pin" => succeeds(move || space.pin(cpu, page, write).map(drop)),
             "prune" => does(move || space.prune(cpu, Pages::new(Page(page.0 - 7), TABLE))),
             "query" => does(move || space.query(cpu, page)),

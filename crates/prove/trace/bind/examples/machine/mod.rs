@@ -4,12 +4,13 @@
 use std::hint::black_box;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed};
+use std::sync::{Mutex, OnceLock};
 
 use knee_sync::epoch::Domain;
 use knee_vm::hosted::Hosted;
 use knee_vm::{
-    Cpu, CpuSet, Entry, Fault, Flush, Format, Frame, FrameMeta, LazyMachine, Machine, Page, Pages,
-    Protection, Space, Ticks, X86_64,
+    Cpu, CpuSet, Entry, Fault, Flush, Format, Frame, FrameMeta, LazyMachine, Machine, PAGE, Page,
+    Pages, Protection, Space, Ticks, X86_64,
 };
 
 /// The number of CPUs, one for each thread of a test. The main thread, which makes no calls, shares
@@ -24,13 +25,53 @@ pub(crate) const TABLE: u64 = 512;
 
 const FRAMES: usize = 512;
 
+/// The number of large pages, one for each CPU that makes calls.
+const LARGE_PAGES: usize = CPUS - 1;
+
 /// A machine with the memory of a hosted machine, and with CPUs that cache no translations.
 pub(crate) struct Uncached {
     hosted: Hosted,
     ticks: Ticks,
+    /// Initialized when a test needs a large page.
+    large: OnceLock<LargePages>,
 }
 
-// SAFETY: the frames come from the hosted machine, and CPUs read the tables at each access.
+/// The frames of large pages, which follow the hosted machine's frames. The hosted machine zeroes its memory
+/// when it starts, which would take too long for these frames. `FRAMES` is a multiple of 512, as the number
+/// of a large page's first frame must be.
+struct LargePages {
+    memory: NonNull<u8>,
+    metas: Box<[FrameMeta]>,
+    free: Mutex<Vec<Frame>>,
+}
+
+// SAFETY: the memory is never freed, and only the owners of frames access it.
+unsafe impl Sync for LargePages {}
+// SAFETY: as above.
+unsafe impl Send for LargePages {}
+
+impl LargePages {
+    fn new() -> Self {
+        let frames = LARGE_PAGES * TABLE as usize;
+        // A vector of zeros is fresh memory of the system, which gets pages when it is accessed.
+        let memory: &'static mut [u8] = vec![0; (frames + 1) * PAGE].leak();
+        let start = memory.as_ptr().align_offset(PAGE);
+        let free = (0..LARGE_PAGES).map(|number| Frame((FRAMES + number * TABLE as usize) as u64));
+        Self {
+            memory: NonNull::from(&mut memory[start..]).cast(),
+            metas: (0..frames).map(|_| FrameMeta::default()).collect(),
+            free: Mutex::new(free.collect()),
+        }
+    }
+
+    /// The place of a frame among the frames of large pages, or `None` if the hosted machine has the frame.
+    fn place(frame: Frame) -> Option<usize> {
+        (frame.0 as usize).checked_sub(FRAMES)
+    }
+}
+
+// SAFETY: the frames come from the hosted machine, or from a list of large pages, each of which has one
+// owner. CPUs read the tables at each access.
 unsafe impl Machine for Uncached {
     type Platform = <Hosted as Machine>::Platform;
     type Format = X86_64;
@@ -51,13 +92,28 @@ unsafe impl Machine for Uncached {
         self.hosted.allocate(frames)
     }
 
+    /// Frames of a large page that was split are not used again.
     unsafe fn free(&self, frames: &[Frame]) {
-        // SAFETY: the caller upholds the contract of `free`.
-        unsafe { self.hosted.free(frames) }
+        for frame in frames.iter().filter(|frame| LargePages::place(**frame).is_none()) {
+            // SAFETY: the caller upholds the contract of `free`.
+            unsafe { self.hosted.free(&[*frame]) }
+        }
+    }
+
+    fn allocate_large(&self) -> Option<Frame> {
+        self.large.get_or_init(LargePages::new).free.lock().unwrap().pop()
+    }
+
+    unsafe fn free_large(&self, first: Frame) {
+        self.large().free.lock().unwrap().push(first);
     }
 
     fn address(&self, frame: Frame) -> NonNull<u8> {
-        self.hosted.address(frame)
+        match LargePages::place(frame) {
+            None => self.hosted.address(frame),
+            // SAFETY: the memory has all frames of large pages.
+            Some(place) => unsafe { self.large().memory.add(place * PAGE) },
+        }
     }
 
     fn begin_root(&self, table: Frame) {
@@ -65,7 +121,10 @@ unsafe impl Machine for Uncached {
     }
 
     fn frame_meta(&self, frame: Frame) -> &FrameMeta {
-        self.hosted.frame_meta(frame)
+        match LargePages::place(frame) {
+            None => self.hosted.frame_meta(frame),
+            Some(place) => &self.large().metas[place],
+        }
     }
 
     unsafe fn shoot_down(&self, _: usize, on: &CpuSet, _: u64, _: Flush) {
@@ -85,6 +144,10 @@ unsafe impl LazyMachine for Uncached {
 }
 
 impl Uncached {
+    fn large(&self) -> &LargePages {
+        self.large.get().expect("the frame belongs to a large page")
+    }
+
     /// Returns the first word of the page that is mapped at `page`, if the tables allow the access.
     fn find(&self, space: &Space<'_, Self>, page: Page, access: Protection) -> Option<&AtomicU64> {
         let mut table = space.table();
@@ -124,8 +187,11 @@ impl Cpus {
     pub(crate) fn start() -> Self {
         let ticks = Ticks::new(CPUS).unwrap();
         (0..CPUS).for_each(|cpu| ticks.cpu_online(cpu));
-        let machine: &'static Uncached =
-            Box::leak(Box::new(Uncached { hosted: Hosted::new(FRAMES, CPUS), ticks }));
+        let machine: &'static Uncached = Box::leak(Box::new(Uncached {
+            hosted: Hosted::new(FRAMES, CPUS),
+            ticks,
+            large: OnceLock::new(),
+        }));
         // SAFETY: each number is used once.
         Self(std::array::from_fn(|number| Own(unsafe { Cpu::new(machine, number) })))
     }
