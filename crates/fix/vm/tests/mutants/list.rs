@@ -68,6 +68,7 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("swap_writes_first", Integration("stepped", "swap::a_store_at_any_time_is_not_lost::x86_64")),
     ("swap_in_uncounted", Integration("stepped", "swap::a_slot_is_not_reused_while_a_cpu_reads_it::x86_64")),
     ("swap_cleans", Integration("usage", "a_dirty_log_includes_swapped_pages")),
+    ("swap_cleans", Integration("stepped", "swap::a_store_at_any_time_is_in_the_dirty_log::x86_64")),
     ("put_back_shared", Integration("stepped", "swap::a_fork_at_any_time_copies_the_page::x86_64")),
     ("slot_freed_early", Integration("swap", "a_fork_and_its_original_both_have_the_swapped_pages::x86_64")),
     ("swap_keeps_slots", Integration("swap", "slots_are_reserved_only_for_pages_that_will_be_written::x86_64")),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use knee_models::disk::Disk;
 use knee_vm::hosted::Architecture;
-use knee_vm::{Cpu, PagerError, Space, Swap};
+use knee_vm::{Cpu, PagerError, Space, Swap, Usage};
 
 use crate::each::on_each_architecture;
 use crate::machine::{Stepped, waits, with_machine};
@@ -144,10 +144,37 @@ fn two_cpus_bring_in_one_page<A: Architecture>() {
     });
 }
 
+/// At whatever point of the swap-out the store comes, the dirty log has it, and has it only once.
+fn a_store_at_any_time_is_in_the_dirty_log<A: Architecture>() {
+    at_each_point::<A>(|run| {
+        with_space::<A>(&Disk::default().swap(2), |machine, space, [first, second, changer]| {
+            let log = |cpu| {
+                let mut dirty = Vec::new();
+                let add = |page, usage: Usage| {
+                    if usage.contains(Usage::DIRTY) {
+                        dirty.push(page);
+                    }
+                };
+                space.usage(cpu, ALL, Usage::DIRTY, add).unwrap();
+                dirty
+            };
+            assert_eq!(log(changer), [HERE, NEXT]);
+            let mut swap_out = || _ = space.swap_out(changer, ALL).unwrap();
+            let mut store = || machine.store(first, &space, HERE, 7).unwrap();
+            run(machine, &mut swap_out, &mut store);
+            assert_eq!(log(changer), [HERE]);
+            assert_eq!(log(changer), []);
+            assert_eq!(machine.load(second, &space, HERE), Ok(7));
+            assert_eq!(machine.load(second, &space, NEXT), Ok(2));
+        });
+    });
+}
+
 on_each_architecture!(
     the_device_gets_stores_through_cached_translations,
     a_store_at_any_time_is_not_lost,
     a_fork_at_any_time_copies_the_page,
     a_slot_is_not_reused_while_a_cpu_reads_it,
     two_cpus_bring_in_one_page,
+    a_store_at_any_time_is_in_the_dirty_log,
 );
