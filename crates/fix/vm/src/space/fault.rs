@@ -12,7 +12,7 @@ use crate::error::{Fault, OutOfMemory};
 use crate::machine::format::{Entry, FaultFlush, Format};
 use crate::machine::{Flush, Machine, table_at};
 use crate::needed::Needed;
-use crate::page::{ENTRIES, Frame, PAGE, Page, Pages, Protection};
+use crate::page::{Frame, PAGE, Page, Pages, Protection};
 use crate::swap::Transfer;
 use crate::transaction::gather::release;
 use crate::tree::attributes::Attributes;
@@ -43,6 +43,8 @@ pub(super) enum Step<'a, 'm, M: Machine> {
     Split(&'a Leaf),
     /// This leaf is being flushed, or a fork is in progress: retry afterwards.
     Wait(&'a Leaf),
+    /// CPUs may have cached pointers to tables that another CPU is freeing: retry afterwards.
+    WaitPrune,
     /// The frame is shared: copy it.
     BreakCow(Shared<'a>),
     /// The object's pager must read this page of the object: retry afterwards.
@@ -165,6 +167,11 @@ impl<'m, M: Machine> Space<'m, M> {
                 Ok(Step::MadePresent(count)) => {
                     self.tree().account.add_resident(cpu.number(), count);
                     return Ok(Before::Absent);
+                }
+                Ok(Step::WaitPrune) => {
+                    let tree = self.tree();
+                    // SAFETY: a `Cpu` never leaves its CPU, and this CPU holds no locks here.
+                    unsafe { self.machine.wait_while(cpu.number(), || tree.is_pruning()) };
                 }
                 // SAFETY: `fault_in` began the flush.
                 Ok(Step::Split(leaf)) => unsafe { self.complete_split(cpu, leaf) },
@@ -519,15 +526,17 @@ impl<'m, M: Machine> Space<'m, M> {
         Ok(Step::MadePresent(1))
     }
 
-    /// Handles a fault in a leaf whose table the hardware does not find: makes a large page, or puts the table
-    /// into the parent's entry and asks for a retry.
+    /// Handles a fault in a leaf whose table the hardware does not find: makes a large page, or puts the
+    /// table into the parent's entry and asks for a retry.
     #[cold]
     fn link<'a>(&self, leaf: &'a Leaf, pool: &mut PerCpuPool) -> Result<Step<'a, 'm, M>, Needed> {
         if leaf.is_flushing() && !is_mutant!("links_while_flushing") {
             return Ok(Step::Wait(leaf));
         }
-        if leaf.has_no_content() && self.make_large(leaf, pool)? {
-            return Ok(Step::MadePresent(ENTRIES as u64));
+        if leaf.has_no_content()
+            && let Some(step) = self.make_large(leaf, pool)?
+        {
+            return Ok(step);
         }
         add_table(self.machine, leaf, &mut pool.tree)?;
         Err(Needed::Retry)

@@ -11,10 +11,12 @@ use core::sync::atomic::Ordering::Relaxed;
 use knee_sync::shim::is_mutant;
 
 use super::Space;
+use super::fault::Step;
 use crate::backing::Backing;
+use crate::backing::object_core::Device;
 use crate::cpu::{Cpu, PerCpuPool};
 use crate::error::MapError;
-use crate::machine::format::{ABSENT, Entry, Format, Table};
+use crate::machine::format::{ABSENT, Entry, Format, MemoryType, Table};
 use crate::machine::{Flush, Machine};
 use crate::needed::Needed;
 use crate::page::{ENTRIES, Frame, PAGE, Page, Pages, Protection};
@@ -219,58 +221,70 @@ impl<'m, M: Machine> Space<'m, M> {
         unsafe { leaf.end_flush() };
     }
 
-    /// Makes a large page of a locked leaf in which no page is present, for a fault. Returns whether it did.
+    /// Makes a large page of a locked leaf in which no page is present, for a fault. Returns `None` if the
+    /// pages cannot become a large page.
     #[cold]
-    pub(super) fn make_large(&self, leaf: &Leaf, pool: &mut PerCpuPool) -> Result<bool, Needed> {
-        let Some(attributes) = leaf.uniform() else { return Ok(false) };
+    pub(super) fn make_large<'a>(
+        &self,
+        leaf: &'a Leaf,
+        pool: &mut PerCpuPool,
+    ) -> Result<Option<Step<'a, 'm, M>>, Needed> {
+        let Some(Attributes { mut protection, backing }) = leaf.uniform() else { return Ok(None) };
         // SAFETY: the leaf is locked, so the pages stay mapped by their backing.
-        match unsafe { Backing::of(attributes) } {
-            None => self.make_large_private(leaf, attributes.protection, pool),
-            Some(backing) => self.make_large_device(leaf, backing, attributes.protection, pool),
+        let backing = unsafe { Backing::of(Attributes { protection, backing }) };
+        let device = match backing {
+            Some(backing) => match device_of(backing, leaf.span().start) {
+                None => return Ok(None),
+                found => found,
+            },
+            None => None,
+        };
+        if let Some((device, _)) = device {
+            protection &= device.access;
         }
-    }
-
-    fn make_large_private(
-        &self,
-        leaf: &Leaf,
-        protection: Protection,
-        pool: &mut PerCpuPool,
-    ) -> Result<bool, Needed> {
-        if !self.has_large_pages()
-            || !protection.contains(Protection::READ)
-            || !pool.frames.has_large_page()?
+        if !protection.contains(Protection::READ)
+            || device.is_none() && !(self.has_large_pages() && pool.frames.has_large_page()?)
         {
-            return Ok(false);
+            return Ok(None);
+        }
+        if self.tree().is_pruning() && !is_mutant!("large_while_pruning") {
+            return Ok(Some(Step::WaitPrune));
         }
         let entries = reserve_table(self.machine, leaf, &mut pool.tree)?;
-        let first = pool.frames.large_page();
-        self.fill(leaf, entries, first, protection);
-        Ok(true)
+        match device {
+            Some((device, first)) => {
+                fill_with_device::<M>(leaf, entries, first, protection, device.memory);
+            }
+            None => self.fill(leaf, entries, pool.frames.large_page(), protection),
+        }
+        Ok(Some(Step::MadePresent(ENTRIES as u64)))
     }
+}
 
-    fn make_large_device(
-        &self,
-        leaf: &Leaf,
-        backing: &Backing,
-        protection: Protection,
-        pool: &mut PerCpuPool,
-    ) -> Result<bool, Needed> {
-        let object = backing.object();
-        let Some(device) = &object.device else { return Ok(false) };
-        let index = backing.index(leaf.span().start);
-        let (first, protection) = (device.frame(index), protection & device.access);
-        let is_aligned = first.0.is_multiple_of(LARGE) && index + LARGE <= object.len();
-        if !is_aligned || !protection.contains(Protection::READ) {
-            return Ok(false);
-        }
-        let entries = reserve_table(self.machine, leaf, &mut pool.tree)?;
-        let entry = |index| M::Format::device(Frame(first.0 + index), protection, device.memory);
-        for (place, index) in entries.iter().zip(0..) {
-            place.store(entry(index), Relaxed);
-        }
-        leaf.devices().set(ENTRIES as u32);
-        leaf.present().set(ENTRIES as u32);
-        leaf.set_link(Link::Large, M::Format::large(entry(0)));
-        Ok(true)
+/// The device that provides the memory of the span that begins with `start`, and the first of the span's
+/// frames. `None` if the memory cannot be a large page.
+fn device_of(backing: &Backing, start: Page) -> Option<(&Device, Frame)> {
+    let object = backing.object();
+    let device = object.device.as_ref()?;
+    let index = backing.index(start);
+    let first = device.frame(index);
+    let is_aligned = first.0.is_multiple_of(LARGE) && index + LARGE <= object.len();
+    is_aligned.then_some((device, first))
+}
+
+/// Maps device memory as a large page. The leaf must be locked.
+fn fill_with_device<M: Machine>(
+    leaf: &Leaf,
+    entries: &Table,
+    first: Frame,
+    protection: Protection,
+    memory: MemoryType,
+) {
+    let entry = |index| M::Format::device(Frame(first.0 + index), protection, memory);
+    for (place, index) in entries.iter().zip(0..) {
+        place.store(entry(index), Relaxed);
     }
+    leaf.devices().set(ENTRIES as u32);
+    leaf.present().set(ENTRIES as u32);
+    leaf.set_link(Link::Large, M::Format::large(entry(0)));
 }

@@ -51,6 +51,9 @@ pub(crate) struct Tree {
     ticks: AtomicPtr<Ticks>,
     /// Whether page faults may create large pages.
     pub(crate) large_pages: AtomicBool,
+    /// Number of [prunes](Tree::begin_prune) whose flush is in progress. On a cache line of its own, so that
+    /// writes to it do not invalidate the line of the fields above, which all operations read.
+    prunes: Padded<AtomicU64>,
     /// Pins of private pages. [`Space::pin`](crate::Space::pin) increments this count while it holds the lock
     /// of the page's leaf, so an operation that locks the leaf later sees the new count. On a cache line of
     /// its own, so that writes to it do not invalidate the line of the fields above, which all operations
@@ -85,6 +88,7 @@ impl Tree {
             moving: Padded(AtomicBool::new(false)),
             ticks: AtomicPtr::new(ptr::null_mut()),
             large_pages: AtomicBool::new(false),
+            prunes: Padded(AtomicU64::new(0)),
             pins: Padded(Pins::default()),
             hand: Padded(AtomicU64::new(0)),
             settled: Padded(AtomicU64::new(0)),
@@ -173,6 +177,25 @@ impl Tree {
             platform.wait_while(|| test_and_set(&self.moving, order!(Acquire, "remap_lock")));
         }
         RemapGuard(self)
+    }
+
+    /// Makes page faults wait before they create large pages, until [`end_prune`](Tree::end_prune). The
+    /// caller must hold the locks under which it detaches tables: an operation that adds a table in their
+    /// place takes one of these locks later, and so sees that the prune is in progress.
+    pub(crate) fn begin_prune(&self) {
+        self.prunes.0.fetch_add(1, Relaxed);
+    }
+
+    /// Ends a prune, after all CPUs have flushed the pointers to the tables.
+    pub(crate) fn end_prune(&self) {
+        self.prunes.0.fetch_sub(1, order!(Release, "prunes_end"));
+    }
+
+    /// Whether CPUs may have cached pointers to tables that left the tree. If so, no large page may take the
+    /// place of such a table ("break before make", see [`Leaf::begin_flush`]). Acquire: pairs with the end of
+    /// the prune, so that its flush is complete on all CPUs if this returns false.
+    pub(crate) fn is_pruning(&self) -> bool {
+        self.prunes.0.load(order!(Acquire, "prunes_load")) > 0
     }
 
     /// Adds a reference.

@@ -46,6 +46,8 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("splits_one_page", Integration("stepped", "large::changing_a_part_splits_a_large_page::x86_64")),
     ("links_while_flushing", Integration("stepped", "large::a_page_stays_away_until_all_cpus_have_flushed_the_large_page::x86_64")),
     ("changes_part_of_large", Integration("stepped", "large::a_fault_that_adds_a_permission_splits_a_large_page::x86_64")),
+    ("large_while_pruning", Integration("stepped", "large::a_large_page_waits_until_all_cpus_have_flushed_a_pruned_table::aarch64")),
+    ("large_while_pruning", Integration("stepped", "large::a_large_page_waits_until_all_cpus_have_flushed_a_pruned_table::sv48")),
     ("promote_no_flush", Integration("stepped", "large::a_promotion_loses_no_store::x86_64")),
 
     // Lazy unmaps.
@@ -141,6 +143,8 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("remap_lock", Loom("modelled::parts::remaps_of_a_space_exclude_each_other")),
     ("remap_unlock", Loom("modelled::parts::remaps_of_a_space_exclude_each_other")),
     ("moves_together", Loom("modelled::parts::remaps_of_a_space_exclude_each_other")),
+    ("prunes_load", Loom("modelled::parts::a_prune_that_has_ended_was_flushed_on_all_cpus")),
+    ("prunes_end", Loom("modelled::parts::a_prune_that_has_ended_was_flushed_on_all_cpus")),
     ("settled_set", Loom("modelled::parts::a_page_is_unused_after_all_cpus_have_flushed_it")),
     ("settled_load", Loom("modelled::parts::a_page_is_unused_after_all_cpus_have_flushed_it")),
     ("shard_lock", Loom("modelled::parts::cpus_that_change_a_shard_exclude_each_other")),

@@ -18,6 +18,7 @@ on_each_architecture!(
     a_lazy_unmap_of_a_part_interrupts_the_other_cpus,
     a_promotion_loses_no_store,
     a_fault_that_adds_a_permission_splits_a_large_page,
+    a_large_page_waits_until_all_cpus_have_flushed_a_pruned_table,
 );
 
 /// Passes to `with` a space with a large page, whose pages contain their distances from the first. The first
@@ -153,6 +154,32 @@ fn a_fault_that_adds_a_permission_splits_a_large_page<A: Architecture>() {
             assert_eq!(machine.load(cpu, &space, INSIDE), Ok(1));
             assert_eq!(machine.load(cpu, &space, START), Ok(2));
         }
+        space.audit(&changer);
+    });
+}
+
+/// A CPU that still has a pointer to the freed table could find pages of both sizes.
+fn a_large_page_waits_until_all_cpus_have_flushed_a_pruned_table<A: Architecture>() {
+    with_frames::<A>(4096, |machine, [first, second, changer]| {
+        let space = Space::new(&changer).unwrap();
+        space.map(&changer, ALL, WRITE).unwrap();
+        for cpu in [&first, &second] {
+            machine.store(cpu, &space, START, 1).unwrap();
+        }
+        space.unmap(&changer, ALL).unwrap();
+        space.set_large_pages(true);
+        let far = Pages::new(START + (1 << 18), 512);
+        space.map(&changer, far, WRITE).unwrap();
+        let others = || {
+            space.map(&second, ALL, WRITE).unwrap();
+            // Neither this page nor any other becomes large during the prune.
+            assert!(waits(|| machine.store(&second, &space, INSIDE, 2)));
+            assert!(waits(|| machine.store(&second, &space, far.start, 2)));
+        };
+        machine.meanwhile(others, || assert!(space.prune(&changer, space.pages()) > 0));
+        machine.store(&second, &space, INSIDE, 2).unwrap();
+        assert_eq!(machine.load(&first, &space, INSIDE), Ok(2));
+        assert_eq!(space.resident(), 512);
         space.audit(&changer);
     });
 }

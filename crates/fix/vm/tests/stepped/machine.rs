@@ -338,12 +338,12 @@ impl<A: Architecture> Stepped<A> {
             };
             let (entry, is_stale) = (entry.load(Relaxed), self.generation(table.0) != table.1);
             assert!(!is_stale, "CPU {} walks a freed table of page {page:#x}", cpu.number());
-            let mut tlb = tlb.borrow_mut();
             match A::read(entry, level) {
                 Entry::Table(next) => {
                     table = (next, self.generation(next));
                     if A::CACHES_TABLES {
-                        tlb.tables.insert((space.number(), level, index), Some(table));
+                        let key = (space.number(), level, index);
+                        tlb.borrow_mut().tables.insert(key, Some(table));
                     }
                 }
                 Entry::Page { frame, protection, .. } => {
@@ -358,6 +358,8 @@ impl<A: Architecture> Stepped<A> {
                     let has_other = |cached: &Option<Translation>| {
                         cached.is_some_and(|cached| cached.level != level)
                     };
+                    self.check_no_table(space, page, level);
+                    let mut tlb = tlb.borrow_mut();
                     assert!(
                         !tlb.pages.range(others).any(|(_, cached)| has_other(cached)),
                         "CPU {} caches entries of two sizes around page {page:#x}",
@@ -370,15 +372,28 @@ impl<A: Architecture> Stepped<A> {
                 }
                 _ => {
                     if A::CACHES_ABSENT && level > 0 {
-                        tlb.tables.insert((space.number(), level, index), None);
+                        tlb.borrow_mut().tables.insert((space.number(), level, index), None);
                     } else if A::CACHES_ABSENT {
-                        tlb.pages.insert((space.number(), page), None);
+                        tlb.borrow_mut().pages.insert((space.number(), page), None);
                     }
                     break;
                 }
             }
         }
         Err(Source::Tables)
+    }
+
+    /// A CPU has found an entry of this level for a page. If it is the entry of a large page, checks that no
+    /// CPU still has a pointer to a table that was in its place: that CPU could find pages of both sizes.
+    fn check_no_table(&self, space: &Space<'_, Stepped<A>>, page: Page, level: u8) {
+        let key = (space.number(), level, page.0 >> shift(level));
+        for (cpu, tlb) in self.tlbs.iter().enumerate().filter(|_| level > 0) {
+            let has_table = tlb.borrow().tables.get(&key).is_some_and(Option::is_some);
+            assert!(
+                !has_table,
+                "CPU {cpu} caches a table beside a large page around page {page:#x}"
+            );
+        }
     }
 
     fn generation(&self, frame: Frame) -> u64 {
