@@ -26,6 +26,7 @@ on_each_architecture!(
     only_aligned_memory_that_is_mapped_alike_gets_large_pages,
     without_contiguous_memory_a_fault_maps_one_page,
     unmapped_large_pages_are_freed_whole,
+    large_pages_of_a_dropped_space_are_freed_whole,
     promotion_keeps_the_content,
     promotion_skips_what_others_use,
     device_memory_gets_large_pages,
@@ -112,6 +113,18 @@ fn unmapped_large_pages_are_freed_whole<A: Architecture>() {
         cpu.store(&space, START.address(), 1).unwrap();
     }
     assert_eq!(machine.free_frames(), all, "all frames are free again");
+}
+
+fn large_pages_of_a_dropped_space_are_freed_whole<A: Architecture>() {
+    let machine = Hosted::<A>::with_architecture(2048, 1);
+    let cpu = machine.cpu(0);
+    let pages = Pages::new(START, 3 * LARGE);
+    for _ in 0..20 {
+        let space = space(&cpu, pages);
+        pages.iter().for_each(|page| cpu.store(&space, page.address(), 1).unwrap());
+        assert_eq!(space.promote(&cpu, pages), Ok(3));
+        cpu.leave(&space);
+    }
 }
 
 fn promotion_keeps_the_content<A: Architecture>() {

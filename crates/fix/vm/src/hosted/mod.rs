@@ -54,7 +54,6 @@ mod processor;
 mod tlb;
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
-use std::array;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -189,11 +188,10 @@ unsafe impl<A: Architecture> Machine for Hosted<A> {
     }
 
     unsafe fn free_large(&self, first: Frame) {
-        // `take_large` finds a run only if its frames are in this order.
-        let frames: [Frame; ENTRIES] =
-            array::from_fn(|index| Frame(first.0 + (ENTRIES - 1 - index) as u64));
-        // SAFETY: the caller meets the contract of `free` for all these frames.
-        unsafe { self.free(&frames) };
+        for generation in &self.generations[first.0 as usize..][..ENTRIES] {
+            generation.fetch_add(1, Relaxed);
+        }
+        self.free.give_large(first);
     }
 
     fn frame_recycled(&self, frame: Frame) {

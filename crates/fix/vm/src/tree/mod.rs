@@ -255,7 +255,7 @@ unsafe fn free_below<M: Machine>(machine: &M, branch: &Branch, swap: Option<&Swa
             }
             NodeRef::Leaf(leaf) => {
                 let entries = leaf.table().into_iter().flatten();
-                let frames =
+                let mut frames =
                     entries.filter_map(|entry| match M::Format::read(entry.load(Relaxed), 0) {
                         // Free flush-pending frames as well: no CPU uses the space.
                         Entry::Page { frame, .. }
@@ -263,11 +263,19 @@ unsafe fn free_below<M: Machine>(machine: &M, branch: &Branch, swap: Option<&Swa
                         | Entry::FlushPending(frame) => Some(frame),
                         _ => None,
                     });
-                for frame in frames {
-                    if machine.frame_meta(frame).release() {
-                        // SAFETY: nobody uses the frame through this entry, as the caller guarantees, and
-                        // no other entry maps it.
-                        unsafe { machine.free(&[frame]) };
+                if leaf.is_large() {
+                    if let Some(first) = frames.next() {
+                        // SAFETY: nobody uses the large page, as the caller guarantees, and no frame of a
+                        // large page is shared.
+                        unsafe { machine.free_large(first) };
+                    }
+                } else {
+                    for frame in frames {
+                        if machine.frame_meta(frame).release() {
+                            // SAFETY: nobody uses the frame through this entry, as the caller guarantees, and
+                            // no other entry maps it.
+                            unsafe { machine.free(&[frame]) };
+                        }
                     }
                 }
                 for (_, _, slot) in leaf.swapped_in::<M::Format>(leaf.span()) {
