@@ -158,7 +158,9 @@ fn promotion_skips_what_others_use<A: Architecture>() {
     space.map(&cpu, pages, WRITE).unwrap();
     cpu.store(&space, START.address(), 1).unwrap();
     let pin = space.pin(&cpu, START, READ).unwrap();
+    let free = machine.free_frames();
     assert_eq!(space.promote(&cpu, pages), Ok(0));
+    assert_eq!(machine.free_frames(), free, "the CPU takes no large page without a use for it");
     drop(pin);
     let copy = space.fork(&cpu).unwrap();
     assert_eq!(space.promote(&cpu, pages), Ok(0));

@@ -127,20 +127,20 @@ impl<'m, M: Machine> Space<'m, M> {
         if first_leaf(locked.top, span).is_some_and(Leaf::is_large) {
             return Ok(Promotion::Large);
         }
-        if !pool.frames.has_large_page()? {
+        let is_fit = |leaf: &Leaf| {
+            let is_own = |frame| {
+                let meta = self.machine.frame_meta(frame);
+                !meta.is_shared() && !meta.is_pinned()
+            };
+            let mut present = leaf.present_in::<M::Format>(span);
+            leaf.swapped().get() == 0 && present.all(|present| is_own(present.frame))
+        };
+        if !first_leaf(locked.top, span).is_none_or(is_fit) || !pool.frames.has_large_page()? {
             return Ok(Promotion::Unfit);
         }
         let NodeRef::Leaf(leaf) = self.lowest_in(locked.top, span, &mut pool.tree)? else {
             unreachable!("the span of a leaf is in one slot of each branch");
         };
-        let is_fit = |frame| {
-            let meta = self.machine.frame_meta(frame);
-            !meta.is_shared() && !meta.is_pinned()
-        };
-        let mut present = leaf.present_in::<M::Format>(span);
-        if leaf.swapped().get() > 0 || !present.all(|present| is_fit(present.frame)) {
-            return Ok(Promotion::Unfit);
-        }
         let entries = reserve_table(self.machine, leaf, &mut pool.tree)?;
         let first = pool.frames.large_page();
         // SAFETY: the leaf is locked, and no flush of it is in progress.
