@@ -30,6 +30,8 @@ on_each_architecture!(
     promotion_keeps_the_content,
     promotion_skips_what_others_use,
     device_memory_gets_large_pages,
+    a_denied_access_makes_no_large_page_of_device_memory,
+    device_memory_has_no_large_page_beyond_its_end,
     swapping_splits_a_large_page,
     cpus_that_split_and_promote_lose_no_store,
 );
@@ -210,6 +212,40 @@ fn device_memory_gets_large_pages<A: Architecture>() {
     space.unmap(&cpu, pages).unwrap();
     space.unmap(&cpu, shifted).unwrap();
     assert_eq!(space.resident(), 0);
+}
+
+fn a_denied_access_makes_no_large_page_of_device_memory<A: Architecture>() {
+    let machine = Hosted::<A>::with_architecture(64, 1);
+    let cpu = machine.cpu(0);
+    // SAFETY: no CPU accesses the frames, which the machine does not have.
+    let object =
+        unsafe { Object::of_device(&cpu, Frame(1 << 20), LARGE, MemoryType::Device, READ) };
+    let object = object.unwrap();
+    let space = Space::new(&cpu).unwrap();
+    let pages = Pages::new(START, LARGE);
+    space.map_object(&cpu, pages, &object, 0, WRITE, Sharing::Shared).unwrap();
+    assert_eq!(space.fault(&cpu, START, WRITE), Err(Fault::AccessDenied));
+    assert_eq!(space.resident(), 0);
+    space.fault(&cpu, START, READ).unwrap();
+    assert_eq!(space.resident(), LARGE);
+    assert_eq!(space.fault(&cpu, START, WRITE), Err(Fault::AccessDenied));
+}
+
+fn device_memory_has_no_large_page_beyond_its_end<A: Architecture>() {
+    let machine = Hosted::<A>::with_architecture(64, 1);
+    let cpu = machine.cpu(0);
+    let pages = Pages::new(START, LARGE);
+    for (frames, index) in [(LARGE - 1, 0), (2 * LARGE, LARGE + 1), (1, u64::MAX - LARGE)] {
+        let first = Frame(4 * LARGE);
+        // SAFETY: no CPU accesses the frames, which the machine does not have.
+        let object =
+            unsafe { Object::of_device(&cpu, first, frames, MemoryType::Device, READ) }.unwrap();
+        let space = Space::new(&cpu).unwrap();
+        space.map_object(&cpu, pages, &object, index, READ, Sharing::Shared).unwrap();
+        let found = space.fault(&cpu, START, READ);
+        assert_eq!(found, if index < frames { Ok(()) } else { Err(Fault::BeyondEnd) });
+        assert_eq!(space.resident(), u64::from(index < frames));
+    }
 }
 
 /// Each CPU stores to its own page of each large page. Meanwhile, all CPUs promote and split the large pages,

@@ -410,7 +410,7 @@ impl<'m, M: Machine> Space<'m, M> {
         }
         let entries = match leaf.table() {
             Some(entries) if leaf.link() != Link::Absent => entries,
-            _ => return self.link(leaf, pool),
+            _ => return self.link(leaf, access, pool),
         };
         let entry = &entries[leaf.slot(page)];
         let is_write = access.contains(Protection::WRITE);
@@ -529,12 +529,17 @@ impl<'m, M: Machine> Space<'m, M> {
     /// Handles a fault in a leaf whose table the hardware does not find: makes a large page, or puts the
     /// table into the parent's entry and asks for a retry.
     #[cold]
-    fn link<'a>(&self, leaf: &'a Leaf, pool: &mut PerCpuPool) -> Result<Step<'a, 'm, M>, Needed> {
+    fn link<'a>(
+        &self,
+        leaf: &'a Leaf,
+        access: Protection,
+        pool: &mut PerCpuPool,
+    ) -> Result<Step<'a, 'm, M>, Needed> {
         if leaf.is_flushing() && !is_mutant!("links_while_flushing") {
             return Ok(Step::Wait(leaf));
         }
         if leaf.has_no_content()
-            && let Some(step) = self.make_large(leaf, pool)?
+            && let Some(step) = self.make_large(leaf, access, pool)?
         {
             return Ok(step);
         }

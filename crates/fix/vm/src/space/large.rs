@@ -15,7 +15,7 @@ use super::fault::Step;
 use crate::backing::Backing;
 use crate::backing::object_core::Device;
 use crate::cpu::{Cpu, PerCpuPool};
-use crate::error::MapError;
+use crate::error::{Fault, MapError};
 use crate::machine::format::{ABSENT, Entry, Format, MemoryType, Table};
 use crate::machine::{Flush, Machine};
 use crate::needed::Needed;
@@ -221,12 +221,13 @@ impl<'m, M: Machine> Space<'m, M> {
         unsafe { leaf.end_flush() };
     }
 
-    /// Makes a large page of a locked leaf in which no page is present, for a fault. Returns `None` if the
-    /// pages cannot become a large page.
+    /// Makes a large page of a locked leaf in which no page is present, for a fault by this access. Returns
+    /// `None` if the pages cannot become a large page.
     #[cold]
     pub(super) fn make_large<'a>(
         &self,
         leaf: &'a Leaf,
+        access: Protection,
         pool: &mut PerCpuPool,
     ) -> Result<Option<Step<'a, 'm, M>>, Needed> {
         let Some(Attributes { mut protection, backing }) = leaf.uniform() else { return Ok(None) };
@@ -240,6 +241,9 @@ impl<'m, M: Machine> Space<'m, M> {
             None => None,
         };
         if let Some((device, _)) = device {
+            if !device.access.contains(access) {
+                return Ok(Some(Step::Done(Err(Fault::AccessDenied))));
+            }
             protection &= device.access;
         }
         if !protection.contains(Protection::READ)
@@ -267,9 +271,10 @@ fn device_of(backing: &Backing, start: Page) -> Option<(&Device, Frame)> {
     let object = backing.object();
     let device = object.device.as_ref()?;
     let index = backing.index(start);
-    let first = device.frame(index);
-    let is_aligned = first.0.is_multiple_of(LARGE) && index + LARGE <= object.len();
-    is_aligned.then_some((device, first))
+    // Beyond the end of the object, the number of the frame might overflow.
+    let is_within = index <= object.len().checked_sub(LARGE)?;
+    let first = is_within.then(|| device.frame(index))?;
+    first.0.is_multiple_of(LARGE).then_some((device, first))
 }
 
 /// Maps device memory as a large page. The leaf must be locked.
