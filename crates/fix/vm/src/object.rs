@@ -189,8 +189,8 @@ impl<'m, M: Machine> Object<'m, M> {
     ///
     /// To take the device away from all programs, call [`resize`](Object::resize) with 0. Their next access
     /// fails with [`Fault::BeyondEnd`]. [`discard`](Object::discard) removes the pages from all spaces, and
-    /// the next access makes them present again. An operation that changes mapped pages, such as `protect`,
-    /// `remap` or `fork`, may also remove them from a space until their next access.
+    /// the next access makes them present again. An operation that changes mapped pages, such as `protect` or
+    /// `remap`, may also remove them from a space until their next access.
     ///
     /// # Errors
     /// [`MapError::OutOfMemory`], [`MapError::Empty`], and [`MapError::OutOfRange`] if the frames exceed

@@ -30,6 +30,7 @@ on_each_architecture!(
     promotion_keeps_the_content,
     promotion_skips_what_others_use,
     device_memory_gets_large_pages,
+    a_fork_leaves_large_pages_of_device_memory_whole,
     a_denied_access_makes_no_large_page_of_device_memory,
     device_memory_has_no_large_page_beyond_its_end,
     swapping_splits_a_large_page,
@@ -212,6 +213,27 @@ fn device_memory_gets_large_pages<A: Architecture>() {
     space.unmap(&cpu, pages).unwrap();
     space.unmap(&cpu, shifted).unwrap();
     assert_eq!(space.resident(), 0);
+}
+
+fn a_fork_leaves_large_pages_of_device_memory_whole<A: Architecture>() {
+    let machine = Hosted::<A>::with_architecture(4096, 1);
+    let cpu = machine.cpu(0);
+    // SAFETY: as above.
+    let object =
+        unsafe { Object::of_device(&cpu, Frame(1024), LARGE, MemoryType::WriteBack, WRITE) };
+    let object = object.unwrap();
+    let space = Space::new(&cpu).unwrap();
+    let pages = Pages::new(START, LARGE);
+    space.map_object(&cpu, pages, &object, 0, WRITE, Sharing::Shared).unwrap();
+    cpu.store(&space, START.address(), 3).unwrap();
+    let copy = space.fork(&cpu).unwrap();
+    assert_eq!(copy.resident(), 0);
+    cpu.store(&copy, (START + 1).address(), 4).unwrap();
+    for space in [&space, &copy] {
+        assert_eq!(cpu.load(space, START.address()), Ok(3));
+        assert_eq!(cpu.load(space, (START + 1).address()), Ok(4));
+        assert_eq!((space.resident(), space.audit(&cpu).large), (LARGE, 1));
+    }
 }
 
 fn a_denied_access_makes_no_large_page_of_device_memory<A: Architecture>() {

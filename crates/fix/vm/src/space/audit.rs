@@ -23,6 +23,8 @@ pub struct Audit {
     pub present: u64,
     /// Page tables.
     pub tables: u64,
+    /// Large pages.
+    pub large: u64,
 }
 
 impl AddAssign for Audit {
@@ -30,6 +32,7 @@ impl AddAssign for Audit {
         self.mapped += other.mapped;
         self.present += other.present;
         self.tables += other.tables;
+        self.large += other.large;
     }
 }
 
@@ -165,7 +168,7 @@ fn large<M: Machine>(leaf: &Leaf, entry: u64) {
 }
 
 fn leaf<M: Machine>(leaf: &Leaf, above: &[Extent], frames: &mut Frames<'_, M>) -> Audit {
-    let mut found = Audit::default();
+    let mut found = Audit { large: leaf.is_large().into(), ..Audit::default() };
     if leaf.table().is_some() {
         frames.insert(leaf.table_frame());
         found.tables = 1;

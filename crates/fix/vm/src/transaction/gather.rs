@@ -300,7 +300,9 @@ impl<'t> TlbGather<'t> {
         mut duplicate: impl FnMut(Page, Frame, Protection) -> Frame,
         share: impl Fn(usize, u64),
     ) {
-        let Some(entries) = leaf.table().filter(|_| leaf.present().get() > 0) else { return };
+        // Device memory is not copied: a fault makes it present in the copy.
+        let has_pages = leaf.present().get() > leaf.devices().get();
+        let Some(entries) = leaf.table().filter(|_| has_pages) else { return };
         if leaf.is_large() {
             // The frames of a large page cannot be shared, so split the page: `flush` does that.
             self.flush(leaf, leaf.span().start);
