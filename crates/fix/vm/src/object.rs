@@ -201,6 +201,10 @@ impl<'m, M: Machine> Object<'m, M> {
     /// machine must not allocate the frames, and if `access` contains writes, the frames must contain nothing
     /// that Rust code of the kernel relies on. If the kernel maps the frames as well, both mappings must have
     /// the same memory type.
+    ///
+    /// A fault may map 512 frames, the first of which has a number that is a multiple of 512, as a large
+    /// page. So on x86-64, the MTRRs must give all of these frames the same memory type, if the object
+    /// contains all of them (Intel, "Software Developer's Manual", volume 3, 12.11.9).
     pub unsafe fn of_device(
         cpu: &Cpu<'m, M>,
         first: Frame,
