@@ -24,6 +24,7 @@ const LARGE: u64 = 512;
 on_each_architecture!(
     a_fault_maps_a_large_page,
     only_aligned_memory_that_is_mapped_alike_gets_large_pages,
+    memory_that_had_small_pages_gets_large_pages_when_it_is_mapped_again,
     without_contiguous_memory_a_fault_maps_one_page,
     unmapped_large_pages_are_freed_whole,
     large_pages_of_a_dropped_space_are_freed_whole,
@@ -84,6 +85,49 @@ fn only_aligned_memory_that_is_mapped_alike_gets_large_pages<A: Architecture>() 
     space.protect(&cpu, next, WRITE).unwrap();
     assert_eq!(space.promote(&cpu, space.pages()), Ok(2));
     space.audit(&cpu);
+}
+
+fn memory_that_had_small_pages_gets_large_pages_when_it_is_mapped_again<A: Architecture>() {
+    let machine = Hosted::<A>::with_architecture(4096, 1);
+    let cpu = machine.cpu(0);
+    let pages = Pages::new(START, LARGE);
+    let space = space(&cpu, pages);
+    space.set_large_pages(false);
+    for round in 0..4 {
+        cpu.store(&space, START.address(), round).unwrap();
+        cpu.store(&space, (START + 9).address(), round).unwrap();
+        assert_eq!(space.resident(), if round == 0 { 2 } else { LARGE });
+        assert_eq!(space.audit(&cpu).large, u64::from(round > 0));
+        match round {
+            0 | 1 => {
+                // Splits the large page of round 1.
+                space.unmap(&cpu, Pages::new(START + 1, LARGE - 1)).unwrap();
+                space.unmap(&cpu, Pages::new(START, 1)).unwrap();
+                space.map(&cpu, pages, WRITE).unwrap();
+            }
+            _ => {
+                space.discard(&cpu, Pages::new(START, 9)).unwrap();
+                space.discard(&cpu, Pages::new(START + 9, LARGE - 9)).unwrap();
+            }
+        }
+        assert_eq!(space.resident(), 0);
+        assert_eq!(space.audit(&cpu).large, 0);
+        space.set_large_pages(true);
+    }
+    // Device memory, of which a part was away.
+    space.unmap(&cpu, pages).unwrap();
+    // SAFETY: no other code uses these frames, which the machine has not allocated.
+    let object =
+        unsafe { Object::of_device(&cpu, Frame(1024), LARGE, MemoryType::WriteBack, WRITE) };
+    let object = object.unwrap();
+    object.resize(&cpu, LARGE / 2).unwrap();
+    space.map_object(&cpu, pages, &object, 0, WRITE, Sharing::Shared).unwrap();
+    for count in [LARGE / 2, LARGE] {
+        object.resize(&cpu, 0).unwrap();
+        object.resize(&cpu, count).unwrap();
+        cpu.store(&space, START.address(), 1).unwrap();
+        assert_eq!(space.audit(&cpu).large, count / LARGE);
+    }
 }
 
 fn without_contiguous_memory_a_fault_maps_one_page<A: Architecture>() {

@@ -26,8 +26,8 @@ use crate::page::{ENTRIES, Frame, Pages};
 ///   [`allocate_large`](Machine::allocate_large) returns, until it is freed alone or by
 ///   [`free_large`](Machine::free_large). The number of the first frame must be a multiple of 512, and the
 ///   addresses of the frames must be consecutive.
-/// * If [`ZEROED`](Machine::ZEROED) is set, frames that `allocate` and `allocate_large` return must be
-/// zeroed.
+/// * If [`ZEROED`](Machine::ZEROED) is set, the frames that `allocate` and `allocate_large` return must be
+///   zeroed.
 /// * [`address`](Machine::address) must always return the same address for a frame. That address must be
 ///   aligned to 4096 bytes, and valid for reads and writes of 4 KiB. If Rust code in the same process
 ///   accesses frames on behalf of programs, as in an emulator, that code must use atomics: this crate may
@@ -93,8 +93,8 @@ pub unsafe trait Machine: Sync + Sized {
     /// first of which has a number that is a multiple of 512. Returns the first frame, or `None` if no such
     /// run is free. Their [addresses](Machine::address) must be consecutive as well. The content of the
     /// frames is as for [`allocate`](Machine::allocate). This crate frees them all at once by
-    /// [`free_large`](Machine::free_large), or, after a split, one by one. On x86-64, the MTRRs must give all of
-    /// them the same memory type, so the first 2 MiB of memory are no large page (Intel, "Software Developer's
+    /// [`free_large`](Machine::free_large), or, after a split, one by one. On x86-64, the MTRRs must give all
+    /// of them the same memory type, which excludes the first 2 MiB of memory (Intel, "Software Developer's
     /// Manual", volume 3, 12.11.9).
     ///
     /// The default returns `None`, so that only device memory has large pages.

@@ -39,8 +39,8 @@ pub(super) enum Step<'a, 'm, M: Machine> {
     Spurious,
     /// This many pages have become present.
     MadePresent(u64),
-    /// The PTE of one page of this large page must change: split the large page, and retry.
-    Split(&'a Leaf),
+    /// The large page or the table of this leaf was removed from the parent's entry: flush, and retry.
+    Flush(&'a Leaf, Flush),
     /// This leaf is being flushed, or a fork is in progress: retry afterwards.
     Wait(&'a Leaf),
     /// CPUs may have cached pointers to tables that another CPU is freeing: retry afterwards.
@@ -173,8 +173,8 @@ impl<'m, M: Machine> Space<'m, M> {
                     // SAFETY: a `Cpu` never leaves its CPU, and this CPU holds no locks here.
                     unsafe { self.machine.wait_while(cpu.number(), || tree.is_pruning()) };
                 }
-                // SAFETY: `fault_in` began the flush.
-                Ok(Step::Split(leaf)) => unsafe { self.complete_split(cpu, leaf) },
+                // SAFETY: `fault_in` or `make_large` began the flush.
+                Ok(Step::Flush(leaf, flush)) => unsafe { self.complete_flush(cpu, leaf, flush) },
                 Ok(Step::PageIn(object, index)) => object.page_in(cpu, index)?,
                 Ok(Step::SwapIn(transfer)) => {
                     // The page has become present with the permissions that this fault has checked.
@@ -419,6 +419,11 @@ impl<'m, M: Machine> Space<'m, M> {
         if let Some(backing) = backing
             && let Some(device) = &backing.object().device
         {
+            if leaf.has_no_content()
+                && let Some(step) = self.make_large(leaf, access, pool)?
+            {
+                return Ok(step);
+            }
             let index = backing.index(page);
             let step = match index < backing.object().len() {
                 true => map_device::<M>(leaf, entry, device, index, protection, access),
@@ -444,6 +449,12 @@ impl<'m, M: Machine> Space<'m, M> {
             Entry::Swapped(slot) => return self.begin_swap_in(slot, pool),
             _ => match backing {
                 None => {
+                    if self.has_large_pages()
+                        && leaf.has_no_content()
+                        && let Some(step) = self.make_large(leaf, access, pool)?
+                    {
+                        return Ok(step);
+                    }
                     let frame = pool.frames.page()?;
                     self.init_private(frame, page, protection);
                     publish::<M>(entry, frame, protection);
@@ -508,7 +519,7 @@ impl<'m, M: Machine> Space<'m, M> {
             }
             // SAFETY: the leaf is locked, and no flush of it is in progress.
             unsafe { leaf.begin_flush(None) };
-            return Ok(Step::Split(leaf));
+            return Ok(Step::Flush(leaf, Flush::Range(leaf.span())));
         }
         if protection.contains(Protection::WRITE) {
             meta.set_written();

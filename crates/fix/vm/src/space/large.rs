@@ -210,13 +210,14 @@ impl<'m, M: Machine> Space<'m, M> {
         leaf.set_link(Link::Large, M::Format::large(M::Format::page(first, protection)));
     }
 
-    /// Completes the split of a large page: makes all CPUs flush it.
+    /// Makes all CPUs flush a large page that was split, or the pointer to a table that a large page will
+    /// replace.
     ///
     /// # Safety
     /// The caller must have begun the flush of the leaf.
     #[cold]
-    pub(super) unsafe fn complete_split(&self, cpu: &Cpu<'m, M>, leaf: &Leaf) {
-        self.tree().shoot_down(cpu, Flush::Range(leaf.span()));
+    pub(super) unsafe fn complete_flush(&self, cpu: &Cpu<'m, M>, leaf: &Leaf, flush: Flush) {
+        self.tree().shoot_down(cpu, flush);
         // SAFETY: the caller began the flush, and all CPUs have flushed.
         unsafe { leaf.end_flush() };
     }
@@ -254,6 +255,10 @@ impl<'m, M: Machine> Space<'m, M> {
         if self.tree().is_pruning() && !is_mutant!("large_while_pruning") {
             return Ok(Some(Step::WaitPrune));
         }
+        if leaf.link() == Link::Table {
+            // The table is empty, but CPUs may have cached the pointer to it.
+            return Ok(Some(unlink(leaf)));
+        }
         let entries = reserve_table(self.machine, leaf, &mut pool.tree)?;
         match device {
             Some((device, first)) => {
@@ -263,6 +268,21 @@ impl<'m, M: Machine> Space<'m, M> {
         }
         Ok(Some(Step::MadePresent(ENTRIES as u64)))
     }
+}
+
+/// Removes the pointer to the table of a locked leaf, so that a large page can take its place after a flush.
+fn unlink<'a, 'm, M: Machine>(leaf: &'a Leaf) -> Step<'a, 'm, M> {
+    if leaf.is_flushing() {
+        return Step::Wait(leaf);
+    }
+    // SAFETY: the leaf is locked, and no flush of it is in progress.
+    unsafe { leaf.begin_flush(None) };
+    leaf.set_link(Link::Absent, ABSENT);
+    let flush = match is_mutant!("large_keeps_table") {
+        true => Flush::Range(leaf.span()),
+        false => Flush::Tables(leaf.span()),
+    };
+    Step::Flush(leaf, flush)
 }
 
 /// The device that provides the memory of the span that begins with `start`, and the first of the span's

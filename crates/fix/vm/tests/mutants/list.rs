@@ -48,6 +48,8 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("changes_part_of_large", Integration("stepped", "large::a_fault_that_adds_a_permission_splits_a_large_page::x86_64")),
     ("large_while_pruning", Integration("stepped", "large::a_large_page_waits_until_all_cpus_have_flushed_a_pruned_table::aarch64")),
     ("large_while_pruning", Integration("stepped", "large::a_large_page_waits_until_all_cpus_have_flushed_a_pruned_table::sv48")),
+    ("large_keeps_table", Integration("stepped", "large::a_large_page_waits_until_all_cpus_have_flushed_an_empty_table::aarch64")),
+    ("large_keeps_table", Integration("stepped", "large::a_large_page_waits_until_all_cpus_have_flushed_an_empty_table::sv48")),
     ("promote_no_flush", Integration("stepped", "large::a_promotion_loses_no_store::x86_64")),
 
     // Lazy unmaps.

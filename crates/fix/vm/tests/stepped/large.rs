@@ -19,6 +19,7 @@ on_each_architecture!(
     a_promotion_loses_no_store,
     a_fault_that_adds_a_permission_splits_a_large_page,
     a_large_page_waits_until_all_cpus_have_flushed_a_pruned_table,
+    a_large_page_waits_until_all_cpus_have_flushed_an_empty_table,
 );
 
 /// Passes to `with` a space with a large page, whose pages contain their distances from the first. The first
@@ -180,6 +181,30 @@ fn a_large_page_waits_until_all_cpus_have_flushed_a_pruned_table<A: Architecture
         machine.store(&second, &space, INSIDE, 2).unwrap();
         assert_eq!(machine.load(&first, &space, INSIDE), Ok(2));
         assert_eq!(space.resident(), 512);
+        space.audit(&changer);
+    });
+}
+
+/// The table is in the tree, but no page is present in it.
+fn a_large_page_waits_until_all_cpus_have_flushed_an_empty_table<A: Architecture>() {
+    with_frames::<A>(4096, |machine, [first, second, changer]| {
+        let space = Space::new(&changer).unwrap();
+        space.map(&changer, ALL, WRITE).unwrap();
+        for cpu in [&first, &second, &changer] {
+            machine.store(cpu, &space, START, 1).unwrap();
+        }
+        space.discard(&changer, ALL).unwrap();
+        space.set_large_pages(true);
+        let others = || {
+            assert!(waits(|| machine.load(&first, &space, START)));
+            assert!(waits(|| space.unmap(&first, only(INSIDE))));
+        };
+        machine.meanwhile(others, || machine.store(&changer, &space, INSIDE, 2).unwrap());
+        assert_eq!(space.resident(), 512);
+        for cpu in [&first, &second, &changer] {
+            assert_eq!(machine.load(cpu, &space, START), Ok(0));
+            assert_eq!(machine.load(cpu, &space, INSIDE), Ok(2));
+        }
         space.audit(&changer);
     });
 }

@@ -323,6 +323,7 @@ impl<A: Architecture> Stepped<A> {
         access: Protection,
     ) -> Result<Translation, Source> {
         space.activate(cpu);
+        self.check_large(space, page);
         let tlb = &self.tlbs[cpu.number()];
         let mut table = (space.table(), self.generation(space.table()));
         for level in (0..A::LEVELS).rev() {
@@ -332,18 +333,15 @@ impl<A: Architecture> Stepped<A> {
                 table = cached.ok_or(Source::Cache)?;
                 continue;
             }
-            // SAFETY: this is a word of a frame of the machine.
-            let entry = unsafe {
-                self.address(table.0).cast::<AtomicU64>().add(index as usize % 512).as_ref()
-            };
-            let (entry, is_stale) = (entry.load(Relaxed), self.generation(table.0) != table.1);
+            let entry = self.entry(table.0, level, page);
+            let is_stale = self.generation(table.0) != table.1;
             assert!(!is_stale, "CPU {} walks a freed table of page {page:#x}", cpu.number());
+            let mut tlb = tlb.borrow_mut();
             match A::read(entry, level) {
                 Entry::Table(next) => {
                     table = (next, self.generation(next));
                     if A::CACHES_TABLES {
-                        let key = (space.number(), level, index);
-                        tlb.borrow_mut().tables.insert(key, Some(table));
+                        tlb.tables.insert((space.number(), level, index), Some(table));
                     }
                 }
                 Entry::Page { frame, protection, .. } => {
@@ -358,8 +356,6 @@ impl<A: Architecture> Stepped<A> {
                     let has_other = |cached: &Option<Translation>| {
                         cached.is_some_and(|cached| cached.level != level)
                     };
-                    self.check_no_table(space, page, level);
-                    let mut tlb = tlb.borrow_mut();
                     assert!(
                         !tlb.pages.range(others).any(|(_, cached)| has_other(cached)),
                         "CPU {} caches entries of two sizes around page {page:#x}",
@@ -372,9 +368,9 @@ impl<A: Architecture> Stepped<A> {
                 }
                 _ => {
                     if A::CACHES_ABSENT && level > 0 {
-                        tlb.borrow_mut().tables.insert((space.number(), level, index), None);
+                        tlb.tables.insert((space.number(), level, index), None);
                     } else if A::CACHES_ABSENT {
-                        tlb.borrow_mut().pages.insert((space.number(), page), None);
+                        tlb.pages.insert((space.number(), page), None);
                     }
                     break;
                 }
@@ -383,16 +379,36 @@ impl<A: Architecture> Stepped<A> {
         Err(Source::Tables)
     }
 
-    /// A CPU has found an entry of this level for a page. If it is the entry of a large page, checks that no
-    /// CPU still has a pointer to a table that was in its place: that CPU could find pages of both sizes.
-    fn check_no_table(&self, space: &Space<'_, Stepped<A>>, page: Page, level: u8) {
-        let key = (space.number(), level, page.0 >> shift(level));
-        for (cpu, tlb) in self.tlbs.iter().enumerate().filter(|_| level > 0) {
+    /// The entry of a page in a table.
+    fn entry(&self, table: Frame, level: u8, page: Page) -> u64 {
+        let index = (page.0 >> shift(level)) as usize % 512;
+        // SAFETY: this is a word of a frame of the machine.
+        unsafe { self.address(table).cast::<AtomicU64>().add(index).as_ref() }.load(Relaxed)
+    }
+
+    /// Whether the tables contain a large page around `page`.
+    fn has_large(&self, space: &Space<'_, Stepped<A>>, page: Page) -> bool {
+        let mut table = space.table();
+        for level in (1..A::LEVELS).rev() {
+            match A::read(self.entry(table, level, page), level) {
+                Entry::Table(next) => table = next,
+                Entry::Page { .. } | Entry::Device { .. } => return true,
+                _ => break,
+            }
+        }
+        false
+    }
+
+    /// Checks that no CPU has a pointer to a table where the tables contain a large page: this CPU could find
+    /// pages of both sizes.
+    fn check_large(&self, space: &Space<'_, Stepped<A>>, page: Page) {
+        if !self.has_large(space, page) {
+            return;
+        }
+        let key = (space.number(), 1, page.0 >> shift(1));
+        for (cpu, tlb) in self.tlbs.iter().enumerate() {
             let has_table = tlb.borrow().tables.get(&key).is_some_and(Option::is_some);
-            assert!(
-                !has_table,
-                "CPU {cpu} caches a table beside a large page around page {page:#x}"
-            );
+            assert!(!has_table, "CPU {cpu} caches a table beside the large page of page {page:#x}");
         }
     }
 
