@@ -510,10 +510,12 @@ impl<'m, M: Machine> Object<'m, M> {
         let mut gather = TlbGather::new();
         let done = tree.locked(cpu, pages, |locked, _| {
             locked.for_each_leaf(|leaf| match mode {
-                EvictMode::WriteBack => gather.protect::<M>(leaf, pages, |page, frame, old| {
-                    let is_wanted = is_leaving(page, frame);
-                    if is_wanted { old.difference(Protection::WRITE) } else { old }
-                }),
+                EvictMode::WriteBack => {
+                    gather.protect(self.machine, leaf, pages, |page, frame, old| {
+                        let is_wanted = is_leaving(page, frame);
+                        if is_wanted { old.difference(Protection::WRITE) } else { old }
+                    })
+                }
                 _ => gather.take_if(self.machine, leaf, pages, is_leaving),
             });
             Ok(())

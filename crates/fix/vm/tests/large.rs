@@ -28,6 +28,7 @@ on_each_architecture!(
     without_contiguous_memory_a_fault_maps_one_page,
     unmapped_large_pages_are_freed_whole,
     large_pages_of_a_dropped_space_are_freed_whole,
+    parts_of_a_large_page_have_the_origin_of_the_page,
     promotion_keeps_the_content,
     promotion_skips_what_others_use,
     device_memory_gets_large_pages,
@@ -172,6 +173,31 @@ fn large_pages_of_a_dropped_space_are_freed_whole<A: Architecture>() {
         assert_eq!(space.promote(&cpu, pages), Ok(3));
         cpu.leave(&space);
     }
+}
+
+fn parts_of_a_large_page_have_the_origin_of_the_page<A: Architecture>() {
+    let machine = Hosted::<A>::with_architecture(4096, 1);
+    let cpu = machine.cpu(0);
+    let pages = Pages::new(START, LARGE);
+    let space = space(&cpu, pages);
+    for page in pages.iter() {
+        cpu.store(&space, page.address(), page.0).unwrap();
+    }
+    let sharers = |page| {
+        let mut found = Vec::new();
+        space.sharers(&cpu, page, |number, page| found.push((number, page)));
+        found.sort();
+        found
+    };
+    assert_eq!(sharers(START + 7), [(space.number(), START + 7)]);
+    assert_eq!(space.audit(&cpu).large, 1);
+    let copy = space.fork(&cpu).unwrap();
+    for page in pages.iter() {
+        assert_eq!(sharers(page), [(space.number(), page), (copy.number(), page)]);
+        assert_eq!(cpu.load(&copy, page.address()), Ok(page.0));
+    }
+    space.audit(&cpu);
+    copy.audit(&cpu);
 }
 
 fn promotion_keeps_the_content<A: Architecture>() {

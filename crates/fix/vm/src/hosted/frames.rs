@@ -21,7 +21,7 @@ pub(super) fn set_cpu(number: usize) {
 /// its cache. A CPU whose list is too short steals frames from other lists.
 pub(super) struct Frames {
     lists: Box<[Padded<Mutex<Vec<Frame>>>]>,
-    /// Large pages that were freed whole, each by its first frame. They are split when all lists are empty.
+    /// Free large pages, each by its first frame. They are split when all lists are empty.
     large: Mutex<Vec<Frame>>,
     /// A thread must take this lock before it locks more than one list.
     sharing: Mutex<()>,
@@ -96,24 +96,22 @@ impl Frames {
     }
 
     /// Allocates 512 consecutive frames, the first of which is a multiple of 512: a large page that was freed
-    /// whole, or a run from the calling CPU's list or another one. Finds a run only if its frames are
-    /// adjacent and in descending order in a list. Lists start in that order, but freeing single frames
-    /// destroys it. Returns the first frame.
+    /// whole, or a run from a list. Returns the first frame.
     pub(super) fn take_large(&self) -> Option<Frame> {
-        if let Some(first) = self.large().pop() {
-            return Some(first);
+        for next in 0..self.lists.len() {
+            let mut large = self.large();
+            if large.is_empty() {
+                drop(large);
+                let mut list = self.list((self.own() + next) % self.lists.len());
+                let runs = take_runs(&mut list);
+                large = self.large();
+                large.extend(runs);
+            }
+            if let Some(first) = large.pop() {
+                return Some(first);
+            }
         }
-        (0..self.lists.len()).find_map(|next| {
-            let mut list = self.list((self.own() + next) % self.lists.len());
-            let is_run = |run: &[Frame]| {
-                let last = run[LARGE - 1];
-                let descending =
-                    |(index, frame): (usize, &Frame)| frame.0 + index as u64 == run[0].0;
-                last.0.is_multiple_of(LARGE as u64) && run.iter().enumerate().all(descending)
-            };
-            let start = list.windows(LARGE).position(is_run)?;
-            list.drain(start..start + LARGE).next_back()
-        })
+        None
     }
 
     /// Adds the frames of a large page, of which this is the first.
@@ -125,6 +123,32 @@ impl Frames {
     pub(super) fn give(&self, frames: &[Frame]) {
         self.list(self.own()).extend_from_slice(frames);
     }
+}
+
+/// Takes all runs of a large page out of a list, and returns their first frames. Finds a run only if its
+/// frames are adjacent and in descending order. Lists start in that order, but freeing single frames destroys
+/// it.
+fn take_runs(list: &mut Vec<Frame>) -> Vec<Frame> {
+    let is_run = |run: &[Frame]| {
+        let last = run[LARGE - 1];
+        let descending = |(index, frame): (usize, &Frame)| frame.0 + index as u64 == run[0].0;
+        last.0.is_multiple_of(LARGE as u64) && run.iter().enumerate().all(descending)
+    };
+    let (mut runs, mut others, mut start) = (Vec::new(), Vec::new(), 0);
+    while start < list.len() {
+        match list.get(start..start + LARGE) {
+            Some(run) if is_run(run) => {
+                runs.push(run[LARGE - 1]);
+                start += LARGE;
+            }
+            _ => {
+                others.push(list[start]);
+                start += 1;
+            }
+        }
+    }
+    *list = others;
+    runs
 }
 
 /// Pops frames into the front of `frames` until the slice is full or `list` is empty. Returns their number.
@@ -164,9 +188,9 @@ mod tests {
         frames.give_large(first);
         let mut some = vec![Frame(0); 2 * LARGE];
         assert_eq!(frames.take(&mut some), 2 * LARGE);
-        assert_eq!(frames.take_large(), Some(first));
+        let last = frames.take_large().expect("the other frames were in two runs");
         assert_eq!(frames.take(&mut some[..1]), 0);
-        frames.give_large(first);
+        frames.give_large(last);
         assert_eq!(frames.count(), LARGE);
         assert_eq!(frames.take(&mut some), LARGE);
     }

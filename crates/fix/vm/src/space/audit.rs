@@ -25,6 +25,8 @@ pub struct Audit {
     pub tables: u64,
     /// Large pages.
     pub large: u64,
+    /// Large pages whose tables are filled.
+    pub filled: u64,
 }
 
 impl AddAssign for Audit {
@@ -33,6 +35,7 @@ impl AddAssign for Audit {
         self.present += other.present;
         self.tables += other.tables;
         self.large += other.large;
+        self.filled += other.filled;
     }
 }
 
@@ -152,9 +155,14 @@ fn branch<M: Machine>(
     found
 }
 
-/// Checks that the table of a large page maps the same frames as the large page, with the same protection.
+/// Checks that the table of a large page is empty, or maps the same frames as the large page, with the same
+/// protection.
 fn large<M: Machine>(leaf: &Leaf, entry: u64) {
     let entries = leaf.table().expect("a large page has a table");
+    if leaf.link() == Link::Large {
+        assert!(entries.iter().all(|entry| entry.load(Relaxed) == ABSENT), "{:?}", leaf.span());
+        return;
+    }
     let (large, span) = (M::Format::read(entry, 1), leaf.span());
     for (index, entry) in entries.iter().enumerate() {
         let mut part = large;
@@ -168,7 +176,9 @@ fn large<M: Machine>(leaf: &Leaf, entry: u64) {
 }
 
 fn leaf<M: Machine>(leaf: &Leaf, above: &[Extent], frames: &mut Frames<'_, M>) -> Audit {
-    let mut found = Audit { large: leaf.is_large().into(), ..Audit::default() };
+    let is_filled = leaf.link() == Link::Filled;
+    let mut found =
+        Audit { large: leaf.is_large().into(), filled: is_filled.into(), ..Audit::default() };
     if leaf.table().is_some() {
         frames.insert(leaf.table_frame());
         found.tables = 1;
@@ -182,8 +192,7 @@ fn leaf<M: Machine>(leaf: &Leaf, above: &[Extent], frames: &mut Frames<'_, M>) -
         assert!(own.is_none() || other.is_none(), "page {page:#x} is also in {other:?}");
         found.mapped += u64::from(own.is_some_and(|own| !own.is_guard()));
         let attributes = own.or(other.map(|extent| extent.attributes));
-        let entry = leaf.table().map_or(ABSENT, |entries| entries[slot].load(Relaxed));
-        let (frame, protection) = match M::Format::read(entry, 0) {
+        let (frame, protection) = match leaf.entry::<M::Format>(page) {
             Entry::Absent => continue,
             Entry::Page { frame, protection, .. } => (Some(frame), Some(protection)),
             Entry::ProtNone(frame) => (Some(frame), None),

@@ -236,6 +236,10 @@ impl<'m, M: Machine> Space<'m, M> {
         if self.tree().fork_lock.is_locked() {
             return Ok(Step::Wait(leaf));
         }
+        if leaf.is_large() {
+            // This space is the origin of all its large pages, and no page of them is shared.
+            return done;
+        }
         let entry = &entries[leaf.slot(page)];
         let frame = match M::Format::read(entry.load(Relaxed), 0) {
             Entry::FlushPending(_) if leaf.is_flushing() => return Ok(Step::Wait(leaf)),
@@ -408,8 +412,14 @@ impl<'m, M: Machine> Space<'m, M> {
         if let Err(fault) = allowed(attributes, access) {
             return Ok(Step::Done(Err(fault)));
         }
-        let entries = match leaf.table() {
-            Some(entries) if leaf.link() != Link::Absent => entries,
+        let entries = match (leaf.table(), leaf.link()) {
+            (Some(entries), Link::Table | Link::Filled) => entries,
+            (Some(entries), Link::Large) => {
+                if let Some(step) = self.find_in_large(leaf, page, access) {
+                    return Ok(step);
+                }
+                entries
+            }
             _ => return self.link(leaf, access, pool),
         };
         let entry = &entries[leaf.slot(page)];
@@ -438,8 +448,7 @@ impl<'m, M: Machine> Space<'m, M> {
             }
             // Another CPU has handled this fault, or this CPU has a stale TLB entry.
             Entry::Page { protection, accessed: true, .. } if protection.contains(access) => {
-                let is_spurious = !matches!(M::FAULT_FLUSH, FaultFlush::Never);
-                return Ok(if is_spurious { Step::Spurious } else { Step::Done(Ok(())) });
+                return Ok(found::<M>());
             }
             Entry::Page { frame, protection, .. } => {
                 old = protection;
@@ -537,6 +546,26 @@ impl<'m, M: Machine> Space<'m, M> {
         Ok(Step::MadePresent(1))
     }
 
+    /// Handles a fault in a large page that permits the access. Otherwise, fills the table and returns
+    /// `None`.
+    #[cold]
+    fn find_in_large<'a>(
+        &self,
+        leaf: &'a Leaf,
+        page: Page,
+        access: Protection,
+    ) -> Option<Step<'a, 'm, M>> {
+        match leaf.entry::<M::Format>(page) {
+            Entry::Page { protection, accessed: true, .. } if protection.contains(access) => {
+                Some(found::<M>())
+            }
+            _ => {
+                leaf.fill(self.machine);
+                None
+            }
+        }
+    }
+
     /// Handles a fault in a leaf whose table the hardware does not find: makes a large page, or puts the
     /// table into the parent's entry and asks for a retry.
     #[cold]
@@ -571,6 +600,14 @@ impl<'m, M: Machine> Space<'m, M> {
     }
 }
 
+/// The step of a fault on an entry that permits the access.
+fn found<'a, 'm, M: Machine>() -> Step<'a, 'm, M> {
+    match M::FAULT_FLUSH {
+        FaultFlush::Never => Step::Done(Ok(())),
+        _ => Step::Spurious,
+    }
+}
+
 /// Stores the entry of a present page. Release: a CPU that finds the frame sees its content.
 #[inline]
 pub(super) fn publish<M: Machine>(entry: &AtomicU64, frame: Frame, protection: Protection) {
@@ -597,8 +634,7 @@ fn map_device<'a, 'm, M: Machine>(
         Entry::Absent => (),
         Entry::FlushPending(_) => return Step::Wait(leaf),
         // The entry allows the access, because `protect` removes entries of device memory.
-        _ if matches!(M::FAULT_FLUSH, FaultFlush::Never) => return Step::Done(Ok(())),
-        _ => return Step::Spurious,
+        _ => return found::<M>(),
     }
     let new = M::Format::device(device.frame(index), protection, device.memory);
     // Relaxed: there is no content to publish.

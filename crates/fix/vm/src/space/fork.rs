@@ -84,10 +84,10 @@ enum Forked<'m, M: Machine> {
 
 impl<'m, M: Machine> Space<'m, M> {
     /// Copies the space as it is at one moment during the call. Both spaces share their pages copy-on-write;
-    /// shared mappings of objects stay shared. Device memory stays present in this space, and a fault makes it
-    /// present in the copy. [Pinned](Space::pin) private pages are copied at once, and a
-    /// store to such a page during the call may or may not be in the copy. The copy belongs to the same
-    /// quota, and its pages are charged as well.
+    /// shared mappings of objects stay shared. Device memory stays present in this space, and a fault makes
+    /// it present in the copy. [Pinned](Space::pin) private pages are copied at once, and a store to such a
+    /// page during the call may or may not be in the copy. The copy belongs to the same quota, and its pages
+    /// are charged as well.
     ///
     /// # Errors
     /// See [`MapError`]: there is no memory for the copy's tree, or the quota does not allow its pages. In
@@ -194,6 +194,7 @@ impl<'m, M: Machine> Space<'m, M> {
     /// Passes the origin of each private page of the locked nodes to `with`.
     fn for_each_origin(&self, locked: &Locked<'_>, with: &mut dyn FnMut(OriginId)) {
         locked.for_each_leaf(|leaf| {
+            leaf.fill(self.machine());
             for Present { frame, .. } in leaf.present_in::<M::Format>(leaf.span()) {
                 let meta = self.machine().frame_meta(frame);
                 if !meta.is_object() {

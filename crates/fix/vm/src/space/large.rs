@@ -1,9 +1,9 @@
 //! Large pages: 2 MiB of memory under one entry, like Linux's transparent huge pages.
 //!
-//! The entry of a large page is in the place of the pointer to a leaf's table. The leaf keeps its table,
-//! which maps the same frames page by page. So operations find the pages in the table, as they do in any
-//! leaf. Before an operation changes an entry, it [begins a flush](Leaf::begin_flush), and this splits the
-//! large page.
+//! The entry of a large page is in the place of the pointer to a leaf's table. The leaf keeps its table.
+//! Before an operation uses a part of the page, it [fills the table](Leaf::fill), which then maps the same
+//! frames page by page. So the operation finds the pages in the table, as in any leaf. Before it changes an
+//! entry, it [begins a flush](Leaf::begin_flush), and this splits the large page.
 
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::Relaxed;
@@ -186,7 +186,8 @@ impl<'m, M: Machine> Space<'m, M> {
         }
         let added = ENTRIES as u64 - u64::from(leaf.present().get());
         leaf.flush_pending().set(0);
-        self.fill(leaf, entries, first, attributes.protection);
+        entries.iter().for_each(|entry| entry.store(ABSENT, Relaxed));
+        self.map_large(leaf, first, attributes.protection);
         leaf.unlock();
         // SAFETY: `promote_in` began the flush, and all CPUs have flushed the old pages, which no entry maps.
         unsafe {
@@ -199,12 +200,11 @@ impl<'m, M: Machine> Space<'m, M> {
         self.tree().account.add_resident(cpu.number(), added);
     }
 
-    /// Maps private frames as a large page. The leaf must be locked.
-    fn fill(&self, leaf: &Leaf, entries: &Table, first: Frame, protection: Protection) {
-        for (index, entry) in entries.iter().enumerate() {
-            let frame = Frame(first.0 + index as u64);
-            self.init_private(frame, leaf.span().start + index as u64, protection);
-            entry.store(M::Format::page(frame, protection), Relaxed);
+    /// Maps private frames as a large page. The leaf must be locked, and have an empty table.
+    fn map_large(&self, leaf: &Leaf, first: Frame, protection: Protection) {
+        self.init_private(first, leaf.span().start, protection);
+        if protection.contains(Protection::EXECUTE) {
+            (1..LARGE).for_each(|index| self.machine.prepare_code(Frame(first.0 + index)));
         }
         leaf.present().set(ENTRIES as u32);
         leaf.set_link(Link::Large, M::Format::large(M::Format::page(first, protection)));
@@ -264,7 +264,7 @@ impl<'m, M: Machine> Space<'m, M> {
             Some((device, first)) => {
                 fill_with_device::<M>(leaf, entries, first, protection, device.memory);
             }
-            None => self.fill(leaf, entries, pool.frames.large_page(), protection),
+            None => self.map_large(leaf, pool.frames.large_page(), protection),
         }
         Ok(Some(Step::MadePresent(ENTRIES as u64)))
     }
@@ -311,5 +311,5 @@ fn fill_with_device<M: Machine>(
     }
     leaf.devices().set(ENTRIES as u32);
     leaf.present().set(ENTRIES as u32);
-    leaf.set_link(Link::Large, M::Format::large(entry(0)));
+    leaf.set_link(Link::Filled, M::Format::large(entry(0)));
 }

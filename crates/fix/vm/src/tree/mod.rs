@@ -3,6 +3,7 @@
 pub(crate) mod attributes;
 pub(crate) mod extents;
 pub(crate) mod fork_lock;
+pub(crate) mod large;
 pub(crate) mod latch;
 pub(crate) mod lock;
 pub(crate) mod node;
@@ -254,8 +255,14 @@ unsafe fn free_below<M: Machine>(machine: &M, branch: &Branch, swap: Option<&Swa
                 }
             }
             NodeRef::Leaf(leaf) => {
-                let entries = leaf.table().into_iter().flatten();
-                let mut frames =
+                let large = leaf.large_frame::<M::Format>();
+                if let Some(first) = large {
+                    // SAFETY: nobody uses the large page, as the caller guarantees, and no frame of a large
+                    // page is shared.
+                    unsafe { machine.free_large(first) };
+                }
+                let entries = leaf.table().filter(|_| large.is_none()).into_iter().flatten();
+                let frames =
                     entries.filter_map(|entry| match M::Format::read(entry.load(Relaxed), 0) {
                         // Free flush-pending frames as well: no CPU uses the space.
                         Entry::Page { frame, .. }
@@ -263,19 +270,11 @@ unsafe fn free_below<M: Machine>(machine: &M, branch: &Branch, swap: Option<&Swa
                         | Entry::FlushPending(frame) => Some(frame),
                         _ => None,
                     });
-                if leaf.is_large() {
-                    if let Some(first) = frames.next() {
-                        // SAFETY: nobody uses the large page, as the caller guarantees, and no frame of a
-                        // large page is shared.
-                        unsafe { machine.free_large(first) };
-                    }
-                } else {
-                    for frame in frames {
-                        if machine.frame_meta(frame).release() {
-                            // SAFETY: nobody uses the frame through this entry, as the caller guarantees, and
-                            // no other entry maps it.
-                            unsafe { machine.free(&[frame]) };
-                        }
+                for frame in frames {
+                    if machine.frame_meta(frame).release() {
+                        // SAFETY: nobody uses the frame through this entry, as the caller guarantees, and
+                        // no other entry maps it.
+                        unsafe { machine.free(&[frame]) };
                     }
                 }
                 for (_, _, slot) in leaf.swapped_in::<M::Format>(leaf.span()) {

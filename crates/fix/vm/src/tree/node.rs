@@ -75,10 +75,13 @@ pub(crate) enum Link {
     Absent,
     /// A pointer to the leaf's table.
     Table,
-    /// A large page, which covers the span. The leaf has a table nevertheless: its 512 entries map the same
-    /// frames with the same protection, so that the large page can be split without memory. No frame is
-    /// shared.
+    /// A large page of private memory, which covers the span. The leaf has a table nevertheless, so that the
+    /// large page can be [split](crate::tree::large) without memory. All entries of the table are absent. No
+    /// frame is shared.
     Large,
+    /// A large page, and the table's 512 entries map the same frames with the same protection. No frame is
+    /// shared.
+    Filled,
 }
 
 /// A node whose table points to tables.
@@ -351,6 +354,7 @@ impl Leaf {
     ) -> impl Iterator<Item = (Page, &AtomicU64)> + use<'_> {
         let pages = pages.and(self.span());
         let entries = self.table().filter(|_| count.get() > 0 && !pages.is_empty());
+        debug_assert!(entries.is_none() || self.link() != Link::Large, "the table is not filled");
         let entries = entries.into_iter().flat_map(move |entries| &entries[self.slots(pages)]);
         pages.iter().zip(entries)
     }
@@ -420,9 +424,10 @@ impl Leaf {
     /// Marks the leaf as being flushed, before its entries change. `others` is the list of leaves that the
     /// caller has already marked. Returns this list with the leaf added.
     ///
-    /// If the leaf is a [large page](Link::Large), splits it: removes the parent's entry. The caller must then
-    /// flush the whole span. No CPU can find the table before the flush has ended, so no TLB has entries of
-    /// both sizes ("break before make": Arm, "Architecture Reference Manual", D8.16).
+    /// If the leaf is a [large page](Leaf::is_large), splits it: removes the parent's entry. The table must be
+    /// [filled](Leaf::fill), unless no page is left. The caller must then flush the whole span. No CPU can find
+    /// the table before the flush has ended, so no TLB has entries of both sizes ("break before make": Arm,
+    /// "Architecture Reference Manual", D8.16).
     ///
     /// # Safety
     /// The caller must have the lock. The leaf must not be [flushing](Leaf::is_flushing) for another
@@ -431,6 +436,7 @@ impl Leaf {
         &self,
         others: Option<NonNull<Leaf>>,
     ) -> Option<NonNull<Leaf>> {
+        debug_assert!(self.link() != Link::Large || self.present.get() == 0, "pages get lost");
         if self.is_large() && !is_mutant!("large_stays") {
             self.set_link(Link::Absent, ABSENT);
         }
@@ -483,15 +489,25 @@ impl Leaf {
     /// Whether the parent's entry is a large page. The caller must have the lock.
     #[inline]
     pub(crate) fn is_large(&self) -> bool {
-        self.link.get() == Link::Large
+        matches!(self.link.get(), Link::Large | Link::Filled)
+    }
+
+    /// Records that the table of a large page is filled. The caller must have the lock.
+    pub(crate) fn set_filled(&self) {
+        self.link.set(Link::Filled);
+    }
+
+    /// The parent's entry. The caller must have the lock to access it.
+    pub(crate) fn parent_entry(&self) -> &AtomicU64 {
+        let parent = self.above().expect("a leaf has a parent");
+        let entries = parent.table().expect("branches have tables");
+        &entries[parent.slot(self.span().start)]
     }
 
     /// Stores the parent's entry, which must be what `link` says. The caller must have the lock. Release: a
     /// CPU that finds the table or the page sees its content.
     pub(crate) fn set_link(&self, link: Link, entry: u64) {
-        let parent = self.above().expect("a leaf has a parent");
-        let entries = parent.table().expect("branches have tables");
-        entries[parent.slot(self.span().start)].store(entry, order!(Release, "table_publish"));
+        self.parent_entry().store(entry, order!(Release, "table_publish"));
         self.link.set(link);
     }
 

@@ -50,6 +50,8 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("large_while_pruning", Integration("stepped", "large::a_large_page_waits_until_all_cpus_have_flushed_a_pruned_table::sv48")),
     ("large_keeps_table", Integration("stepped", "large::a_large_page_waits_until_all_cpus_have_flushed_an_empty_table::aarch64")),
     ("large_keeps_table", Integration("stepped", "large::a_large_page_waits_until_all_cpus_have_flushed_an_empty_table::sv48")),
+    ("fills_no_origin", Integration("large", "parts_of_a_large_page_have_the_origin_of_the_page::x86_64")),
+    ("splits_unfilled", Integration("stepped", "large::changing_a_part_splits_a_large_page::x86_64")),
     ("promote_no_flush", Integration("stepped", "large::a_promotion_loses_no_store::x86_64")),
 
     // Lazy unmaps.

@@ -20,6 +20,7 @@ on_each_architecture!(
     a_fault_that_adds_a_permission_splits_a_large_page,
     a_large_page_waits_until_all_cpus_have_flushed_a_pruned_table,
     a_large_page_waits_until_all_cpus_have_flushed_an_empty_table,
+    a_whole_large_page_takes_no_work_for_each_of_its_pages,
 );
 
 /// Passes to `with` a space with a large page, whose pages contain their distances from the first. The first
@@ -206,5 +207,47 @@ fn a_large_page_waits_until_all_cpus_have_flushed_an_empty_table<A: Architecture
             assert_eq!(machine.load(cpu, &space, INSIDE), Ok(2));
         }
         space.audit(&changer);
+    });
+}
+
+/// An operation on the whole page does not fill the table, and accesses no metadata but the first frame's.
+fn a_whole_large_page_takes_no_work_for_each_of_its_pages<A: Architecture>() {
+    const MOST: u64 = 8;
+    with_large_page::<A>(|machine, space, [first, second, changer]| {
+        let is_filled = || space.audit(changer).filled > 0;
+        assert!(!is_filled(), "two CPUs loaded all pages, and one stored to them");
+        let same = |page| {
+            space.fault(second, page, Protection::READ).unwrap();
+            assert_eq!(machine.load(second, space, page), Ok(page - START));
+            space.read(second, page.address(), &mut [0; 8]).unwrap();
+            drop(space.pin(second, page, WRITE).unwrap());
+            space.promote(changer, ALL).unwrap();
+        };
+        ALL.iter().for_each(|page| assert!(machine.metas(|| same(page)) <= MOST));
+        assert!(!is_filled());
+        let changes: [Change<A>; 3] = [
+            |cpu, space| space.discard(cpu, ALL).unwrap(),
+            |cpu, space| space.replace(cpu, ALL, WRITE).unwrap(),
+            |cpu, space| {
+                space.unmap(cpu, ALL).unwrap();
+                space.map(cpu, ALL, WRITE).unwrap();
+            },
+        ];
+        for change in changes {
+            assert!(machine.metas(|| change(changer, space)) <= MOST);
+            assert_eq!(space.resident(), 0);
+            assert!(machine.metas(|| machine.store(first, space, INSIDE, 1).unwrap()) <= MOST);
+            assert_eq!(space.resident(), 512);
+            assert!(!is_filled());
+        }
+        let copy = Space::new(changer).unwrap();
+        copy.set_large_pages(true);
+        copy.map(changer, ALL, WRITE).unwrap();
+        copy.fault(changer, INSIDE, WRITE).unwrap();
+        assert!(machine.metas(|| drop(copy)) <= MOST);
+        // An operation on a part fills the table.
+        space.protect(changer, only(INSIDE), WRITE).unwrap();
+        assert_eq!((space.audit(changer).large, space.audit(changer).filled), (1, 1));
+        assert!(machine.metas(|| space.unmap(changer, ALL).unwrap()) <= MOST);
     });
 }

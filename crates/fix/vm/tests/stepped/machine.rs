@@ -87,6 +87,8 @@ pub(crate) struct Stepped<A: Architecture> {
     /// Number of shootdowns.
     interrupts: Cell<u64>,
     interrupted: RefCell<Vec<usize>>,
+    /// Number of accesses to the metadata of frames.
+    metas: Cell<u64>,
     others: Cell<Option<Others>>,
 }
 
@@ -128,6 +130,7 @@ pub(crate) fn with_frames<A: Architecture>(
         ticks: Ticks::new(3).unwrap(),
         interrupts: Cell::new(0),
         interrupted: RefCell::default(),
+        metas: Cell::new(0),
         others: Cell::new(None),
     };
     let all = machine.hosted.free_frames();
@@ -212,6 +215,13 @@ impl<A: Architecture> Stepped<A> {
         let before = self.interrupts.get();
         operation();
         self.interrupts.get() > before
+    }
+
+    /// How often `operation` accesses the metadata of a frame.
+    pub(crate) fn metas<R>(&self, operation: impl FnOnce() -> R) -> u64 {
+        let before = self.metas.get();
+        operation();
+        self.metas.get() - before
     }
 
     /// The CPUs that the last shootdown interrupted.
@@ -444,6 +454,16 @@ unsafe impl<A: Architecture> Machine for Stepped<A> {
         self.hosted.allocate_large()
     }
 
+    unsafe fn free_large(&self, first: Frame) {
+        for frame in (first.0..first.0 + 512).map(Frame) {
+            self.frame_recycled(frame);
+            // SAFETY: as in `free`.
+            unsafe { self.hosted.address(frame).write_bytes(0xa5, PAGE) };
+        }
+        // SAFETY: the caller meets the same contract.
+        unsafe { self.hosted.free_large(first) }
+    }
+
     unsafe fn free(&self, frames: &[Frame]) {
         for &frame in frames {
             self.frame_recycled(frame);
@@ -466,6 +486,7 @@ unsafe impl<A: Architecture> Machine for Stepped<A> {
 
     fn frame_meta(&self, frame: Frame) -> &FrameMeta {
         self.turns.point();
+        self.metas.set(self.metas.get() + 1);
         self.hosted.frame_meta(frame)
     }
 

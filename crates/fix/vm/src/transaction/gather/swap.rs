@@ -24,6 +24,7 @@ impl TlbGather<'_> {
         spares_accessed: bool,
         mut slot: impl FnMut(Page, Frame) -> Option<u64>,
     ) -> Page {
+        leaf.fill(machine);
         for Present { page, entry, frame, protection } in leaf.present_in::<M::Format>(pages) {
             let meta = machine.frame_meta(frame);
             let is_shared = meta.is_shared() && !is_mutant!("swaps_shared");
