@@ -11,7 +11,7 @@ use crate::cpu::{Cpu, PerCpuPool};
 use crate::error::{Fault, OutOfMemory};
 use crate::machine::format::{Entry, FaultFlush, Format};
 use crate::machine::{Flush, Machine, table_at};
-use crate::needed::Needed;
+use crate::needed::{Needed, Nodes};
 use crate::page::{Frame, PAGE, Page, Pages, Protection};
 use crate::swap::Transfer;
 use crate::transaction::gather::release;
@@ -383,6 +383,10 @@ impl<'m, M: Machine> Space<'m, M> {
                     lock::<M>(locked.top, locked.pages, platform);
                     let is_free = branch.child(branch.slot(page)).is_none();
                     if !branch.is_detached() && (is_free || is_mutant!("adds_twice")) {
+                        if branch.level() == 1 {
+                            // The next attempt needs a table, so ask for it at once.
+                            pool.tree.has_nodes(Nodes { leaves: 1, branches: 0, tables: 1 })?;
+                        }
                         add_child(self.machine, branch, page, &mut pool.tree)?;
                     }
                     return Err(Needed::Retry);
@@ -412,15 +416,9 @@ impl<'m, M: Machine> Space<'m, M> {
         if let Err(fault) = allowed(attributes, access) {
             return Ok(Step::Done(Err(fault)));
         }
-        let entries = match (leaf.table(), leaf.link()) {
-            (Some(entries), Link::Table | Link::Filled) => entries,
-            (Some(entries), Link::Large) => {
-                if let Some(step) = self.find_in_large(leaf, page, access) {
-                    return Ok(step);
-                }
-                entries
-            }
-            _ => return self.link(leaf, access, pool),
+        let entries = match leaf.table() {
+            Some(entries) if leaf.has_entries() => entries,
+            _ => return self.link(leaf, page, access, pool),
         };
         let entry = &entries[leaf.slot(page)];
         let is_write = access.contains(Protection::WRITE);
@@ -458,8 +456,8 @@ impl<'m, M: Machine> Space<'m, M> {
             Entry::Swapped(slot) => return self.begin_swap_in(slot, pool),
             _ => match backing {
                 None => {
-                    if self.has_large_pages()
-                        && leaf.has_no_content()
+                    if leaf.has_no_content()
+                        && self.has_large_pages()
                         && let Some(step) = self.make_large(leaf, access, pool)?
                     {
                         return Ok(step);
@@ -546,35 +544,27 @@ impl<'m, M: Machine> Space<'m, M> {
         Ok(Step::MadePresent(1))
     }
 
-    /// Handles a fault in a large page that permits the access. Otherwise, fills the table and returns
-    /// `None`.
-    #[cold]
-    fn find_in_large<'a>(
-        &self,
-        leaf: &'a Leaf,
-        page: Page,
-        access: Protection,
-    ) -> Option<Step<'a, 'm, M>> {
-        match leaf.entry::<M::Format>(page) {
-            Entry::Page { protection, accessed: true, .. } if protection.contains(access) => {
-                Some(found::<M>())
-            }
-            _ => {
-                leaf.fill(self.machine);
-                None
-            }
-        }
-    }
-
-    /// Handles a fault in a leaf whose table the hardware does not find: makes a large page, or puts the
-    /// table into the parent's entry and asks for a retry.
+    /// Handles a fault in a leaf whose table contains no entries: makes a large page, or puts the table into
+    /// the parent's entry and asks for a retry. If there is a large page that denies the access, fills the
+    /// table and asks for a retry.
     #[cold]
     fn link<'a>(
         &self,
         leaf: &'a Leaf,
+        page: Page,
         access: Protection,
         pool: &mut PerCpuPool,
     ) -> Result<Step<'a, 'm, M>, Needed> {
+        if leaf.link() == Link::Large {
+            let entry = leaf.entry::<M::Format>(page);
+            if let Entry::Page { protection, accessed: true, .. } = entry
+                && protection.contains(access)
+            {
+                return Ok(found::<M>());
+            }
+            leaf.fill(self.machine);
+            return Err(Needed::Retry);
+        }
         if leaf.is_flushing() && !is_mutant!("links_while_flushing") {
             return Ok(Step::Wait(leaf));
         }

@@ -73,12 +73,12 @@ pub(crate) struct Leaf {
 pub(crate) enum Link {
     /// Nothing. If the leaf has a table, the next page fault stores a pointer to it there.
     Absent,
-    /// A pointer to the leaf's table.
-    Table,
     /// A large page of private memory, which covers the span. The leaf has a table nevertheless, so that the
     /// large page can be [split](crate::tree::large) without memory. All entries of the table are absent. No
     /// frame is shared.
     Large,
+    /// A pointer to the leaf's table.
+    Table,
     /// A large page, and the table's 512 entries map the same frames with the same protection. No frame is
     /// shared.
     Filled,
@@ -424,10 +424,10 @@ impl Leaf {
     /// Marks the leaf as being flushed, before its entries change. `others` is the list of leaves that the
     /// caller has already marked. Returns this list with the leaf added.
     ///
-    /// If the leaf is a [large page](Leaf::is_large), splits it: removes the parent's entry. The table must be
-    /// [filled](Leaf::fill), unless no page is left. The caller must then flush the whole span. No CPU can find
-    /// the table before the flush has ended, so no TLB has entries of both sizes ("break before make": Arm,
-    /// "Architecture Reference Manual", D8.16).
+    /// If the leaf is a [large page](Leaf::is_large), splits it: removes the parent's entry. The table must
+    /// be [filled](Leaf::fill), unless no page is left. The caller must then flush the whole span. No CPU can
+    /// find the table before the flush has ended, so no TLB has entries of both sizes ("break before make":
+    /// Arm, "Architecture Reference Manual", D8.16).
     ///
     /// # Safety
     /// The caller must have the lock. The leaf must not be [flushing](Leaf::is_flushing) for another
@@ -490,6 +490,12 @@ impl Leaf {
     #[inline]
     pub(crate) fn is_large(&self) -> bool {
         matches!(self.link.get(), Link::Large | Link::Filled)
+    }
+
+    /// Whether a fault finds the pages in the table, if the leaf has one. The caller must have the lock.
+    #[inline]
+    pub(crate) fn has_entries(&self) -> bool {
+        matches!(self.link.get(), Link::Table | Link::Filled)
     }
 
     /// Records that the table of a large page is filled. The caller must have the lock.
