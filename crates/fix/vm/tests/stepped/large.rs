@@ -5,6 +5,7 @@ use knee_vm::{Cpu, Frame, Page, Pages, Protection, Space, Usage};
 
 use super::each::on_each_architecture;
 use super::machine::{Stepped, waits, with_frames};
+use super::turns::at_each_point;
 use super::{READ, WRITE, only};
 
 /// The first page of a large page, and a page in it.
@@ -21,6 +22,7 @@ on_each_architecture!(
     a_large_page_waits_until_all_cpus_have_flushed_a_pruned_table,
     a_large_page_waits_until_all_cpus_have_flushed_an_empty_table,
     a_whole_large_page_takes_no_work_for_each_of_its_pages,
+    a_fault_at_any_time_of_a_prune_or_another_fault_gets_the_large_page,
 );
 
 /// Passes to `with` a space with a large page, whose pages contain their distances from the first. The first
@@ -250,4 +252,41 @@ fn a_whole_large_page_takes_no_work_for_each_of_its_pages<A: Architecture>() {
         assert_eq!((space.audit(changer).large, space.audit(changer).filled), (1, 1));
         assert!(machine.metas(|| space.unmap(changer, ALL).unwrap()) <= MOST);
     });
+}
+
+/// The leaf has an empty table, to which all CPUs have pointers.
+fn a_fault_at_any_time_of_a_prune_or_another_fault_gets_the_large_page<A: Architecture>() {
+    for is_prune in [true, false] {
+        at_each_point::<A>(|run| {
+            with_frames::<A>(4096, |machine, [first, second, third]| {
+                let space = Space::new(&first).unwrap();
+                space.map(&first, ALL, WRITE).unwrap();
+                for cpu in [&first, &second, &third] {
+                    machine.store(cpu, &space, START, 1).unwrap();
+                }
+                space.set_large_pages(true);
+                space.unmap(&first, ALL).unwrap();
+                if !is_prune {
+                    space.map(&first, ALL, WRITE).unwrap();
+                }
+                let mut one = || match is_prune {
+                    true => _ = space.prune(&first, space.pages()),
+                    false => machine.store(&first, &space, INSIDE + 1, 0).unwrap(),
+                };
+                let mut other = || {
+                    if is_prune {
+                        space.map(&second, ALL, WRITE).unwrap();
+                    }
+                    machine.store(&second, &space, INSIDE, 2).unwrap();
+                };
+                run(machine, &mut one, &mut other);
+                assert_eq!(space.resident(), 512);
+                for cpu in [&first, &second, &third] {
+                    assert_eq!(machine.load(cpu, &space, INSIDE), Ok(2));
+                    assert_eq!(machine.load(cpu, &space, START), Ok(0));
+                }
+                assert_eq!(space.audit(&first).large, 1);
+            });
+        });
+    }
 }
