@@ -182,6 +182,10 @@ unsafe impl<A: Architecture> Machine for Hosted<A> {
         self.free.take(frames)
     }
 
+    fn has_gigabyte_pages(&self) -> bool {
+        true
+    }
+
     fn allocate_large(&self) -> Option<Frame> {
         self.free.take_large()
     }

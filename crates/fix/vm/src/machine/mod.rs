@@ -89,6 +89,12 @@ pub unsafe trait Machine: Sync + Sized {
     /// The frames must be allocated, and no CPU may be able to access them any more.
     unsafe fn free(&self, frames: &[Frame]);
 
+    /// Whether all CPUs support pages of 1 GiB, which device memory then gets where it is aligned. On x86-64, bit
+    /// 26 of EDX of CPUID leaf 0x80000001 tells; AArch64 and RISC-V always support them. The default is false.
+    fn has_gigabyte_pages(&self) -> bool {
+        false
+    }
+
     /// Allocates the frames of a [large page](crate::Space::set_large_pages): 512 consecutive frames, the
     /// first of which has a number that is a multiple of 512. Returns the first frame, or `None` if no such
     /// run is free. Their [addresses](Machine::address) must be consecutive as well. The content of the

@@ -11,6 +11,7 @@ use crate::machine::format::{ABSENT, Entry, Format};
 use crate::page::{ENTRIES, Frame, Page, Pages};
 use crate::space::Space;
 use crate::tree::extents::Extent;
+use crate::tree::gigabyte::{self, GIGABYTE};
 use crate::tree::lock::Locked;
 use crate::tree::node::{Branch, Leaf, Link, NodeRef, entry_span};
 
@@ -23,10 +24,12 @@ pub struct Audit {
     pub present: u64,
     /// Page tables.
     pub tables: u64,
-    /// Large pages.
+    /// Large pages of 2 MiB.
     pub large: u64,
     /// Large pages whose tables are filled.
     pub filled: u64,
+    /// Pages of 1 GiB.
+    pub gigabytes: u64,
 }
 
 impl AddAssign for Audit {
@@ -36,6 +39,7 @@ impl AddAssign for Audit {
         self.tables += other.tables;
         self.large += other.large;
         self.filled += other.filled;
+        self.gigabytes += other.gigabytes;
     }
 }
 
@@ -139,6 +143,19 @@ fn branch<M: Machine>(
             NodeRef::Leaf(leaf) if leaf.is_large() => large::<M>(leaf, entry.load(Relaxed)),
             NodeRef::Leaf(leaf) if leaf.link() == Link::Absent => {
                 assert_eq!(entry.load(Relaxed), ABSENT, "slot {slot} of {span:?}");
+            }
+            NodeRef::Branch(child) if child.link() == gigabyte::Link::Page => {
+                let read = M::Format::read(entry.load(Relaxed), level);
+                assert!(
+                    matches!(read, Entry::Device { .. }),
+                    "{read:?} in slot {slot} of {span:?}"
+                );
+                assert!(
+                    !child.has_children(),
+                    "the page of 1 GiB in slot {slot} of {span:?} has a child"
+                );
+                frames.foreign += GIGABYTE;
+                found += Audit { present: GIGABYTE, gigabytes: 1, ..Audit::default() };
             }
             _ => {
                 let table = M::Format::table(node.table_frame());

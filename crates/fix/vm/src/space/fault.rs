@@ -16,8 +16,9 @@ use crate::page::{Frame, PAGE, Page, Pages, Protection};
 use crate::swap::Transfer;
 use crate::transaction::gather::release;
 use crate::tree::attributes::Attributes;
+use crate::tree::gigabyte::GIGABYTE;
 use crate::tree::lock::{Locked, lock};
-use crate::tree::node::{Leaf, Link, NodeRef, first_leaf};
+use crate::tree::node::{Branch, Leaf, Link, NodeRef, first_leaf};
 use crate::tree::update::{add_child, add_table};
 
 /// The state in which a fault found the PTE.
@@ -45,6 +46,10 @@ pub(super) enum Step<'a, 'm, M: Machine> {
     Wait(&'a Leaf),
     /// CPUs may have cached pointers to tables that another CPU is freeing: retry afterwards.
     WaitPrune,
+    /// Another CPU is making or removing this page of 1 GiB: retry afterwards.
+    WaitFlush(&'a Branch),
+    /// Flush this branch, and then make it a page of 1 GiB with this entry.
+    MakeGigabyte(&'a Branch, u64),
     /// The frame is shared: copy it.
     BreakCow(Shared<'a>),
     /// The object's pager must read this page of the object: retry afterwards.
@@ -158,6 +163,11 @@ impl<'m, M: Machine> Space<'m, M> {
                     unsafe { self.machine.wait_while(cpu.number(), waits) };
                     continue;
                 }
+                if let Ok(Step::WaitFlush(branch)) = next {
+                    // SAFETY: as above.
+                    unsafe { self.machine.wait_while(cpu.number(), || branch.is_flushing()) };
+                    continue;
+                }
                 turn = None;
                 next
             };
@@ -182,7 +192,12 @@ impl<'m, M: Machine> Space<'m, M> {
                         return Ok(Before::Absent);
                     }
                 }
-                Ok(Step::Wait(_)) => unreachable!("handled above"),
+                Ok(Step::MakeGigabyte(branch, entry)) => {
+                    self.make_gigabyte(cpu, branch, entry);
+                    self.tree().account.add_resident(cpu.number(), GIGABYTE);
+                    return Ok(Before::Absent);
+                }
+                Ok(Step::Wait(_) | Step::WaitFlush(_)) => unreachable!("handled above"),
                 Ok(Step::BreakCow(shared)) => {
                     self.break_cow(cpu, page, shared);
                     // All CPUs flushed the old page while the PTE was not present.
@@ -383,6 +398,11 @@ impl<'m, M: Machine> Space<'m, M> {
                     lock::<M>(locked.top, locked.pages, platform);
                     let is_free = branch.child(branch.slot(page)).is_none();
                     if !branch.is_detached() && (is_free || is_mutant!("adds_twice")) {
+                        if branch.level() == 1
+                            && let Some(step) = self.in_gigabyte(branch, access)
+                        {
+                            return Ok(step);
+                        }
                         if branch.level() == 1 {
                             // The next attempt needs a table, so ask for it at once.
                             pool.tree.has_nodes(Nodes { leaves: 1, branches: 0, tables: 1 })?;

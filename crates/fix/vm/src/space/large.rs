@@ -235,7 +235,7 @@ impl<'m, M: Machine> Space<'m, M> {
         // SAFETY: the leaf is locked, so the pages stay mapped by their backing.
         let backing = unsafe { Backing::of(Attributes { protection, backing }) };
         let device = match backing {
-            Some(backing) => match device_of(backing, leaf.span().start) {
+            Some(backing) => match device_of(backing, leaf.span().start, LARGE) {
                 None => return Ok(None),
                 found => found,
             },
@@ -285,16 +285,16 @@ fn unlink<'a, 'm, M: Machine>(leaf: &'a Leaf) -> Step<'a, 'm, M> {
     Step::Flush(leaf, flush)
 }
 
-/// The device that provides the memory of the span that begins with `start`, and the first of the span's
-/// frames. `None` if the memory cannot be a large page.
-fn device_of(backing: &Backing, start: Page) -> Option<(&Device, Frame)> {
+/// The device that provides the memory of the `count` pages that begin with `start`, and the first of their
+/// frames. `None` if the memory cannot be one page.
+pub(super) fn device_of(backing: &Backing, start: Page, count: u64) -> Option<(&Device, Frame)> {
     let object = backing.object();
     let device = object.device.as_ref()?;
     let index = backing.index(start);
     // Beyond the end of the object, the number of the frame might overflow.
-    let is_within = index <= object.len().checked_sub(LARGE)?;
+    let is_within = index <= object.len().checked_sub(count)?;
     let first = is_within.then(|| device.frame(index))?;
-    first.0.is_multiple_of(LARGE).then_some((device, first))
+    first.0.is_multiple_of(count).then_some((device, first))
 }
 
 /// Maps device memory as a large page. The leaf must be locked.

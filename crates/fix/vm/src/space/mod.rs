@@ -7,6 +7,7 @@ pub(crate) mod audit;
 mod bytes;
 mod fault;
 mod fork;
+mod gigabyte;
 mod large;
 mod lazy;
 pub(crate) mod lineage;

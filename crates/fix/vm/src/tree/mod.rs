@@ -3,6 +3,7 @@
 pub(crate) mod attributes;
 pub(crate) mod extents;
 pub(crate) mod fork_lock;
+pub(crate) mod gigabyte;
 pub(crate) mod large;
 pub(crate) mod latch;
 pub(crate) mod lock;
@@ -52,6 +53,8 @@ pub(crate) struct Tree {
     ticks: AtomicPtr<Ticks>,
     /// Whether page faults may create large pages.
     pub(crate) large_pages: AtomicBool,
+    /// Whether the space has ever had a page of 1 GiB.
+    gigabytes: AtomicBool,
     /// Number of [prunes](Tree::begin_prune) whose flush is in progress. On a cache line of its own, so that
     /// writes to it do not invalidate the line of the fields above, which all operations read.
     prunes: Padded<AtomicU64>,
@@ -89,6 +92,7 @@ impl Tree {
             moving: Padded(AtomicBool::new(false)),
             ticks: AtomicPtr::new(ptr::null_mut()),
             large_pages: AtomicBool::new(false),
+            gigabytes: AtomicBool::new(false),
             prunes: Padded(AtomicU64::new(0)),
             pins: Padded(Pins::default()),
             hand: Padded(AtomicU64::new(0)),

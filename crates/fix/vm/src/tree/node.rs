@@ -15,6 +15,7 @@ use knee_sync::shim::{
 use crate::machine::format::{self, ABSENT, Format, Table};
 use crate::page::{BITS, ENTRIES, Frame, Page, Pages, Protection};
 use crate::tree::attributes::Attributes;
+use crate::tree::gigabyte::AtomicLink;
 use crate::tree::latch::{LatchedExtents, View};
 use crate::tree::page_states::{PageStates, Uniform};
 
@@ -96,6 +97,8 @@ pub(crate) struct Branch {
     used: [AtomicU64; ENTRIES.div_ceil(64)],
     /// Set under the lock, read by pinned CPUs without it.
     children: [AtomicPtr<Node>; ENTRIES],
+    /// What the parent's entry contains. Changed under the lock.
+    link: AtomicLink,
 }
 
 /// A reference to a node of either kind.
@@ -562,7 +565,29 @@ impl Branch {
             extents: LatchedExtents::new(),
             used: core::array::from_fn(|_| AtomicU64::new(0)),
             children: core::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
+            link: AtomicLink::new(),
         }
+    }
+
+    pub(crate) fn atomic_link(&self) -> &AtomicLink {
+        &self.link
+    }
+
+    /// The attributes of the span's pages, if one extent of this branch or of an ancestor covers all of them. The
+    /// caller must have the lock and be pinned, and there must be no children.
+    pub(crate) fn uniform(&self) -> Option<Attributes> {
+        let span = self.node.span();
+        let covering = |branch: &Branch| {
+            let first = branch.extents.read(|extents| extents.overlapping(span).first());
+            first.flatten().filter(|extent| extent.pages.covers(span))
+        };
+        let above = self.node.above_from_root().find_map(covering);
+        above.or_else(|| covering(self)).map(|extent| extent.attributes)
+    }
+
+    /// Whether the branch has children. The caller must have the lock.
+    pub(crate) fn has_children(&self) -> bool {
+        self.used.iter().any(|word| word.load(Relaxed) != 0)
     }
 
     /// Frees a branch after its grace period.
@@ -576,7 +601,7 @@ impl Branch {
 
     /// Whether the branch has no extents and no children. The caller must have the lock.
     pub(crate) fn is_empty(&self) -> bool {
-        self.extents.view().is_empty() && self.used.iter().all(|word| word.load(Relaxed) == 0)
+        self.extents.view().is_empty() && !self.has_children()
     }
 
     /// The unlocked root of a new tree.

@@ -52,6 +52,10 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("large_keeps_table", Integration("stepped", "large::a_large_page_waits_until_all_cpus_have_flushed_an_empty_table::sv48")),
     ("fills_no_origin", Integration("large", "parts_of_a_large_page_have_the_origin_of_the_page::x86_64")),
     ("splits_unfilled", Integration("stepped", "large::changing_a_part_splits_a_large_page::x86_64")),
+    ("gigabyte_stays", Integration("stepped", "gigabyte::a_page_stays_away_until_all_cpus_have_flushed_the_page_of_1_gib::x86_64")),
+    ("gigabyte_no_flush", Integration("stepped", "gigabyte::a_page_stays_away_until_all_cpus_have_flushed_the_page_of_1_gib::x86_64")),
+    ("gigabyte_keeps_table", Integration("stepped", "gigabyte::a_page_of_1_gib_stays_away_until_all_cpus_have_flushed_the_table::aarch64")),
+    ("gigabyte_keeps_table", Integration("stepped", "gigabyte::a_page_of_1_gib_stays_away_until_all_cpus_have_flushed_the_table::sv48")),
     ("promote_no_flush", Integration("stepped", "large::a_promotion_loses_no_store::x86_64")),
 
     // Lazy unmaps.

@@ -30,7 +30,7 @@ struct Translation {
     is_global: bool,
     /// The frame's generation when the CPU cached the translation.
     generation: u64,
-    /// The level of the table that contains the entry: 0, or 1 for a part of a large page.
+    /// The level of the table that contains the entry: 0, or more for a part of a large page.
     level: u8,
 }
 
@@ -354,20 +354,23 @@ impl<A: Architecture> Stepped<A> {
                         tlb.tables.insert((space.number(), level, index), Some(table));
                     }
                 }
-                Entry::Page { frame, protection, .. } => {
+                Entry::Page { frame, protection, .. } | Entry::Device { frame, protection } => {
                     // The TLB caches the pieces of a large page one by one.
                     let frame = Frame(frame.0 + page.0 % (1 << shift(level)));
                     let generation = self.generation(frame);
                     let is_global = A::is_global(entry);
                     let found = Translation { frame, protection, is_global, generation, level };
                     let is_allowed = protection.contains(access);
-                    let start = Page(page.0 >> 9 << 9);
-                    let others = (space.number(), start)..(space.number(), start + 512);
-                    let has_other = |cached: &Option<Translation>| {
-                        cached.is_some_and(|cached| cached.level != level)
-                    };
+                    let has_other =
+                        |(&(of, other), cached): (&(u64, Page), &Option<Translation>)| {
+                            of == space.number()
+                                && cached.is_some_and(|cached| {
+                                    let shift = shift(level.max(cached.level));
+                                    cached.level != level && page.0 >> shift == other.0 >> shift
+                                })
+                        };
                     assert!(
-                        !tlb.pages.range(others).any(|(_, cached)| has_other(cached)),
+                        !tlb.pages.iter().any(has_other),
                         "CPU {} caches entries of two sizes around page {page:#x}",
                         cpu.number()
                     );
@@ -396,28 +399,28 @@ impl<A: Architecture> Stepped<A> {
         unsafe { self.address(table).cast::<AtomicU64>().add(index).as_ref() }.load(Relaxed)
     }
 
-    /// Whether the tables contain a large page around `page`.
-    fn has_large(&self, space: &Space<'_, Stepped<A>>, page: Page) -> bool {
+    /// The level of the large page around `page` in the tables: 1 or 2.
+    fn large_level(&self, space: &Space<'_, Stepped<A>>, page: Page) -> Option<u8> {
         let mut table = space.table();
         for level in (1..A::LEVELS).rev() {
             match A::read(self.entry(table, level, page), level) {
                 Entry::Table(next) => table = next,
-                Entry::Page { .. } | Entry::Device { .. } => return true,
+                Entry::Page { .. } | Entry::Device { .. } => return Some(level),
                 _ => break,
             }
         }
-        false
+        None
     }
 
     /// Checks that no CPU has a pointer to a table where the tables contain a large page: this CPU could find
     /// pages of both sizes.
     fn check_large(&self, space: &Space<'_, Stepped<A>>, page: Page) {
-        if !self.has_large(space, page) {
-            return;
-        }
-        let key = (space.number(), 1, page.0 >> shift(1));
+        let Some(level) = self.large_level(space, page) else { return };
         for (cpu, tlb) in self.tlbs.iter().enumerate() {
-            let has_table = tlb.borrow().tables.get(&key).is_some_and(Option::is_some);
+            let has_table = (1..=level).any(|level| {
+                let key = (space.number(), level, page.0 >> shift(level));
+                tlb.borrow().tables.get(&key).is_some_and(Option::is_some)
+            });
             assert!(!has_table, "CPU {cpu} caches a table beside the large page of page {page:#x}");
         }
     }
@@ -448,6 +451,10 @@ unsafe impl<A: Architecture> Machine for Stepped<A> {
 
     fn allocate(&self, frames: &mut [Frame]) -> usize {
         self.hosted.allocate(frames)
+    }
+
+    fn has_gigabyte_pages(&self) -> bool {
+        true
     }
 
     fn allocate_large(&self) -> Option<Frame> {
