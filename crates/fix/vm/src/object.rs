@@ -203,8 +203,9 @@ impl<'m, M: Machine> Object<'m, M> {
     /// the same memory type.
     ///
     /// A fault may map 512 frames, the first of which has a number that is a multiple of 512, as a large
-    /// page. So on x86-64, the MTRRs must give all of these frames the same memory type, if the object
-    /// contains all of them (Intel, "Software Developer's Manual", volume 3, 12.11.9).
+    /// page; if the machine [has](Machine::has_gigabyte_pages) pages of 1 GiB, the same holds for 2¹⁸ frames.
+    /// So on x86-64, the MTRRs must give all of these frames the same memory type, if the object contains all
+    /// of them (Intel, "Software Developer's Manual", volume 3, 12.11.9).
     pub unsafe fn of_device(
         cpu: &Cpu<'m, M>,
         first: Frame,

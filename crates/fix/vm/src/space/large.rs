@@ -52,7 +52,8 @@ impl<'m, M: Machine> Space<'m, M> {
     /// one by one. Splitting needs no memory. `usage` reports all pages of a large page as accessed and
     /// dirty.
     ///
-    /// Device memory needs no setting: it gets large pages wherever addresses and frames are aligned alike.
+    /// Device memory needs no setting: it gets large pages wherever addresses and frames are aligned alike, and
+    /// pages of 1 GiB if the machine [has](Machine::has_gigabyte_pages) them.
     ///
     /// ```
     /// use knee_vm::hosted::Hosted;
