@@ -190,7 +190,7 @@ impl<'m, M: Machine> Object<'m, M> {
     /// To take the device away from all programs, call [`resize`](Object::resize) with 0. From then on,
     /// accesses fail with [`Fault::BeyondEnd`]. [`discard`](Object::discard) removes the pages from all
     /// spaces, but the next access to a page makes it present again. An operation that changes mapped pages,
-    /// such as `protect`, `remap` or `fork`, may also remove a device page from a space. The next access to
+    /// such as `protect` or `remap`, may also remove a device page from a space. The next access to
     /// the page then makes it present again.
     ///
     /// # Errors
@@ -202,6 +202,11 @@ impl<'m, M: Machine> Object<'m, M> {
     /// machine must not allocate the frames, and if `access` contains writes, the frames must contain nothing
     /// that Rust code of the kernel relies on. If the kernel maps the frames as well, both mappings must have
     /// the same memory type.
+    ///
+    /// A fault may map 512 frames, the first of which has a number that is a multiple of 512, as a large
+    /// page; if the machine [has](Machine::has_gigabyte_pages) pages of 1 GiB, the same holds for 2¹⁸ frames.
+    /// So on x86-64, the MTRRs must give all of these frames the same memory type, if the object contains all
+    /// of them (Intel, "Software Developer's Manual", volume 3, 12.11.9).
     pub unsafe fn of_device(
         cpu: &Cpu<'m, M>,
         first: Frame,
@@ -507,10 +512,12 @@ impl<'m, M: Machine> Object<'m, M> {
         let mut gather = TlbGather::new();
         let done = tree.locked(cpu, pages, |locked, _| {
             locked.for_each_leaf(|leaf| match mode {
-                EvictMode::WriteBack => gather.protect::<M>(leaf, pages, |page, frame, old| {
-                    let is_wanted = is_leaving(page, frame);
-                    if is_wanted { old.difference(Protection::WRITE) } else { old }
-                }),
+                EvictMode::WriteBack => {
+                    gather.protect(self.machine, leaf, pages, |page, frame, old| {
+                        let is_wanted = is_leaving(page, frame);
+                        if is_wanted { old.difference(Protection::WRITE) } else { old }
+                    })
+                }
                 _ => gather.take_if(self.machine, leaf, pages, is_leaving),
             });
             Ok(())

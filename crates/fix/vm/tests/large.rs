@@ -24,11 +24,17 @@ const LARGE: u64 = 512;
 on_each_architecture!(
     a_fault_maps_a_large_page,
     only_aligned_memory_that_is_mapped_alike_gets_large_pages,
+    memory_that_had_small_pages_gets_large_pages_when_it_is_mapped_again,
     without_contiguous_memory_a_fault_maps_one_page,
     unmapped_large_pages_are_freed_whole,
+    large_pages_of_a_dropped_space_are_freed_whole,
+    parts_of_a_large_page_have_the_origin_of_the_page,
     promotion_keeps_the_content,
     promotion_skips_what_others_use,
     device_memory_gets_large_pages,
+    a_fork_leaves_large_pages_of_device_memory_whole,
+    a_denied_access_makes_no_large_page_of_device_memory,
+    device_memory_has_no_large_page_beyond_its_end,
     swapping_splits_a_large_page,
     the_clock_splits_only_large_pages_that_are_not_used,
     cpus_that_split_and_promote_lose_no_store,
@@ -83,6 +89,49 @@ fn only_aligned_memory_that_is_mapped_alike_gets_large_pages<A: Architecture>() 
     space.audit(&cpu);
 }
 
+fn memory_that_had_small_pages_gets_large_pages_when_it_is_mapped_again<A: Architecture>() {
+    let machine = Hosted::<A>::with_architecture(4096, 1);
+    let cpu = machine.cpu(0);
+    let pages = Pages::new(START, LARGE);
+    let space = space(&cpu, pages);
+    space.set_large_pages(false);
+    for round in 0..4 {
+        cpu.store(&space, START.address(), round).unwrap();
+        cpu.store(&space, (START + 9).address(), round).unwrap();
+        assert_eq!(space.resident(), if round == 0 { 2 } else { LARGE });
+        assert_eq!(space.audit(&cpu).large, u64::from(round > 0));
+        match round {
+            0 | 1 => {
+                // Splits the large page of round 1.
+                space.unmap(&cpu, Pages::new(START + 1, LARGE - 1)).unwrap();
+                space.unmap(&cpu, Pages::new(START, 1)).unwrap();
+                space.map(&cpu, pages, WRITE).unwrap();
+            }
+            _ => {
+                space.discard(&cpu, Pages::new(START, 9)).unwrap();
+                space.discard(&cpu, Pages::new(START + 9, LARGE - 9)).unwrap();
+            }
+        }
+        assert_eq!(space.resident(), 0);
+        assert_eq!(space.audit(&cpu).large, 0);
+        space.set_large_pages(true);
+    }
+    // Device memory, of which a part was away.
+    space.unmap(&cpu, pages).unwrap();
+    // SAFETY: no other code uses these frames, which the machine has not allocated.
+    let object =
+        unsafe { Object::of_device(&cpu, Frame(1024), LARGE, MemoryType::WriteBack, WRITE) };
+    let object = object.unwrap();
+    object.resize(&cpu, LARGE / 2).unwrap();
+    space.map_object(&cpu, pages, &object, 0, WRITE, Sharing::Shared).unwrap();
+    for count in [LARGE / 2, LARGE] {
+        object.resize(&cpu, 0).unwrap();
+        object.resize(&cpu, count).unwrap();
+        cpu.store(&space, START.address(), 1).unwrap();
+        assert_eq!(space.audit(&cpu).large, count / LARGE);
+    }
+}
+
 fn without_contiguous_memory_a_fault_maps_one_page<A: Architecture>() {
     let machine = Hosted::<A>::with_architecture(511, 1);
     let cpu = machine.cpu(0);
@@ -113,6 +162,43 @@ fn unmapped_large_pages_are_freed_whole<A: Architecture>() {
         cpu.store(&space, START.address(), 1).unwrap();
     }
     assert_eq!(machine.free_frames(), all, "all frames are free again");
+}
+
+fn large_pages_of_a_dropped_space_are_freed_whole<A: Architecture>() {
+    let machine = Hosted::<A>::with_architecture(2048, 1);
+    let cpu = machine.cpu(0);
+    let pages = Pages::new(START, 3 * LARGE);
+    for _ in 0..20 {
+        let space = space(&cpu, pages);
+        pages.iter().for_each(|page| cpu.store(&space, page.address(), 1).unwrap());
+        assert_eq!(space.promote(&cpu, pages), Ok(3));
+        cpu.leave(&space);
+    }
+}
+
+fn parts_of_a_large_page_have_the_origin_of_the_page<A: Architecture>() {
+    let machine = Hosted::<A>::with_architecture(4096, 1);
+    let cpu = machine.cpu(0);
+    let pages = Pages::new(START, LARGE);
+    let space = space(&cpu, pages);
+    for page in pages.iter() {
+        cpu.store(&space, page.address(), page.0).unwrap();
+    }
+    let sharers = |page| {
+        let mut found = Vec::new();
+        space.sharers(&cpu, page, |number, page| found.push((number, page)));
+        found.sort();
+        found
+    };
+    assert_eq!(sharers(START + 7), [(space.number(), START + 7)]);
+    assert_eq!(space.audit(&cpu).large, 1);
+    let copy = space.fork(&cpu).unwrap();
+    for page in pages.iter() {
+        assert_eq!(sharers(page), [(space.number(), page), (copy.number(), page)]);
+        assert_eq!(cpu.load(&copy, page.address()), Ok(page.0));
+    }
+    space.audit(&cpu);
+    copy.audit(&cpu);
 }
 
 fn promotion_keeps_the_content<A: Architecture>() {
@@ -146,7 +232,9 @@ fn promotion_skips_what_others_use<A: Architecture>() {
     space.map(&cpu, pages, WRITE).unwrap();
     cpu.store(&space, START.address(), 1).unwrap();
     let pin = space.pin(&cpu, START, READ).unwrap();
+    let free = machine.free_frames();
     assert_eq!(space.promote(&cpu, pages), Ok(0));
+    assert_eq!(machine.free_frames(), free, "the CPU takes no large page without a use for it");
     drop(pin);
     let copy = space.fork(&cpu).unwrap();
     assert_eq!(space.promote(&cpu, pages), Ok(0));
@@ -196,6 +284,61 @@ fn device_memory_gets_large_pages<A: Architecture>() {
     space.unmap(&cpu, pages).unwrap();
     space.unmap(&cpu, shifted).unwrap();
     assert_eq!(space.resident(), 0);
+}
+
+fn a_fork_leaves_large_pages_of_device_memory_whole<A: Architecture>() {
+    let machine = Hosted::<A>::with_architecture(4096, 1);
+    let cpu = machine.cpu(0);
+    // SAFETY: as above.
+    let object =
+        unsafe { Object::of_device(&cpu, Frame(1024), LARGE, MemoryType::WriteBack, WRITE) };
+    let object = object.unwrap();
+    let space = Space::new(&cpu).unwrap();
+    let pages = Pages::new(START, LARGE);
+    space.map_object(&cpu, pages, &object, 0, WRITE, Sharing::Shared).unwrap();
+    cpu.store(&space, START.address(), 3).unwrap();
+    let copy = space.fork(&cpu).unwrap();
+    assert_eq!(copy.resident(), 0);
+    cpu.store(&copy, (START + 1).address(), 4).unwrap();
+    for space in [&space, &copy] {
+        assert_eq!(cpu.load(space, START.address()), Ok(3));
+        assert_eq!(cpu.load(space, (START + 1).address()), Ok(4));
+        assert_eq!((space.resident(), space.audit(&cpu).large), (LARGE, 1));
+    }
+}
+
+fn a_denied_access_makes_no_large_page_of_device_memory<A: Architecture>() {
+    let machine = Hosted::<A>::with_architecture(64, 1);
+    let cpu = machine.cpu(0);
+    // SAFETY: no CPU accesses the frames, which the machine does not have.
+    let object =
+        unsafe { Object::of_device(&cpu, Frame(1 << 20), LARGE, MemoryType::Device, READ) };
+    let object = object.unwrap();
+    let space = Space::new(&cpu).unwrap();
+    let pages = Pages::new(START, LARGE);
+    space.map_object(&cpu, pages, &object, 0, WRITE, Sharing::Shared).unwrap();
+    assert_eq!(space.fault(&cpu, START, WRITE), Err(Fault::AccessDenied));
+    assert_eq!(space.resident(), 0);
+    space.fault(&cpu, START, READ).unwrap();
+    assert_eq!(space.resident(), LARGE);
+    assert_eq!(space.fault(&cpu, START, WRITE), Err(Fault::AccessDenied));
+}
+
+fn device_memory_has_no_large_page_beyond_its_end<A: Architecture>() {
+    let machine = Hosted::<A>::with_architecture(64, 1);
+    let cpu = machine.cpu(0);
+    let pages = Pages::new(START, LARGE);
+    for (frames, index) in [(LARGE - 1, 0), (2 * LARGE, LARGE + 1), (1, u64::MAX - LARGE)] {
+        let first = Frame(4 * LARGE);
+        // SAFETY: no CPU accesses the frames, which the machine does not have.
+        let object =
+            unsafe { Object::of_device(&cpu, first, frames, MemoryType::Device, READ) }.unwrap();
+        let space = Space::new(&cpu).unwrap();
+        space.map_object(&cpu, pages, &object, index, READ, Sharing::Shared).unwrap();
+        let found = space.fault(&cpu, START, READ);
+        assert_eq!(found, if index < frames { Ok(()) } else { Err(Fault::BeyondEnd) });
+        assert_eq!(space.resident(), u64::from(index < frames));
+    }
 }
 
 /// Each CPU stores to its own page of each large page. Meanwhile, all CPUs promote and split the large pages,

@@ -129,6 +129,10 @@ unsafe impl Machine for Board {
         self.frames.free(frames);
     }
 
+    fn has_gigabyte_pages(&self) -> bool {
+        arch::has_gigabyte_pages()
+    }
+
     fn allocate_large(&self) -> Option<Frame> {
         self.frames.allocate_large()
     }

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use knee_sync::shim::Padded;
 
-use crate::page::Frame;
+use crate::page::{ENTRIES as LARGE, Frame};
 
 thread_local! {
     /// The CPU that this thread acts as. The thread uses the CPU's free list.
@@ -21,6 +21,8 @@ pub(super) fn set_cpu(number: usize) {
 /// its cache. A CPU whose list is too short steals frames from other lists.
 pub(super) struct Frames {
     lists: Box<[Padded<Mutex<Vec<Frame>>>]>,
+    /// Free large pages, each by its first frame. They are split when all lists are empty.
+    large: Mutex<Vec<Frame>>,
     /// A thread must take this lock before it locks more than one list.
     sharing: Mutex<()>,
 }
@@ -33,12 +35,17 @@ impl Frames {
         let list = |cpu| (first(cpu)..first(cpu + 1)).rev().map(Frame).collect();
         Frames {
             lists: (0..cpus).map(|cpu| Padded(Mutex::new(list(cpu)))).collect(),
+            large: Mutex::new(Vec::new()),
             sharing: Mutex::new(()),
         }
     }
 
     fn list(&self, cpu: usize) -> MutexGuard<'_, Vec<Frame>> {
         self.lists[cpu].0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn large(&self) -> MutexGuard<'_, Vec<Frame>> {
+        self.large.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The index of the calling CPU's list. If the CPU belongs to another machine, this may be the index of
@@ -50,7 +57,8 @@ impl Frames {
     /// Returns the number of free frames. The result is exact if no CPU allocates or frees concurrently.
     pub(super) fn count(&self) -> usize {
         let _sharing = self.sharing.lock().unwrap_or_else(PoisonError::into_inner);
-        (0..self.lists.len()).map(|cpu| self.list(cpu).len()).sum()
+        let single: usize = (0..self.lists.len()).map(|cpu| self.list(cpu).len()).sum();
+        single + LARGE * self.large().len()
     }
 
     /// Allocates frames into the front of `frames` until the slice is full or no frame is free. Returns
@@ -62,6 +70,11 @@ impl Frames {
             let _sharing = self.sharing.lock().unwrap_or_else(PoisonError::into_inner);
             list = self.list(self.own());
             self.share(&mut list, frames.len(), 1);
+            while list.len() < frames.len()
+                && let Some(first) = self.large().pop()
+            {
+                list.extend((0..LARGE as u64).rev().map(|index| Frame(first.0 + index)));
+            }
         }
         pop(&mut list, frames)
     }
@@ -82,29 +95,60 @@ impl Frames {
         self.share(list, count, next + 1);
     }
 
-    /// Allocates 512 consecutive frames, the first of which is a multiple of 512, from the calling CPU's list
-    /// or from another one. Finds a run only if its frames are adjacent and in descending order in a list.
-    /// Initially, each list is in descending order, but single frames are freed in any order. Returns the
-    /// first frame.
+    /// Allocates 512 consecutive frames, the first of which is a multiple of 512: a large page that was freed
+    /// whole, or a run from a list. Returns the first frame.
     pub(super) fn take_large(&self) -> Option<Frame> {
-        const LARGE: usize = crate::page::ENTRIES;
-        (0..self.lists.len()).find_map(|next| {
-            let mut list = self.list((self.own() + next) % self.lists.len());
-            let is_run = |run: &[Frame]| {
-                let last = run[LARGE - 1];
-                let descending =
-                    |(index, frame): (usize, &Frame)| frame.0 + index as u64 == run[0].0;
-                last.0.is_multiple_of(LARGE as u64) && run.iter().enumerate().all(descending)
-            };
-            let start = list.windows(LARGE).position(is_run)?;
-            list.drain(start..start + LARGE).next_back()
-        })
+        for next in 0..self.lists.len() {
+            let mut large = self.large();
+            if large.is_empty() {
+                drop(large);
+                let mut list = self.list((self.own() + next) % self.lists.len());
+                let runs = take_runs(&mut list);
+                large = self.large();
+                large.extend(runs);
+            }
+            if let Some(first) = large.pop() {
+                return Some(first);
+            }
+        }
+        None
+    }
+
+    /// Adds the frames of a large page, of which this is the first.
+    pub(super) fn give_large(&self, first: Frame) {
+        self.large().push(first);
     }
 
     /// Adds freed frames to the calling CPU's list.
     pub(super) fn give(&self, frames: &[Frame]) {
         self.list(self.own()).extend_from_slice(frames);
     }
+}
+
+/// Takes all runs of a large page out of a list, and returns their first frames. Finds a run only if its
+/// frames are adjacent and in descending order. Lists start in that order, but freeing single frames destroys
+/// it.
+fn take_runs(list: &mut Vec<Frame>) -> Vec<Frame> {
+    let is_run = |run: &[Frame]| {
+        let last = run[LARGE - 1];
+        let descending = |(index, frame): (usize, &Frame)| frame.0 + index as u64 == run[0].0;
+        last.0.is_multiple_of(LARGE as u64) && run.iter().enumerate().all(descending)
+    };
+    let (mut runs, mut others, mut start) = (Vec::new(), Vec::new(), 0);
+    while start < list.len() {
+        match list.get(start..start + LARGE) {
+            Some(run) if is_run(run) => {
+                runs.push(run[LARGE - 1]);
+                start += LARGE;
+            }
+            _ => {
+                others.push(list[start]);
+                start += 1;
+            }
+        }
+    }
+    *list = others;
+    runs
 }
 
 /// Pops frames into the front of `frames` until the slice is full or `list` is empty. Returns their number.
@@ -135,6 +179,20 @@ mod tests {
         assert_eq!(frames.take(&mut again), 8);
         assert_eq!(again, some);
         assert_eq!(frames.count(), 92);
+    }
+
+    #[test]
+    fn a_large_page_stays_whole_while_other_frames_are_free() {
+        let frames = Frames::new(3 * LARGE, 1);
+        let first = frames.take_large().unwrap();
+        frames.give_large(first);
+        let mut some = vec![Frame(0); 2 * LARGE];
+        assert_eq!(frames.take(&mut some), 2 * LARGE);
+        let last = frames.take_large().expect("the other frames were in two runs");
+        assert_eq!(frames.take(&mut some[..1]), 0);
+        frames.give_large(last);
+        assert_eq!(frames.count(), LARGE);
+        assert_eq!(frames.take(&mut some), LARGE);
     }
 
     #[test]

@@ -54,7 +54,6 @@ mod processor;
 mod tlb;
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
-use std::array;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -86,6 +85,8 @@ pub struct Hosted<A: Architecture = X86_64> {
     /// Relaxed: generations only detect stale TLB entries. A frame is freed only after a flush, and each CPU
     /// checks the frame's generation before it acknowledges that flush.
     generations: Box<[AtomicU64]>,
+    /// As above, for each aligned run of 512 frames: changes when the run is freed as a large page.
+    large_generations: Box<[AtomicU64]>,
     free: Frames,
     mailboxes: Box<[Mailbox]>,
     ticks: Ticks,
@@ -132,6 +133,7 @@ impl<A: Architecture> Hosted<A> {
             layout,
             metas: (0..frames).map(|_| FrameMeta::default()).collect(),
             generations: (0..frames).map(|_| AtomicU64::new(0)).collect(),
+            large_generations: (0..frames.div_ceil(ENTRIES)).map(|_| AtomicU64::new(0)).collect(),
             free: Frames::new(frames, cpus),
             mailboxes: (0..cpus).map(|_| Mailbox::default()).collect(),
             ticks: Ticks::new(cpus).expect("enough memory for the ticks"),
@@ -143,8 +145,11 @@ impl<A: Architecture> Hosted<A> {
         self.free.count()
     }
 
+    /// The generation of a frame, which grows each time that the frame is freed or recycled.
     fn generation(&self, frame: Frame) -> u64 {
-        self.generations[frame.0 as usize].load(Relaxed)
+        let index = frame.0 as usize;
+        let large = self.large_generations[index / ENTRIES].load(Relaxed);
+        self.generations[index].load(Relaxed) + large
     }
 
     /// Returns word `word` of a frame.
@@ -178,6 +183,10 @@ unsafe impl<A: Architecture> Machine for Hosted<A> {
         self.free.take(frames)
     }
 
+    fn has_gigabyte_pages(&self) -> bool {
+        true
+    }
+
     fn allocate_large(&self) -> Option<Frame> {
         self.free.take_large()
     }
@@ -190,11 +199,8 @@ unsafe impl<A: Architecture> Machine for Hosted<A> {
     }
 
     unsafe fn free_large(&self, first: Frame) {
-        // `take_large` finds a run only if its frames were freed in this order.
-        let frames: [Frame; ENTRIES] =
-            array::from_fn(|index| Frame(first.0 + (ENTRIES - 1 - index) as u64));
-        // SAFETY: the caller meets the contract of `free` for all these frames.
-        unsafe { self.free(&frames) };
+        self.large_generations[first.0 as usize / ENTRIES].fetch_add(1, Relaxed);
+        self.free.give_large(first);
     }
 
     fn frame_recycled(&self, frame: Frame) {

@@ -97,12 +97,15 @@ impl FramePool {
         Ok(())
     }
 
-    /// Allocates a zeroed frame.
+    /// Allocates a zeroed frame. If the machine has none left, gives an unused large page back first.
     pub(crate) fn zeroed<M: Machine>(&mut self, machine: &M) -> Result<Frame, OutOfMemory> {
         if self.free.is_empty() {
             self.free.try_reserve(2 * BATCH)?;
             let mut new = [Frame(0); BATCH];
-            let count = machine.allocate(&mut new);
+            let mut count = machine.allocate(&mut new);
+            if count == 0 && self.free_large(machine) {
+                count = machine.allocate(&mut new);
+            }
             self.free.extend_from_slice(&new[..count]);
         }
         let frame = self.free.pop().ok_or(OutOfMemory)?;
@@ -132,15 +135,41 @@ impl FramePool {
         self.free.push(frame);
     }
 
+    /// Returns the large page to the machine. Returns whether the pool had one.
+    fn free_large<M: Machine>(&mut self, machine: &M) -> bool {
+        let LargePage::Ready(first) = mem::take(&mut self.large) else { return false };
+        // SAFETY: the pool owns the frames exclusively, and no CPU can access them.
+        unsafe { machine.free_large(first) };
+        true
+    }
+
     /// Returns all frames to the machine.
     pub(crate) fn free_all<M: Machine>(&mut self, machine: &M) {
-        if let LargePage::Ready(first) = mem::take(&mut self.large) {
-            // SAFETY: the pool owns the frames exclusively, and no CPU can access them.
-            unsafe { machine.free_large(first) };
-        }
+        self.free_large(machine);
         for frame in self.free.drain(..).chain(self.page.take()) {
             // SAFETY: the pool owns the frames exclusively, and no CPU can access them.
             unsafe { machine.free(&[frame]) };
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    use crate::hosted::Hosted;
+
+    #[test]
+    fn an_unused_large_page_is_used_before_memory_runs_out() {
+        let machine = Hosted::new(2 * ENTRIES, 1);
+        let mut pool = FramePool::default();
+        assert_eq!(pool.has_large_page(), Err(Needed::LargePage));
+        pool.refill_large_page(&machine);
+        assert_eq!(pool.has_large_page(), Ok(true));
+        for _ in 0..2 * ENTRIES {
+            pool.zeroed(&machine).unwrap();
+        }
+        assert!(pool.zeroed(&machine).is_err());
+        assert_eq!(pool.has_large_page(), Err(Needed::LargePage));
     }
 }

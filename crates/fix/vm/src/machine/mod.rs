@@ -22,7 +22,12 @@ use crate::page::{ENTRIES, Frame, Pages};
 ///
 /// # Safety
 /// * A frame returned by [`allocate`](Machine::allocate) must have no other user until it is
-///   [freed](Machine::free).
+///   [freed](Machine::free). The same holds for each of the 512 frames of a large page that
+///   [`allocate_large`](Machine::allocate_large) returns, until it is freed alone or by
+///   [`free_large`](Machine::free_large). The number of the first frame must be a multiple of 512, and the
+///   addresses of the frames must be consecutive.
+/// * If [`ZEROED`](Machine::ZEROED) is set, the frames that `allocate` and `allocate_large` return must be
+///   zeroed.
 /// * [`address`](Machine::address) must always return the same address for a frame. That address must be
 ///   aligned to 4096 bytes, and valid for reads and writes of 4 KiB. If Rust code in the same process
 ///   accesses frames on behalf of programs, as in an emulator, that code must use atomics: this crate may
@@ -84,11 +89,20 @@ pub unsafe trait Machine: Sync + Sized {
     /// The frames must be allocated, and no CPU may be able to access them any more.
     unsafe fn free(&self, frames: &[Frame]);
 
+    /// Whether all CPUs support pages of 1 GiB, which device memory then gets where it is aligned. On x86-64, bit
+    /// 26 of EDX of CPUID leaf 0x80000001 tells; AArch64 and RISC-V always support them. The default is false.
+    fn has_gigabyte_pages(&self) -> bool {
+        false
+    }
+
     /// Allocates the frames of a [large page](crate::Space::set_large_pages): 512 frames with consecutive
     /// numbers and consecutive [addresses](Machine::address). The number of the first frame must be a
     /// multiple of 512. Returns the first frame, or `None` if no such run is free. The content of the frames
     /// is as for [`allocate`](Machine::allocate). This crate frees the frames all at once by
     /// [`free_large`](Machine::free_large), or, after a split, one by one.
+    ///
+    /// On x86-64, the MTRRs must give all of the frames the same memory type, which excludes the first 2 MiB of
+    /// memory (Intel, "Software Developer's Manual", volume 3, 12.11.9).
     ///
     /// The default returns `None`, so that only device memory has large pages.
     fn allocate_large(&self) -> Option<Frame> {

@@ -321,6 +321,27 @@ fn remaps_of_a_space_exclude_each_other() {
     check(tree, remap, remap);
 }
 
+#[test]
+fn a_prune_that_has_ended_was_flushed_on_all_cpus() {
+    check(
+        || {
+            let tree = tree();
+            tree.begin_prune();
+            tree
+        },
+        |one| {
+            // This CPU uses a pointer to a table that it has not flushed yet.
+            one.use_memory();
+            one.part.end_prune();
+        },
+        |other| {
+            if !other.part.is_pruning() {
+                other.use_memory();
+            }
+        },
+    );
+}
+
 /// A space with one CPU, whose TLB may still hold an unmapped page.
 struct Settling {
     tree: Tree,

@@ -11,6 +11,7 @@ use crate::machine::format::{ABSENT, Entry, Format};
 use crate::page::{ENTRIES, Frame, Page, Pages};
 use crate::space::Space;
 use crate::tree::extents::Extent;
+use crate::tree::gigabyte::{self, GIGABYTE};
 use crate::tree::lock::Locked;
 use crate::tree::node::{Branch, Leaf, Link, NodeRef, entry_span};
 
@@ -23,6 +24,12 @@ pub struct Audit {
     pub present: u64,
     /// Page tables.
     pub tables: u64,
+    /// Large pages of 2 MiB.
+    pub large: u64,
+    /// Large pages whose tables are filled.
+    pub filled: u64,
+    /// Pages of 1 GiB.
+    pub gigabytes: u64,
 }
 
 impl AddAssign for Audit {
@@ -30,6 +37,9 @@ impl AddAssign for Audit {
         self.mapped += other.mapped;
         self.present += other.present;
         self.tables += other.tables;
+        self.large += other.large;
+        self.filled += other.filled;
+        self.gigabytes += other.gigabytes;
     }
 }
 
@@ -134,6 +144,19 @@ fn branch<M: Machine>(
             NodeRef::Leaf(leaf) if leaf.link() == Link::Absent => {
                 assert_eq!(entry.load(Relaxed), ABSENT, "slot {slot} of {span:?}");
             }
+            NodeRef::Branch(child) if child.link() == gigabyte::Link::Page => {
+                let read = M::Format::read(entry.load(Relaxed), level);
+                assert!(
+                    matches!(read, Entry::Device { .. }),
+                    "{read:?} in slot {slot} of {span:?}"
+                );
+                assert!(
+                    !child.has_children(),
+                    "the page of 1 GiB in slot {slot} of {span:?} has a child"
+                );
+                frames.foreign += GIGABYTE;
+                found += Audit { present: GIGABYTE, gigabytes: 1, ..Audit::default() };
+            }
             _ => {
                 let table = M::Format::table(node.table_frame());
                 assert_eq!(entry.load(Relaxed), table, "slot {slot} of {span:?}");
@@ -149,10 +172,14 @@ fn branch<M: Machine>(
     found
 }
 
-/// Checks that the table of a large page maps the same frames as the large page, with the same protection,
-/// and that its accessed bits are set.
+/// Checks that the table of a large page is empty, or that it maps the same frames as the large page, with the
+/// same protection and with the accessed bits set.
 fn large<M: Machine>(leaf: &Leaf, entry: u64) {
     let entries = leaf.table().expect("a large page has a table");
+    if leaf.link() == Link::Large {
+        assert!(entries.iter().all(|entry| entry.load(Relaxed) == ABSENT), "{:?}", leaf.span());
+        return;
+    }
     let (large, span) = (M::Format::read(entry, 1), leaf.span());
     for (index, entry) in entries.iter().enumerate() {
         let mut part = large;
@@ -170,7 +197,9 @@ fn large<M: Machine>(leaf: &Leaf, entry: u64) {
 }
 
 fn leaf<M: Machine>(leaf: &Leaf, above: &[Extent], frames: &mut Frames<'_, M>) -> Audit {
-    let mut found = Audit::default();
+    let is_filled = leaf.link() == Link::Filled;
+    let mut found =
+        Audit { large: leaf.is_large().into(), filled: is_filled.into(), ..Audit::default() };
     if leaf.table().is_some() {
         frames.insert(leaf.table_frame());
         found.tables = 1;
@@ -184,8 +213,7 @@ fn leaf<M: Machine>(leaf: &Leaf, above: &[Extent], frames: &mut Frames<'_, M>) -
         assert!(own.is_none() || other.is_none(), "page {page:#x} is also in {other:?}");
         found.mapped += u64::from(own.is_some_and(|own| !own.is_guard()));
         let attributes = own.or(other.map(|extent| extent.attributes));
-        let entry = leaf.table().map_or(ABSENT, |entries| entries[slot].load(Relaxed));
-        let (frame, protection) = match M::Format::read(entry, 0) {
+        let (frame, protection) = match leaf.entry::<M::Format>(page) {
             Entry::Absent => continue,
             Entry::Page { frame, protection, .. } => (Some(frame), Some(protection)),
             Entry::ProtNone(frame) => (Some(frame), None),

@@ -93,6 +93,9 @@ impl<'m, M: Machine> Space<'m, M> {
         let mut with = Some(with);
         loop {
             self.make_present(cpu, page, access)?;
+            if self.is_in_gigabyte(cpu, page) {
+                return Err(Fault::Device);
+            }
             // Another CPU may have unmapped or protected the page since.
             let result = self.with_entry(cpu, page, |_, entry| match entry {
                 Entry::Page { frame, protection, .. } if protection.contains(access) => {

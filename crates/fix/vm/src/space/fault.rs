@@ -11,13 +11,14 @@ use crate::cpu::{Cpu, PerCpuPool};
 use crate::error::{Fault, OutOfMemory};
 use crate::machine::format::{Entry, FaultFlush, Format};
 use crate::machine::{Flush, Machine, table_at};
-use crate::needed::Needed;
-use crate::page::{ENTRIES, Frame, PAGE, Page, Pages, Protection};
+use crate::needed::{Needed, Nodes};
+use crate::page::{Frame, PAGE, Page, Pages, Protection};
 use crate::swap::Transfer;
 use crate::transaction::gather::release;
 use crate::tree::attributes::Attributes;
+use crate::tree::gigabyte::GIGABYTE;
 use crate::tree::lock::{Locked, lock};
-use crate::tree::node::{Leaf, Link, NodeRef, first_leaf};
+use crate::tree::node::{Branch, Leaf, Link, NodeRef, first_leaf};
 use crate::tree::update::{add_child, add_table};
 
 /// The state in which a fault found the PTE.
@@ -39,10 +40,16 @@ pub(super) enum Step<'a, 'm, M: Machine> {
     Spurious,
     /// This many pages have become present.
     MadePresent(u64),
-    /// The PTE of one page of this large page must change: split the large page, and retry.
-    Split(&'a Leaf),
+    /// The large page or the table of this leaf was removed from the parent's entry: flush, and retry.
+    Flush(&'a Leaf, Flush),
     /// This leaf is being flushed, or a fork is in progress: wait until neither is the case, then retry.
     Wait(&'a Leaf),
+    /// CPUs may have cached pointers to tables that another CPU is freeing: retry afterwards.
+    WaitPrune,
+    /// Another CPU is making or removing this page of 1 GiB: retry afterwards.
+    WaitFlush(&'a Branch),
+    /// Flush this branch, and then make it a page of 1 GiB with this entry.
+    MakeGigabyte(&'a Branch, u64),
     /// The frame is shared: copy it.
     BreakCow(Shared<'a>),
     /// The object's pager must read this page of the object before the next attempt.
@@ -159,6 +166,11 @@ impl<'m, M: Machine> Space<'m, M> {
                     unsafe { self.machine.wait_while(cpu.number(), waits) };
                     continue;
                 }
+                if let Ok(Step::WaitFlush(branch)) = next {
+                    // SAFETY: as above.
+                    unsafe { self.machine.wait_while(cpu.number(), || branch.is_flushing()) };
+                    continue;
+                }
                 turn = None;
                 next
             };
@@ -169,8 +181,13 @@ impl<'m, M: Machine> Space<'m, M> {
                     self.tree().account.add_resident(cpu.number(), count);
                     return Ok(Before::Absent);
                 }
-                // SAFETY: `fault_in` began the flush.
-                Ok(Step::Split(leaf)) => unsafe { self.complete_split(cpu, leaf) },
+                Ok(Step::WaitPrune) => {
+                    let tree = self.tree();
+                    // SAFETY: a `Cpu` never leaves its CPU, and this CPU holds no locks here.
+                    unsafe { self.machine.wait_while(cpu.number(), || tree.is_pruning()) };
+                }
+                // SAFETY: `fault_in` or `make_large` began the flush.
+                Ok(Step::Flush(leaf, flush)) => unsafe { self.complete_flush(cpu, leaf, flush) },
                 Ok(Step::PageIn(object, index)) => object.page_in(cpu, index)?,
                 Ok(Step::SwapIn(transfer)) => {
                     // The page has become present with the permissions that this fault has checked.
@@ -178,7 +195,12 @@ impl<'m, M: Machine> Space<'m, M> {
                         return Ok(Before::Absent);
                     }
                 }
-                Ok(Step::Wait(_)) => unreachable!("handled above"),
+                Ok(Step::MakeGigabyte(branch, entry)) => {
+                    self.make_gigabyte(cpu, branch, entry);
+                    self.tree().account.add_resident(cpu.number(), GIGABYTE);
+                    return Ok(Before::Absent);
+                }
+                Ok(Step::Wait(_) | Step::WaitFlush(_)) => unreachable!("handled above"),
                 Ok(Step::BreakCow(shared)) => {
                     self.break_cow(cpu, page, shared);
                     // All CPUs flushed the old page while the PTE was not present.
@@ -231,6 +253,10 @@ impl<'m, M: Machine> Space<'m, M> {
         let Some(entries) = leaf.table() else { return done };
         if self.tree().fork_lock.is_locked() {
             return Ok(Step::Wait(leaf));
+        }
+        if leaf.is_large() {
+            // This space is the origin of all its large pages, and no page of them is shared.
+            return done;
         }
         let entry = &entries[leaf.slot(page)];
         let frame = match M::Format::read(entry.load(Relaxed), 0) {
@@ -375,6 +401,15 @@ impl<'m, M: Machine> Space<'m, M> {
                     lock::<M>(locked.top, locked.pages, platform);
                     let is_free = branch.child(branch.slot(page)).is_none();
                     if !branch.is_detached() && (is_free || is_mutant!("adds_twice")) {
+                        if branch.level() == 1
+                            && let Some(step) = self.in_gigabyte(branch, access)
+                        {
+                            return Ok(step);
+                        }
+                        if branch.level() == 1 {
+                            // The next attempt needs a table, so ask for it at once.
+                            pool.tree.has_nodes(Nodes { leaves: 1, branches: 0, tables: 1 })?;
+                        }
                         add_child(self.machine, branch, page, &mut pool.tree)?;
                     }
                     return Err(Needed::Retry);
@@ -405,8 +440,8 @@ impl<'m, M: Machine> Space<'m, M> {
             return Ok(Step::Done(Err(fault)));
         }
         let entries = match leaf.table() {
-            Some(entries) if leaf.link() != Link::Absent => entries,
-            _ => return self.link(leaf, pool),
+            Some(entries) if leaf.has_entries() => entries,
+            _ => return self.link(leaf, page, access, pool),
         };
         let entry = &entries[leaf.slot(page)];
         let is_write = access.contains(Protection::WRITE);
@@ -415,6 +450,11 @@ impl<'m, M: Machine> Space<'m, M> {
         if let Some(backing) = backing
             && let Some(device) = &backing.object().device
         {
+            if leaf.has_no_content()
+                && let Some(step) = self.make_large(leaf, access, pool)?
+            {
+                return Ok(step);
+            }
             let index = backing.index(page);
             let step = match index < backing.object().len() {
                 true => map_device::<M>(leaf, entry, device, index, protection, access),
@@ -433,8 +473,7 @@ impl<'m, M: Machine> Space<'m, M> {
                     // `reclaim` may have cleared the accessed bit of the large page.
                     leaf.set_large_accessed::<M::Format>(true);
                 }
-                let is_spurious = !matches!(M::FAULT_FLUSH, FaultFlush::Never);
-                return Ok(if is_spurious { Step::Spurious } else { Step::Done(Ok(())) });
+                return Ok(found::<M>());
             }
             Entry::Page { frame, protection, .. } => {
                 old = protection;
@@ -444,6 +483,12 @@ impl<'m, M: Machine> Space<'m, M> {
             Entry::Swapped { slot, .. } => return self.begin_swap_in(slot, pool),
             _ => match backing {
                 None => {
+                    if leaf.has_no_content()
+                        && self.has_large_pages()
+                        && let Some(step) = self.make_large(leaf, access, pool)?
+                    {
+                        return Ok(step);
+                    }
                     let frame = pool.frames.page()?;
                     self.init_private(frame, page, protection);
                     publish::<M>(entry, frame, protection);
@@ -508,7 +553,7 @@ impl<'m, M: Machine> Space<'m, M> {
             }
             // SAFETY: the leaf is locked, and no flush of it is in progress.
             unsafe { leaf.begin_flush(None) };
-            return Ok(Step::Split(leaf));
+            return Ok(Step::Flush(leaf, Flush::Range(leaf.span())));
         }
         if protection.contains(Protection::WRITE) {
             meta.set_written();
@@ -526,15 +571,36 @@ impl<'m, M: Machine> Space<'m, M> {
         Ok(Step::MadePresent(1))
     }
 
-    /// Handles a fault in a leaf whose table the hardware does not find: makes a large page, or puts the
-    /// table into the parent's entry and asks for a retry.
+    /// Handles a fault in a leaf whose table contains no entries: makes a large page, or puts the table into
+    /// the parent's entry and asks for a retry. If there is a large page that denies the access, fills the
+    /// table and asks for a retry.
     #[cold]
-    fn link<'a>(&self, leaf: &'a Leaf, pool: &mut PerCpuPool) -> Result<Step<'a, 'm, M>, Needed> {
+    fn link<'a>(
+        &self,
+        leaf: &'a Leaf,
+        page: Page,
+        access: Protection,
+        pool: &mut PerCpuPool,
+    ) -> Result<Step<'a, 'm, M>, Needed> {
+        if leaf.link() == Link::Large {
+            let entry = leaf.entry::<M::Format>(page);
+            if let Entry::Page { protection, .. } = entry
+                && protection.contains(access)
+            {
+                // `reclaim` may have cleared the accessed bit.
+                leaf.set_large_accessed::<M::Format>(true);
+                return Ok(found::<M>());
+            }
+            leaf.fill(self.machine);
+            return Err(Needed::Retry);
+        }
         if leaf.is_flushing() && !is_mutant!("links_while_flushing") {
             return Ok(Step::Wait(leaf));
         }
-        if leaf.has_no_content() && self.make_large(leaf, pool)? {
-            return Ok(Step::MadePresent(ENTRIES as u64));
+        if leaf.has_no_content()
+            && let Some(step) = self.make_large(leaf, access, pool)?
+        {
+            return Ok(step);
         }
         add_table(self.machine, leaf, &mut pool.tree)?;
         Err(Needed::Retry)
@@ -551,6 +617,14 @@ impl<'m, M: Machine> Space<'m, M> {
         if protection.contains(Protection::EXECUTE) {
             self.machine.prepare_code(frame);
         }
+    }
+}
+
+/// The step of a fault on an entry that permits the access.
+fn found<'a, 'm, M: Machine>() -> Step<'a, 'm, M> {
+    match M::FAULT_FLUSH {
+        FaultFlush::Never => Step::Done(Ok(())),
+        _ => Step::Spurious,
     }
 }
 
@@ -579,10 +653,8 @@ fn map_device<'a, 'm, M: Machine>(
         Entry::Absent if !protection.contains(Protection::READ) => return Step::Done(Ok(())),
         Entry::Absent => (),
         Entry::FlushPending(_) => return Step::Wait(leaf),
-        // `protect` removes all entries of device memory. So this entry was made with the current protection,
-        // which allows the access.
-        _ if matches!(M::FAULT_FLUSH, FaultFlush::Never) => return Step::Done(Ok(())),
-        _ => return Step::Spurious,
+        // The entry allows the access, because `protect` removes entries of device memory.
+        _ => return found::<M>(),
     }
     let new = M::Format::device(device.frame(index), protection, device.memory);
     // Relaxed: there is no content to publish.

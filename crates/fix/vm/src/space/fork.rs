@@ -53,7 +53,7 @@ impl Size {
                 }
                 NodeRef::Leaf(leaf) => {
                     self.nodes.leaves += 1;
-                    self.nodes.tables += usize::from(leaf.table().is_some());
+                    self.nodes.tables += usize::from(has_copied_entries(leaf));
                     // SAFETY: the leaf is locked, and `used_states` returns only attributes of mapped pages.
                     unsafe {
                         leaf.with_states(|states| {
@@ -68,6 +68,11 @@ impl Size {
     }
 }
 
+/// Whether a copy of this leaf needs a table: the leaf has pages other than device memory.
+fn has_copied_entries(leaf: &Leaf) -> bool {
+    leaf.present().get() > leaf.devices().get() || leaf.swapped().get() > 0
+}
+
 /// Outcome of one attempt to fork.
 enum Forked<'m, M: Machine> {
     Copy(Space<'m, M>),
@@ -80,9 +85,10 @@ enum Forked<'m, M: Machine> {
 
 impl<'m, M: Machine> Space<'m, M> {
     /// Copies the space as it is at one moment during the call. Both spaces share their pages copy-on-write;
-    /// shared mappings of objects stay shared. [Pinned](Space::pin) private pages are copied at once, and a
-    /// store to such a page during the call may or may not be in the copy. The copy belongs to the same
-    /// quota, and its pages are charged as well.
+    /// shared mappings of objects stay shared. Device memory stays present in this space, and a fault makes
+    /// it present in the copy. [Pinned](Space::pin) private pages are copied at once, and a store to such a
+    /// page during the call may or may not be in the copy. The copy belongs to the same quota, and its pages
+    /// are charged as well.
     ///
     /// # Errors
     /// See [`MapError`]: there is no memory for the copy's tree, or the quota does not allow its pages. In
@@ -190,6 +196,7 @@ impl<'m, M: Machine> Space<'m, M> {
     /// Passes the origin of each private page of the locked nodes to `with`.
     fn for_each_origin(&self, locked: &Locked<'_>, with: &mut dyn FnMut(OriginId)) {
         locked.for_each_leaf(|leaf| {
+            leaf.fill(self.machine());
             for Present { frame, .. } in leaf.present_in::<M::Format>(leaf.span()) {
                 let meta = self.machine().frame_meta(frame);
                 if !meta.is_object() {
@@ -257,7 +264,7 @@ impl<'m, M: Machine> Space<'m, M> {
             let states = from.with_states(|states| states.copy(kinds, |kind| copied(kind)));
             to.with_states(|own| *own = states);
         }
-        if from.table().is_some() {
+        if has_copied_entries(from) {
             let entries = add_table(self.machine(), to, pool).expect(COUNTED);
             let duplicate = |page, frame, protection: Protection| {
                 let own = pool.table().expect(COUNTED);

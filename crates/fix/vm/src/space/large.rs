@@ -1,9 +1,9 @@
 //! Large pages: 2 MiB of memory under one entry, like Linux's transparent huge pages.
 //!
-//! The entry of a large page replaces the parent's pointer to a leaf's table. The leaf keeps its table,
-//! which maps the same frames page by page. So operations find the pages in the table, as they do in any
-//! leaf. Before an operation changes an entry, it [begins a flush](Leaf::begin_flush), and this splits the
-//! large page.
+//! The entry of a large page replaces the parent's pointer to a leaf's table. The leaf keeps its table. Before an
+//! operation uses a part of the page, it [fills the table](Leaf::fill), which then maps the same frames page by
+//! page. So the operation finds the pages in the table, as in any leaf. Before it changes an entry, it [begins a
+//! flush](Leaf::begin_flush), and this splits the large page.
 
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::Relaxed;
@@ -11,10 +11,12 @@ use core::sync::atomic::Ordering::Relaxed;
 use knee_sync::shim::is_mutant;
 
 use super::Space;
+use super::fault::Step;
 use crate::backing::Backing;
+use crate::backing::object_core::Device;
 use crate::cpu::{Cpu, PerCpuPool};
-use crate::error::MapError;
-use crate::machine::format::{ABSENT, Entry, Format, Table};
+use crate::error::{Fault, MapError};
+use crate::machine::format::{ABSENT, Entry, Format, MemoryType, Table};
 use crate::machine::{Flush, Machine};
 use crate::needed::Needed;
 use crate::page::{ENTRIES, Frame, PAGE, Page, Pages, Protection};
@@ -50,7 +52,8 @@ impl<'m, M: Machine> Space<'m, M> {
     /// one by one. Splitting needs no memory. `usage` reports all pages of a large page as accessed and
     /// dirty.
     ///
-    /// Device memory needs no setting: it gets large pages wherever addresses and frames are aligned alike.
+    /// Device memory needs no setting: it gets large pages wherever addresses and frames are aligned alike, and
+    /// pages of 1 GiB if the machine [has](Machine::has_gigabyte_pages) them.
     ///
     /// ```
     /// use knee_vm::hosted::Hosted;
@@ -126,20 +129,20 @@ impl<'m, M: Machine> Space<'m, M> {
         if first_leaf(locked.top, span).is_some_and(Leaf::is_large) {
             return Ok(Promotion::Large);
         }
-        if !pool.frames.has_large_page()? {
+        let is_fit = |leaf: &Leaf| {
+            let is_own = |frame| {
+                let meta = self.machine.frame_meta(frame);
+                !meta.is_shared() && !meta.is_pinned()
+            };
+            let mut present = leaf.present_in::<M::Format>(span);
+            leaf.swapped().get() == 0 && present.all(|present| is_own(present.frame))
+        };
+        if !first_leaf(locked.top, span).is_none_or(is_fit) || !pool.frames.has_large_page()? {
             return Ok(Promotion::Unfit);
         }
         let NodeRef::Leaf(leaf) = self.lowest_in(locked.top, span, &mut pool.tree)? else {
             unreachable!("the span of a leaf is in one slot of each branch");
         };
-        let is_fit = |frame| {
-            let meta = self.machine.frame_meta(frame);
-            !meta.is_shared() && !meta.is_pinned()
-        };
-        let mut present = leaf.present_in::<M::Format>(span);
-        if leaf.swapped().get() > 0 || !present.all(|present| is_fit(present.frame)) {
-            return Ok(Promotion::Unfit);
-        }
         let entries = reserve_table(self.machine, leaf, &mut pool.tree)?;
         let first = pool.frames.large_page();
         // SAFETY: the leaf is locked, and no flush of it is in progress.
@@ -186,7 +189,8 @@ impl<'m, M: Machine> Space<'m, M> {
         }
         let added = ENTRIES as u64 - u64::from(leaf.present().get());
         leaf.flush_pending().set(0);
-        self.fill(leaf, entries, first, attributes.protection);
+        entries.iter().for_each(|entry| entry.store(ABSENT, Relaxed));
+        self.map_large(leaf, first, attributes.protection);
         leaf.unlock();
         // SAFETY: `promote_in` began the flush, and all CPUs have flushed the old pages, which no entry maps.
         unsafe {
@@ -199,81 +203,116 @@ impl<'m, M: Machine> Space<'m, M> {
         self.tree().account.add_resident(cpu.number(), added);
     }
 
-    /// Maps private frames as a large page. The leaf must be locked.
-    fn fill(&self, leaf: &Leaf, entries: &Table, first: Frame, protection: Protection) {
-        for (index, entry) in entries.iter().enumerate() {
-            let frame = Frame(first.0 + index as u64);
-            self.init_private(frame, leaf.span().start + index as u64, protection);
-            entry.store(M::Format::page(frame, protection), Relaxed);
+    /// Maps private frames as a large page. The leaf must be locked, and have an empty table.
+    fn map_large(&self, leaf: &Leaf, first: Frame, protection: Protection) {
+        self.init_private(first, leaf.span().start, protection);
+        if protection.contains(Protection::EXECUTE) {
+            (1..LARGE).for_each(|index| self.machine.prepare_code(Frame(first.0 + index)));
         }
         leaf.present().set(ENTRIES as u32);
         leaf.set_link(Link::Large, M::Format::large(M::Format::page(first, protection)));
     }
 
-    /// Completes the split of a large page: makes all CPUs flush it.
+    /// Makes all CPUs flush a large page that was split, or the pointer to a table that a large page will
+    /// replace.
     ///
     /// # Safety
     /// The caller must have begun the flush of the leaf.
     #[cold]
-    pub(super) unsafe fn complete_split(&self, cpu: &Cpu<'m, M>, leaf: &Leaf) {
-        self.tree().shoot_down(cpu, Flush::Range(leaf.span()));
+    pub(super) unsafe fn complete_flush(&self, cpu: &Cpu<'m, M>, leaf: &Leaf, flush: Flush) {
+        self.tree().shoot_down(cpu, flush);
         // SAFETY: the caller began the flush, and all CPUs have flushed.
         unsafe { leaf.end_flush() };
     }
 
-    /// Handles a fault in a leaf: maps the whole leaf as a large page, if possible, and otherwise returns
-    /// false. The leaf must be locked, and none of its pages may be present.
+    /// Makes a large page of a locked leaf in which no page is present, for a fault by this access. Returns
+    /// `None` if the pages cannot become a large page.
     #[cold]
-    pub(super) fn make_large(&self, leaf: &Leaf, pool: &mut PerCpuPool) -> Result<bool, Needed> {
-        let Some(attributes) = leaf.uniform() else { return Ok(false) };
+    pub(super) fn make_large<'a>(
+        &self,
+        leaf: &'a Leaf,
+        access: Protection,
+        pool: &mut PerCpuPool,
+    ) -> Result<Option<Step<'a, 'm, M>>, Needed> {
+        let Some(Attributes { mut protection, backing }) = leaf.uniform() else { return Ok(None) };
         // SAFETY: the leaf is locked, so the pages stay mapped by their backing.
-        match unsafe { Backing::of(attributes) } {
-            None => self.make_large_private(leaf, attributes.protection, pool),
-            Some(backing) => self.make_large_device(leaf, backing, attributes.protection, pool),
+        let backing = unsafe { Backing::of(Attributes { protection, backing }) };
+        let device = match backing {
+            Some(backing) => match device_of(backing, leaf.span().start, LARGE) {
+                None => return Ok(None),
+                found => found,
+            },
+            None => None,
+        };
+        if let Some((device, _)) = device {
+            if !device.access.contains(access) {
+                return Ok(Some(Step::Done(Err(Fault::AccessDenied))));
+            }
+            protection &= device.access;
         }
-    }
-
-    fn make_large_private(
-        &self,
-        leaf: &Leaf,
-        protection: Protection,
-        pool: &mut PerCpuPool,
-    ) -> Result<bool, Needed> {
-        if !self.has_large_pages()
-            || !protection.contains(Protection::READ)
-            || !pool.frames.has_large_page()?
+        if !protection.contains(Protection::READ)
+            || device.is_none() && !(self.has_large_pages() && pool.frames.has_large_page()?)
         {
-            return Ok(false);
+            return Ok(None);
+        }
+        if self.tree().is_pruning() && !is_mutant!("large_while_pruning") {
+            return Ok(Some(Step::WaitPrune));
+        }
+        if leaf.link() == Link::Table {
+            // The table is empty, but CPUs may have cached the pointer to it.
+            return Ok(Some(unlink(leaf)));
         }
         let entries = reserve_table(self.machine, leaf, &mut pool.tree)?;
-        let first = pool.frames.large_page();
-        self.fill(leaf, entries, first, protection);
-        Ok(true)
+        match device {
+            Some((device, first)) => {
+                fill_with_device::<M>(leaf, entries, first, protection, device.memory);
+            }
+            None => self.map_large(leaf, pool.frames.large_page(), protection),
+        }
+        Ok(Some(Step::MadePresent(ENTRIES as u64)))
     }
+}
 
-    fn make_large_device(
-        &self,
-        leaf: &Leaf,
-        backing: &Backing,
-        protection: Protection,
-        pool: &mut PerCpuPool,
-    ) -> Result<bool, Needed> {
-        let object = backing.object();
-        let Some(device) = &object.device else { return Ok(false) };
-        let index = backing.index(leaf.span().start);
-        let (first, protection) = (device.frame(index), protection & device.access);
-        let is_aligned = first.0.is_multiple_of(LARGE) && index + LARGE <= object.len();
-        if !is_aligned || !protection.contains(Protection::READ) {
-            return Ok(false);
-        }
-        let entries = reserve_table(self.machine, leaf, &mut pool.tree)?;
-        let entry = |index| M::Format::device(Frame(first.0 + index), protection, device.memory);
-        for (place, index) in entries.iter().zip(0..) {
-            place.store(entry(index), Relaxed);
-        }
-        leaf.devices().set(ENTRIES as u32);
-        leaf.present().set(ENTRIES as u32);
-        leaf.set_link(Link::Large, M::Format::large(entry(0)));
-        Ok(true)
+/// Removes the pointer to the table of a locked leaf, so that a large page can take its place after a flush.
+fn unlink<'a, 'm, M: Machine>(leaf: &'a Leaf) -> Step<'a, 'm, M> {
+    if leaf.is_flushing() {
+        return Step::Wait(leaf);
     }
+    // SAFETY: the leaf is locked, and no flush of it is in progress.
+    unsafe { leaf.begin_flush(None) };
+    leaf.set_link(Link::Absent, ABSENT);
+    let flush = match is_mutant!("large_keeps_table") {
+        true => Flush::Range(leaf.span()),
+        false => Flush::Tables(leaf.span()),
+    };
+    Step::Flush(leaf, flush)
+}
+
+/// The device that provides the memory of the `count` pages that begin with `start`, and the first of their
+/// frames. `None` if the memory cannot be one page.
+pub(super) fn device_of(backing: &Backing, start: Page, count: u64) -> Option<(&Device, Frame)> {
+    let object = backing.object();
+    let device = object.device.as_ref()?;
+    let index = backing.index(start);
+    // Beyond the end of the object, the number of the frame might overflow.
+    let is_within = index <= object.len().checked_sub(count)?;
+    let first = is_within.then(|| device.frame(index))?;
+    first.0.is_multiple_of(count).then_some((device, first))
+}
+
+/// Maps device memory as a large page. The leaf must be locked.
+fn fill_with_device<M: Machine>(
+    leaf: &Leaf,
+    entries: &Table,
+    first: Frame,
+    protection: Protection,
+    memory: MemoryType,
+) {
+    let entry = |index| M::Format::device(Frame(first.0 + index), protection, memory);
+    for (place, index) in entries.iter().zip(0..) {
+        place.store(entry(index), Relaxed);
+    }
+    leaf.devices().set(ENTRIES as u32);
+    leaf.present().set(ENTRIES as u32);
+    leaf.set_link(Link::Filled, M::Format::large(entry(0)));
 }

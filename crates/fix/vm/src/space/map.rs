@@ -222,7 +222,7 @@ impl<'m, M: Machine> Space<'m, M> {
         match node {
             NodeRef::Leaf(leaf) => {
                 change_leaf(leaf, pool, pages, change)?;
-                gather.protect::<M>(leaf, pages, |_, _, _| protection);
+                gather.protect(self.machine, leaf, pages, |_, _, _| protection);
             }
             NodeRef::Branch(branch) => {
                 if branch.overlaps(pages) {

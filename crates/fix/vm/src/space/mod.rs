@@ -7,6 +7,7 @@ pub(crate) mod audit;
 mod bytes;
 mod fault;
 mod fork;
+mod gigabyte;
 mod large;
 mod lazy;
 pub(crate) mod lineage;
@@ -42,7 +43,7 @@ use crate::space::arena::Arenas;
 use crate::space::lineage::{Lineage, Origin, OriginLink, PinnedOrigin};
 use crate::swap::Swap;
 use crate::tree::Tree;
-use crate::tree::node::{Leaf, MOST_ABOVE, NodeRef, Present, first_leaf};
+use crate::tree::node::{Leaf, Link, MOST_ABOVE, NodeRef, Present, first_leaf};
 use crate::tree::query::mapped;
 use alloc::boxed::Box;
 
@@ -227,8 +228,8 @@ impl<'m, M: Machine> Space<'m, M> {
                 unsafe { self.machine.wait_while(cpu.number(), || leaf.is_flushing()) };
                 continue;
             }
-            let entries = leaf.table().filter(|_| !leaf.is_detached())?;
-            return Some(with(leaf, M::Format::read(entries[leaf.slot(page)].load(Relaxed), 0)));
+            leaf.table().filter(|_| !leaf.is_detached())?;
+            return Some(with(leaf, leaf.entry::<M::Format>(page)));
         }
     }
 
@@ -256,6 +257,7 @@ impl<'m, M: Machine> Space<'m, M> {
             return;
         }
         let found = self.tree().locked(cpu, Pages::new(page, 1), |locked, _| {
+            locked.for_each_leaf(|leaf| leaf.fill(self.machine));
             let frame = locked
                 .frame::<M>(page)
                 .filter(|&frame| !self.machine.frame_meta(frame).is_object());
@@ -354,6 +356,9 @@ impl<M: Machine> Drop for Space<'_, M> {
         // pages out of an object no longer visit this tree.
         if marked.count() > 0 {
             locked.for_each_leaf(|leaf| {
+                if leaf.link() == Link::Large {
+                    return;
+                }
                 for Present { entry, frame, .. } in leaf.present_in::<M::Format>(leaf.span()) {
                     if self.machine.frame_meta(frame).is_object() {
                         entry.store(ABSENT, Relaxed);

@@ -101,6 +101,9 @@ impl<'m, M: Machine> Space<'m, M> {
         let mut access = access | Protection::READ;
         loop {
             self.make_present(cpu, page, access)?;
+            if self.is_in_gigabyte(cpu, page) {
+                return Err(Fault::Device);
+            }
             let attempt =
                 self.with_entry(cpu, page, |leaf, entry| self.pin_in(leaf, page, entry, access));
             match attempt.unwrap_or(Attempt::Retry) {

@@ -48,6 +48,9 @@ impl<'m, M: Machine> Space<'m, M> {
             if let NodeRef::Branch(top) = locked.top {
                 pruned.below(self.machine, top, pages);
             }
+            if !pruned.pages.is_empty() {
+                self.tree().begin_prune();
+            }
             Ok(())
         });
         debug_assert!(done.is_ok(), "the step needs no memory");
@@ -58,6 +61,7 @@ impl<'m, M: Machine> Space<'m, M> {
                 false => Flush::Tables(pruned.pages),
             };
             self.tree().shoot_down(cpu, flush);
+            self.tree().end_prune();
         }
         let mut count = 0;
         while let Some(frame) = pruned.tables {

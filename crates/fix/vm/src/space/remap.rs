@@ -235,6 +235,9 @@ impl<'m, M: Machine> Space<'m, M> {
         pool.backings.has(marked.count())?;
         let mut shared = None;
         locked.for_each_leaf(|leaf| {
+            if leaf.span().overlaps(old) {
+                leaf.fill(self.machine);
+            }
             for Present { page, frame, .. } in leaf.present_in::<M::Format>(old) {
                 let meta = self.machine.frame_meta(frame);
                 if !meta.is_object() && meta.is_shared() && shared.is_none() {

@@ -15,7 +15,7 @@ use crate::machine::{Flush, Machine};
 use crate::page::{ENTRIES, Frame, Page, Pages, Protection, Usage};
 use crate::tree::Tree;
 use crate::tree::lock::is_pinned;
-use crate::tree::node::{Leaf, Present};
+use crate::tree::node::{Leaf, Link, Present};
 
 /// The maximum number of present pages in an unmap that waits for ticks instead of sending a shootdown. If
 /// more pages are present, the unmap sends a shootdown at once.
@@ -119,14 +119,12 @@ impl<'t> TlbGather<'t> {
     /// Removes a large page. Spaces never share large pages, so all of its frames become free.
     #[cold]
     fn take_large<M: Machine>(&mut self, machine: &M, leaf: &Leaf) {
-        let first = leaf.span().start;
-        let Some(Present { frame, .. }) = leaf.present_in::<M::Format>(Pages::new(first, 1)).next()
-        else {
-            unreachable!("the table of a large page is complete");
-        };
-        self.flush(leaf, first);
-        leaf.table().into_iter().flatten().for_each(|entry| entry.store(ABSENT, Relaxed));
+        let frame = leaf.large_frame::<M::Format>().expect("the large page is private memory");
+        if leaf.link() == Link::Filled {
+            leaf.table().into_iter().flatten().for_each(|entry| entry.store(ABSENT, Relaxed));
+        }
         leaf.present().set(0);
+        self.flush(leaf, leaf.span().start);
         machine.frame_meta(frame).set_next(self.large);
         self.large = Some(frame);
     }
@@ -140,6 +138,7 @@ impl<'t> TlbGather<'t> {
         pages: Pages,
         wanted: impl Fn(Page, Frame) -> bool,
     ) {
+        leaf.fill(machine);
         self.take_devices::<M>(leaf, pages, &wanted);
         for Present { page, entry, frame, .. } in leaf.present_in::<M::Format>(pages) {
             if !wanted(page, frame) {
@@ -306,7 +305,10 @@ impl<'t> TlbGather<'t> {
         mut duplicate: impl FnMut(Page, Frame, Protection) -> Frame,
         share: impl Fn(usize, u64),
     ) {
-        let Some(entries) = leaf.table().filter(|_| leaf.present().get() > 0) else { return };
+        // Device memory is not copied: a fault makes it present in the copy.
+        let has_pages = leaf.present().get() > leaf.devices().get();
+        let Some(entries) = leaf.table().filter(|_| has_pages) else { return };
+        leaf.fill(machine);
         if leaf.is_large() {
             // The frames of a large page cannot be shared. `flush` splits the page.
             self.flush(leaf, leaf.span().start);
@@ -360,10 +362,12 @@ impl<'t> TlbGather<'t> {
     #[inline]
     pub(crate) fn protect<M: Machine>(
         &mut self,
+        machine: &M,
         leaf: &Leaf,
         pages: Pages,
         allowed: impl Fn(Page, Frame, Protection) -> Protection,
     ) {
+        leaf.fill(machine);
         self.take_devices::<M>(leaf, pages, |_, _| true);
         for Present { page, entry, frame, protection: old } in leaf.present_in::<M::Format>(pages) {
             // No permission is added here: the next fault does that.
@@ -391,6 +395,7 @@ impl<'t> TlbGather<'t> {
         clear: Usage,
         mut with: impl FnMut(Page, Usage),
     ) {
+        leaf.fill(machine);
         let mut swapped = leaf.swapped_in::<M::Format>(pages).peekable();
         for Present { page, entry, frame, .. } in leaf.present_in::<M::Format>(pages) {
             while let Some(before) = swapped.next_if(|swapped| swapped.page < page) {

@@ -8,6 +8,8 @@
 //!   ┌─> lock ── a fork is in progress ─────────> WaitFork ── poll, with a ticket ─────────────┐
 //!   │    │ ──── exclusive, others have tickets > WaitTurn ── poll ────────────────────────────┤
 //!   │    │ ──── a leaf is being flushed ───────> WaitFlush ─ poll the leaf ───────────────────┤
+//!   │    │ ──── a page of 1 GiB is in the way ─> Remove ──── shoot down ──────────────────────┤
+//!   │    │ ──── another CPU changes the page ──> WaitGigabyte  poll the branch ───────────────┤
 //!   │    │ ──── unmapped pages linger ─────────> Settle ──── shoot down, free the frames ─────┤
 //!   │    v                                                                                    │
 //!   │  step ─── it needs memory ───────────────> Need ────── drop the fork lock, refill ──────┤
@@ -24,18 +26,22 @@
 pub(crate) mod gather;
 mod shootdown;
 
-use knee_sync::shim::is_mutant;
+use core::sync::atomic::Ordering::Release;
+
+use knee_sync::shim::{is_mutant, order};
 
 use crate::cpu::{Cpu, PerCpuPool};
 use crate::error::OutOfMemory;
+use crate::machine::format::Format;
 use crate::machine::{Flush, Machine};
 use crate::needed::Needed;
 use crate::page::Pages;
 use crate::transaction::gather::TlbGather;
 use crate::tree::Tree;
 use crate::tree::fork_lock::{ForkGuard, WaitTicket};
+use crate::tree::gigabyte::{Found, GIGABYTE, Link};
 use crate::tree::lock::Locked;
-use crate::tree::node::Leaf;
+use crate::tree::node::{Branch, Leaf};
 use crate::tree::query::stale_leaf;
 
 impl Tree {
@@ -68,6 +74,20 @@ impl Tree {
         let (result, hold) = transaction.run(step)?;
         let Hold::Guard(guard) = hold else { unreachable!("the attempt was exclusive") };
         Ok((result, guard))
+    }
+}
+
+impl Tree {
+    /// Makes all CPUs flush a page of 1 GiB whose entry this operation has cleared, and puts the table in its place.
+    #[cold]
+    fn remove_gigabyte<M: Machine>(&self, cpu: &Cpu<'_, M>, branch: &Branch) {
+        if !is_mutant!("gigabyte_no_flush") {
+            self.shoot_down(cpu, Flush::Range(branch.span()));
+        }
+        let table = M::Format::table(branch.table_frame());
+        // Release: a CPU that finds the table sees the zeros in it.
+        branch.end_flush(cpu.platform(), Link::Table, table, order!(Release, "branch_publish"));
+        self.account.sub_resident(cpu.number(), GIGABYTE);
     }
 }
 
@@ -104,6 +124,10 @@ enum Attempt<'a, R> {
     WaitTurn,
     /// TLBs may have stale entries for this leaf, and another operation is flushing them.
     WaitFlush(&'a Leaf),
+    /// The operation has cleared the entry of this page of 1 GiB, which all CPUs must flush.
+    Remove(&'a Branch),
+    /// Another CPU is making or removing this page of 1 GiB.
+    WaitGigabyte(&'a Branch),
     /// TLBs may have entries of lazily unmapped pages. The gather flushes and frees these pages.
     Settle(TlbGather<'a>),
     /// The step needs this memory.
@@ -131,6 +155,8 @@ impl<'a, M: Machine> Transaction<'a, '_, '_, M> {
                 Attempt::WaitTurn => self.wait_while(|| fork_lock.has_waiters()),
                 // The pin keeps the leaf valid, even if it is removed from the tree.
                 Attempt::WaitFlush(leaf) => self.wait_while(|| leaf.is_flushing()),
+                Attempt::WaitGigabyte(branch) => self.wait_while(|| branch.is_flushing()),
+                Attempt::Remove(branch) => self.tree.remove_gigabyte(self.cpu, branch),
                 Attempt::Settle(gather) => {
                     drop(pin);
                     // SAFETY: lingering entries belong to unmapped pages, and all of them are
@@ -191,6 +217,14 @@ impl<'a, M: Machine> Transaction<'a, '_, '_, M> {
                 true => Hold::Guard(tree.fork_lock.lock()),
                 false => Hold::Nothing,
             };
+        }
+        // A fork shares device memory, and so leaves these pages in place.
+        if tree.has_gigabytes() && mode == Mode::Shared {
+            match locked.find_gigabyte() {
+                Some(Found::Page(branch)) => return Attempt::Remove(branch),
+                Some(Found::Flushing(branch)) => return Attempt::WaitGigabyte(branch),
+                None => (),
+            }
         }
         match (stale, flushing) {
             (_, Some(leaf)) if !is_mutant!("no_wait_for_flush") => Attempt::WaitFlush(leaf),

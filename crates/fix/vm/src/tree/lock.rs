@@ -46,8 +46,7 @@ impl Locked<'_> {
     pub(crate) fn frame<M: Machine>(&self, page: Page) -> Option<Frame> {
         let mut found = None;
         self.for_each_leaf(|leaf| {
-            let present = leaf.present_in::<M::Format>(Pages::new(page, 1)).next();
-            found = found.or(present.map(|present| present.frame));
+            found = found.or_else(|| leaf.frames_in::<M::Format>(Pages::new(page, 1)).next());
         });
         found
     }
@@ -62,7 +61,7 @@ impl Locked<'_> {
     fn count_pinned<M: Machine>(&self, machine: &M) -> usize {
         let mut count = 0;
         self.for_each_leaf(|leaf| {
-            let frames = leaf.present_in::<M::Format>(self.pages).map(|present| present.frame);
+            let frames = leaf.frames_in::<M::Format>(self.pages);
             count += frames.filter(|&frame| is_pinned(machine.frame_meta(frame))).count();
         });
         count

@@ -3,6 +3,8 @@
 pub(crate) mod attributes;
 pub(crate) mod extents;
 pub(crate) mod fork_lock;
+pub(crate) mod gigabyte;
+pub(crate) mod large;
 pub(crate) mod latch;
 pub(crate) mod lock;
 pub(crate) mod node;
@@ -51,6 +53,11 @@ pub(crate) struct Tree {
     ticks: AtomicPtr<Ticks>,
     /// Whether page faults may create large pages.
     pub(crate) large_pages: AtomicBool,
+    /// Whether the space has ever had a page of 1 GiB.
+    gigabytes: AtomicBool,
+    /// Number of [prunes](Tree::begin_prune) whose flush is in progress. On a cache line of its own, so that
+    /// writes to it do not invalidate the line of the fields above, which all operations read.
+    prunes: Padded<AtomicU64>,
     /// Pins of private pages. [`Space::pin`](crate::Space::pin) increments this count while it holds the lock
     /// of the page's leaf, so an operation that locks the leaf later sees the new count. This count has a
     /// cache line of its own: all operations read the fields above, and a write to the count must not
@@ -85,6 +92,8 @@ impl Tree {
             moving: Padded(AtomicBool::new(false)),
             ticks: AtomicPtr::new(ptr::null_mut()),
             large_pages: AtomicBool::new(false),
+            gigabytes: AtomicBool::new(false),
+            prunes: Padded(AtomicU64::new(0)),
             pins: Padded(Pins::default()),
             hand: Padded(AtomicU64::new(0)),
             settled: Padded(AtomicU64::new(0)),
@@ -175,6 +184,25 @@ impl Tree {
         RemapGuard(self)
     }
 
+    /// Makes page faults wait before they create large pages, until [`end_prune`](Tree::end_prune). The
+    /// caller must hold the locks under which it detaches tables: an operation that adds a table in their
+    /// place takes one of these locks later, and so sees that the prune is in progress.
+    pub(crate) fn begin_prune(&self) {
+        self.prunes.0.fetch_add(1, Relaxed);
+    }
+
+    /// Ends a prune, after all CPUs have flushed the pointers to the tables.
+    pub(crate) fn end_prune(&self) {
+        self.prunes.0.fetch_sub(1, order!(Release, "prunes_end"));
+    }
+
+    /// Whether CPUs may have cached pointers to tables that left the tree. If so, no large page may take the
+    /// place of such a table ("break before make", see [`Leaf::begin_flush`]). Acquire: pairs with the end of
+    /// the prune, so that its flush is complete on all CPUs if this returns false.
+    pub(crate) fn is_pruning(&self) -> bool {
+        self.prunes.0.load(order!(Acquire, "prunes_load")) > 0
+    }
+
     /// Adds a reference.
     ///
     /// # Safety
@@ -231,7 +259,13 @@ unsafe fn free_below<M: Machine>(machine: &M, branch: &Branch, swap: Option<&Swa
                 }
             }
             NodeRef::Leaf(leaf) => {
-                let entries = leaf.table().into_iter().flatten();
+                let large = leaf.large_frame::<M::Format>();
+                if let Some(first) = large {
+                    // SAFETY: nobody uses the large page, as the caller guarantees, and no frame of a large
+                    // page is shared.
+                    unsafe { machine.free_large(first) };
+                }
+                let entries = leaf.table().filter(|_| large.is_none()).into_iter().flatten();
                 let frames =
                     entries.filter_map(|entry| match M::Format::read(entry.load(Relaxed), 0) {
                         // Free flush-pending frames as well: no CPU uses the space.

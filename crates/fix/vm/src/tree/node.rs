@@ -15,6 +15,7 @@ use knee_sync::shim::{
 use crate::machine::format::{self, ABSENT, Format, Table};
 use crate::page::{BITS, ENTRIES, Frame, Page, Pages, Protection};
 use crate::tree::attributes::Attributes;
+use crate::tree::gigabyte::AtomicLink;
 use crate::tree::latch::{LatchedExtents, View};
 use crate::tree::page_states::{PageStates, Uniform};
 
@@ -73,12 +74,15 @@ pub(crate) struct Leaf {
 pub(crate) enum Link {
     /// Nothing. If the leaf has a table, the leaf's next page fault makes this entry point to the table.
     Absent,
+    /// A large page of private memory, which covers the span. The leaf has a table nevertheless, so that the
+    /// large page can be [split](crate::tree::large) without memory. All entries of the table are absent. No
+    /// frame is shared.
+    Large,
     /// A pointer to the leaf's table.
     Table,
-    /// A large page, which covers the span. The leaf has a table nevertheless: its 512 entries map the same
-    /// frames with the same protection, so that the large page can be split without memory. Their accessed
-    /// bits are set; the large page's own bit is in the parent's entry. No frame is shared.
-    Large,
+    /// A large page, and the table's 512 entries map the same frames with the same protection. Their accessed bits
+    /// are set; the large page's own bit is in the parent's entry. No frame is shared.
+    Filled,
 }
 
 /// A node whose table points to tables.
@@ -93,6 +97,8 @@ pub(crate) struct Branch {
     used: [AtomicU64; ENTRIES.div_ceil(64)],
     /// Set under the lock, and read by pinned CPUs without the lock.
     children: [AtomicPtr<Node>; ENTRIES],
+    /// What the parent's entry contains. Changed under the lock.
+    link: AtomicLink,
 }
 
 /// A reference to a node of either kind.
@@ -360,6 +366,7 @@ impl Leaf {
     ) -> impl Iterator<Item = (Page, &AtomicU64)> + use<'_> {
         let pages = pages.and(self.span());
         let entries = self.table().filter(|_| count.get() > 0 && !pages.is_empty());
+        debug_assert!(entries.is_none() || self.link() != Link::Large, "the table is not filled");
         let entries = entries.into_iter().flat_map(move |entries| &entries[self.slots(pages)]);
         pages.iter().zip(entries)
     }
@@ -431,9 +438,10 @@ impl Leaf {
     /// Marks the leaf as being flushed, before its entries change. `others` is the list of leaves that the
     /// caller has already marked. Returns this list with the leaf added.
     ///
-    /// If the leaf is a [large page](Link::Large), splits it: removes the parent's entry. The caller must
-    /// then flush the whole span. No CPU can find the table before the flush has ended, so no TLB has entries
-    /// of both sizes ("break before make": Arm, "Architecture Reference Manual", D8.16).
+    /// If the leaf is a [large page](Leaf::is_large), splits it: removes the parent's entry. The table must
+    /// be [filled](Leaf::fill), unless no page is left. The caller must then flush the whole span. No CPU can
+    /// find the table before the flush has ended, so no TLB has entries of both sizes ("break before make":
+    /// Arm, "Architecture Reference Manual", D8.16).
     ///
     /// # Safety
     /// The caller must hold the lock. The leaf must not be [flushing](Leaf::is_flushing) for another
@@ -442,6 +450,7 @@ impl Leaf {
         &self,
         others: Option<NonNull<Leaf>>,
     ) -> Option<NonNull<Leaf>> {
+        debug_assert!(self.link() != Link::Large || self.present.get() == 0, "pages get lost");
         if self.is_large() && !is_mutant!("large_stays") {
             self.set_link(Link::Absent, ABSENT);
         }
@@ -508,7 +517,25 @@ impl Leaf {
     /// Whether the parent's entry is a large page. The caller must hold the lock.
     #[inline]
     pub(crate) fn is_large(&self) -> bool {
-        self.link.get() == Link::Large
+        matches!(self.link.get(), Link::Large | Link::Filled)
+    }
+
+    /// Whether a fault finds the pages in the table, if the leaf has one. The caller must have the lock.
+    #[inline]
+    pub(crate) fn has_entries(&self) -> bool {
+        matches!(self.link.get(), Link::Table | Link::Filled)
+    }
+
+    /// Records that the table of a large page is filled. The caller must have the lock.
+    pub(crate) fn set_filled(&self) {
+        self.link.set(Link::Filled);
+    }
+
+    /// The parent's entry. The caller must have the lock to access it.
+    pub(crate) fn parent_entry(&self) -> &AtomicU64 {
+        let parent = self.above().expect("a leaf has a parent");
+        let entries = parent.table().expect("branches have tables");
+        &entries[parent.slot(self.span().start)]
     }
 
     /// Stores `entry` in the parent's table. `link` must be the kind of this entry. The caller must
@@ -516,12 +543,6 @@ impl Leaf {
     pub(crate) fn set_link(&self, link: Link, entry: u64) {
         self.parent_entry().store(entry, order!(Release, "table_publish"));
         self.link.set(link);
-    }
-
-    fn parent_entry(&self) -> &AtomicU64 {
-        let parent = self.above().expect("a leaf has a parent");
-        let entries = parent.table().expect("branches have tables");
-        &entries[parent.slot(self.span().start)]
     }
 
     /// Sets or clears the accessed bit of a large page. Returns whether this has changed the bit. The caller
@@ -535,7 +556,7 @@ impl Leaf {
         if old != accessed {
             let page = F::page(frame, protection);
             let page = if accessed { page } else { F::clear_accessed(page) };
-            self.set_link(Link::Large, F::large(page));
+            self.set_link(self.link(), F::large(page));
         }
         old != accessed
     }
@@ -585,7 +606,29 @@ impl Branch {
             extents: LatchedExtents::new(),
             used: core::array::from_fn(|_| AtomicU64::new(0)),
             children: core::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
+            link: AtomicLink::new(),
         }
+    }
+
+    pub(crate) fn atomic_link(&self) -> &AtomicLink {
+        &self.link
+    }
+
+    /// The attributes of the span's pages, if one extent of this branch or of an ancestor covers all of them. The
+    /// caller must have the lock and be pinned, and there must be no children.
+    pub(crate) fn uniform(&self) -> Option<Attributes> {
+        let span = self.node.span();
+        let covering = |branch: &Branch| {
+            let first = branch.extents.read(|extents| extents.overlapping(span).first());
+            first.flatten().filter(|extent| extent.pages.covers(span))
+        };
+        let above = self.node.above_from_root().find_map(covering);
+        above.or_else(|| covering(self)).map(|extent| extent.attributes)
+    }
+
+    /// Whether the branch has children. The caller must have the lock.
+    pub(crate) fn has_children(&self) -> bool {
+        self.used.iter().any(|word| word.load(Relaxed) != 0)
     }
 
     /// Frees a branch after its grace period.
@@ -599,7 +642,7 @@ impl Branch {
 
     /// Whether the branch has no extents and no children. The caller must hold the lock.
     pub(crate) fn is_empty(&self) -> bool {
-        self.extents.view().is_empty() && self.used.iter().all(|word| word.load(Relaxed) == 0)
+        self.extents.view().is_empty() && !self.has_children()
     }
 
     /// The unlocked root of a new tree.

@@ -69,7 +69,11 @@ impl PageStates {
     pub(crate) fn uniform(&self) -> Uniform {
         match self.mapped {
             0 => Uniform::Free,
-            ENTRIES if self.states.iter().all(|&code| code == self.states[0]) => {
+            // The common case needs no scan: the palette has one item.
+            ENTRIES
+                if self.palette_len() == 1
+                    || self.states.iter().all(|&code| code == self.states[0]) =>
+            {
                 self.get(0).map_or(Uniform::Free, Uniform::Mapped)
             }
             _ => Uniform::Mixed,
@@ -218,7 +222,10 @@ impl PageStates {
             return 0;
         }
         let states = &mut self.states[slots];
-        let count = states.iter().filter(|&&code| code != NOTHING).count();
+        let count = match states.len() {
+            ENTRIES => self.mapped,
+            _ => states.iter().filter(|&&code| code != NOTHING).count(),
+        };
         states.fill(NOTHING);
         self.mapped -= count;
         count

@@ -5,6 +5,7 @@ use knee_vm::{Cpu, Frame, Page, Pages, Protection, Space, Usage};
 
 use super::each::on_each_architecture;
 use super::machine::{Stepped, waits, with_frames};
+use super::turns::at_each_point;
 use super::{READ, WRITE, only};
 
 /// The first page of a large page, and a page in it.
@@ -18,6 +19,10 @@ on_each_architecture!(
     a_lazy_unmap_of_a_part_interrupts_the_other_cpus,
     a_promotion_loses_no_store,
     a_fault_that_adds_a_permission_splits_a_large_page,
+    a_large_page_waits_until_all_cpus_have_flushed_a_pruned_table,
+    a_large_page_waits_until_all_cpus_have_flushed_an_empty_table,
+    a_whole_large_page_takes_no_work_for_each_of_its_pages,
+    a_fault_at_any_time_of_a_prune_or_another_fault_gets_the_large_page,
 );
 
 /// Passes to `with` a space with a large page, in which each small page contains its own index. The first two
@@ -156,4 +161,133 @@ fn a_fault_that_adds_a_permission_splits_a_large_page<A: Architecture>() {
         }
         space.audit(&changer);
     });
+}
+
+/// A CPU that still has a pointer to the freed table could find pages of both sizes.
+fn a_large_page_waits_until_all_cpus_have_flushed_a_pruned_table<A: Architecture>() {
+    with_frames::<A>(4096, |machine, [first, second, changer]| {
+        let space = Space::new(&changer).unwrap();
+        space.map(&changer, ALL, WRITE).unwrap();
+        for cpu in [&first, &second] {
+            machine.store(cpu, &space, START, 1).unwrap();
+        }
+        space.unmap(&changer, ALL).unwrap();
+        space.set_large_pages(true);
+        let far = Pages::new(START + (1 << 18), 512);
+        space.map(&changer, far, WRITE).unwrap();
+        let others = || {
+            space.map(&second, ALL, WRITE).unwrap();
+            // Neither this page nor any other becomes large during the prune.
+            assert!(waits(|| machine.store(&second, &space, INSIDE, 2)));
+            assert!(waits(|| machine.store(&second, &space, far.start, 2)));
+        };
+        machine.meanwhile(others, || assert!(space.prune(&changer, space.pages()) > 0));
+        machine.store(&second, &space, INSIDE, 2).unwrap();
+        assert_eq!(machine.load(&first, &space, INSIDE), Ok(2));
+        assert_eq!(space.resident(), 512);
+        space.audit(&changer);
+    });
+}
+
+/// The table is in the tree, but no page is present in it.
+fn a_large_page_waits_until_all_cpus_have_flushed_an_empty_table<A: Architecture>() {
+    with_frames::<A>(4096, |machine, [first, second, changer]| {
+        let space = Space::new(&changer).unwrap();
+        space.map(&changer, ALL, WRITE).unwrap();
+        for cpu in [&first, &second, &changer] {
+            machine.store(cpu, &space, START, 1).unwrap();
+        }
+        space.discard(&changer, ALL).unwrap();
+        space.set_large_pages(true);
+        let others = || {
+            assert!(waits(|| machine.load(&first, &space, START)));
+            assert!(waits(|| space.unmap(&first, only(INSIDE))));
+        };
+        machine.meanwhile(others, || machine.store(&changer, &space, INSIDE, 2).unwrap());
+        assert_eq!(space.resident(), 512);
+        for cpu in [&first, &second, &changer] {
+            assert_eq!(machine.load(cpu, &space, START), Ok(0));
+            assert_eq!(machine.load(cpu, &space, INSIDE), Ok(2));
+        }
+        space.audit(&changer);
+    });
+}
+
+/// An operation on the whole page does not fill the table, and accesses no metadata but the first frame's.
+fn a_whole_large_page_takes_no_work_for_each_of_its_pages<A: Architecture>() {
+    const MOST: u64 = 8;
+    with_large_page::<A>(|machine, space, [first, second, changer]| {
+        let is_filled = || space.audit(changer).filled > 0;
+        assert!(!is_filled(), "two CPUs loaded all pages, and one stored to them");
+        let same = |page| {
+            space.fault(second, page, Protection::READ).unwrap();
+            assert_eq!(machine.load(second, space, page), Ok(page - START));
+            space.read(second, page.address(), &mut [0; 8]).unwrap();
+            drop(space.pin(second, page, WRITE).unwrap());
+            space.promote(changer, ALL).unwrap();
+        };
+        ALL.iter().for_each(|page| assert!(machine.metas(|| same(page)) <= MOST));
+        assert!(!is_filled());
+        let changes: [Change<A>; 3] = [
+            |cpu, space| space.discard(cpu, ALL).unwrap(),
+            |cpu, space| space.replace(cpu, ALL, WRITE).unwrap(),
+            |cpu, space| {
+                space.unmap(cpu, ALL).unwrap();
+                space.map(cpu, ALL, WRITE).unwrap();
+            },
+        ];
+        for change in changes {
+            assert!(machine.metas(|| change(changer, space)) <= MOST);
+            assert_eq!(space.resident(), 0);
+            assert!(machine.metas(|| machine.store(first, space, INSIDE, 1).unwrap()) <= MOST);
+            assert_eq!(space.resident(), 512);
+            assert!(!is_filled());
+        }
+        let copy = Space::new(changer).unwrap();
+        copy.set_large_pages(true);
+        copy.map(changer, ALL, WRITE).unwrap();
+        copy.fault(changer, INSIDE, WRITE).unwrap();
+        assert!(machine.metas(|| drop(copy)) <= MOST);
+        // An operation on a part fills the table.
+        space.protect(changer, only(INSIDE), WRITE).unwrap();
+        assert_eq!((space.audit(changer).large, space.audit(changer).filled), (1, 1));
+        assert!(machine.metas(|| space.unmap(changer, ALL).unwrap()) <= MOST);
+    });
+}
+
+/// The leaf has an empty table, to which all CPUs have pointers.
+fn a_fault_at_any_time_of_a_prune_or_another_fault_gets_the_large_page<A: Architecture>() {
+    for is_prune in [true, false] {
+        at_each_point::<A>(|run| {
+            with_frames::<A>(4096, |machine, [first, second, third]| {
+                let space = Space::new(&first).unwrap();
+                space.map(&first, ALL, WRITE).unwrap();
+                for cpu in [&first, &second, &third] {
+                    machine.store(cpu, &space, START, 1).unwrap();
+                }
+                space.set_large_pages(true);
+                space.unmap(&first, ALL).unwrap();
+                if !is_prune {
+                    space.map(&first, ALL, WRITE).unwrap();
+                }
+                let mut one = || match is_prune {
+                    true => _ = space.prune(&first, space.pages()),
+                    false => machine.store(&first, &space, INSIDE + 1, 0).unwrap(),
+                };
+                let mut other = || {
+                    if is_prune {
+                        space.map(&second, ALL, WRITE).unwrap();
+                    }
+                    machine.store(&second, &space, INSIDE, 2).unwrap();
+                };
+                run(machine, &mut one, &mut other);
+                assert_eq!(space.resident(), 512);
+                for cpu in [&first, &second, &third] {
+                    assert_eq!(machine.load(cpu, &space, INSIDE), Ok(2));
+                    assert_eq!(machine.load(cpu, &space, START), Ok(0));
+                }
+                assert_eq!(space.audit(&first).large, 1);
+            });
+        });
+    }
 }

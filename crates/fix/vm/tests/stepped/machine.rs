@@ -30,7 +30,7 @@ struct Translation {
     is_global: bool,
     /// The frame's generation when the CPU cached the translation.
     generation: u64,
-    /// The level of the table that contains the entry: 0, or 1 for a part of a large page.
+    /// The level of the table that contains the entry: 0, or more for a part of a large page.
     level: u8,
 }
 
@@ -88,6 +88,8 @@ pub(crate) struct Stepped<A: Architecture> {
     /// Number of shootdowns.
     interrupts: Cell<u64>,
     interrupted: RefCell<Vec<usize>>,
+    /// Number of accesses to the metadata of frames.
+    metas: Cell<u64>,
     others: Cell<Option<Others>>,
 }
 
@@ -129,6 +131,7 @@ pub(crate) fn with_frames<A: Architecture>(
         ticks: Ticks::new(3).unwrap(),
         interrupts: Cell::new(0),
         interrupted: RefCell::default(),
+        metas: Cell::new(0),
         others: Cell::new(None),
     };
     let all = machine.hosted.free_frames();
@@ -213,6 +216,13 @@ impl<A: Architecture> Stepped<A> {
         let before = self.interrupts.get();
         operation();
         self.interrupts.get() > before
+    }
+
+    /// How often `operation` accesses the metadata of a frame.
+    pub(crate) fn metas<R>(&self, operation: impl FnOnce() -> R) -> u64 {
+        let before = self.metas.get();
+        operation();
+        self.metas.get() - before
     }
 
     /// The CPUs that the last shootdown interrupted.
@@ -324,6 +334,7 @@ impl<A: Architecture> Stepped<A> {
         access: Protection,
     ) -> Result<Translation, Source> {
         space.activate(cpu);
+        self.check_large(space, page);
         let tlb = &self.tlbs[cpu.number()];
         let mut table = (space.table(), self.generation(space.table()));
         for level in (0..A::LEVELS).rev() {
@@ -333,11 +344,8 @@ impl<A: Architecture> Stepped<A> {
                 table = cached.ok_or(Source::Cache)?;
                 continue;
             }
-            // SAFETY: this is a word of a frame of the machine.
-            let entry = unsafe {
-                self.address(table.0).cast::<AtomicU64>().add(index as usize % 512).as_ref()
-            };
-            let (entry, is_stale) = (entry.load(Relaxed), self.generation(table.0) != table.1);
+            let entry = self.entry(table.0, level, page);
+            let is_stale = self.generation(table.0) != table.1;
             assert!(!is_stale, "CPU {} walks a freed table of page {page:#x}", cpu.number());
             let mut tlb = tlb.borrow_mut();
             match A::read(entry, level) {
@@ -347,20 +355,23 @@ impl<A: Architecture> Stepped<A> {
                         tlb.tables.insert((space.number(), level, index), Some(table));
                     }
                 }
-                Entry::Page { frame, protection, .. } => {
+                Entry::Page { frame, protection, .. } | Entry::Device { frame, protection } => {
                     // The TLB caches the pieces of a large page one by one.
                     let frame = Frame(frame.0 + page.0 % (1 << shift(level)));
                     let generation = self.generation(frame);
                     let is_global = A::is_global(entry);
                     let found = Translation { frame, protection, is_global, generation, level };
                     let is_allowed = protection.contains(access);
-                    let start = Page(page.0 >> 9 << 9);
-                    let others = (space.number(), start)..(space.number(), start + 512);
-                    let has_other = |cached: &Option<Translation>| {
-                        cached.is_some_and(|cached| cached.level != level)
-                    };
+                    let has_other =
+                        |(&(of, other), cached): (&(u64, Page), &Option<Translation>)| {
+                            of == space.number()
+                                && cached.is_some_and(|cached| {
+                                    let shift = shift(level.max(cached.level));
+                                    cached.level != level && page.0 >> shift == other.0 >> shift
+                                })
+                        };
                     assert!(
-                        !tlb.pages.range(others).any(|(_, cached)| has_other(cached)),
+                        !tlb.pages.iter().any(has_other),
                         "CPU {} caches entries of two sizes around page {page:#x}",
                         cpu.number()
                     );
@@ -380,6 +391,39 @@ impl<A: Architecture> Stepped<A> {
             }
         }
         Err(Source::Tables)
+    }
+
+    /// The entry of a page in a table.
+    fn entry(&self, table: Frame, level: u8, page: Page) -> u64 {
+        let index = (page.0 >> shift(level)) as usize % 512;
+        // SAFETY: this is a word of a frame of the machine.
+        unsafe { self.address(table).cast::<AtomicU64>().add(index).as_ref() }.load(Relaxed)
+    }
+
+    /// The level of the large page around `page` in the tables: 1 or 2.
+    fn large_level(&self, space: &Space<'_, Stepped<A>>, page: Page) -> Option<u8> {
+        let mut table = space.table();
+        for level in (1..A::LEVELS).rev() {
+            match A::read(self.entry(table, level, page), level) {
+                Entry::Table(next) => table = next,
+                Entry::Page { .. } | Entry::Device { .. } => return Some(level),
+                _ => break,
+            }
+        }
+        None
+    }
+
+    /// Checks that no CPU has a pointer to a table where the tables contain a large page: this CPU could find
+    /// pages of both sizes.
+    fn check_large(&self, space: &Space<'_, Stepped<A>>, page: Page) {
+        let Some(level) = self.large_level(space, page) else { return };
+        for (cpu, tlb) in self.tlbs.iter().enumerate() {
+            let has_table = (1..=level).any(|level| {
+                let key = (space.number(), level, page.0 >> shift(level));
+                tlb.borrow().tables.get(&key).is_some_and(Option::is_some)
+            });
+            assert!(!has_table, "CPU {cpu} caches a table beside the large page of page {page:#x}");
+        }
     }
 
     fn generation(&self, frame: Frame) -> u64 {
@@ -410,8 +454,22 @@ unsafe impl<A: Architecture> Machine for Stepped<A> {
         self.hosted.allocate(frames)
     }
 
+    fn has_gigabyte_pages(&self) -> bool {
+        true
+    }
+
     fn allocate_large(&self) -> Option<Frame> {
         self.hosted.allocate_large()
+    }
+
+    unsafe fn free_large(&self, first: Frame) {
+        for frame in (first.0..first.0 + 512).map(Frame) {
+            self.frame_recycled(frame);
+            // SAFETY: as in `free`.
+            unsafe { self.hosted.address(frame).write_bytes(0xa5, PAGE) };
+        }
+        // SAFETY: the caller meets the same contract.
+        unsafe { self.hosted.free_large(first) }
     }
 
     unsafe fn free(&self, frames: &[Frame]) {
@@ -436,6 +494,7 @@ unsafe impl<A: Architecture> Machine for Stepped<A> {
 
     fn frame_meta(&self, frame: Frame) -> &FrameMeta {
         self.turns.point();
+        self.metas.set(self.metas.get() + 1);
         self.hosted.frame_meta(frame)
     }
 

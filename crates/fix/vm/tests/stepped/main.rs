@@ -3,6 +3,7 @@
 
 #[path = "../architectures/each.rs"]
 mod each;
+mod gigabyte;
 mod large;
 mod lazy;
 mod machine;

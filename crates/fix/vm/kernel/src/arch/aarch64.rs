@@ -324,6 +324,11 @@ pub(crate) fn flush_all() {
     unsafe { asm!("dsb nshst", "tlbi vmalle1", "dsb nsh", "isb") };
 }
 
+/// Every CPU of this architecture supports pages of 1 GiB.
+pub(crate) fn has_gigabyte_pages() -> bool {
+    true
+}
+
 pub(crate) const BROADCAST: Option<Broadcast> = Some(shoot_down);
 
 /// Flushes entries of a space from the TLBs of all CPUs.

@@ -2,6 +2,7 @@
 //!
 //! * `Format`: the page-table format. `MEMORY`: the first frame of memory. `REGISTERS`: a frame of device
 //!   registers.
+//! * `has_gigabyte_pages`: whether the CPUs support pages of 1 GiB.
 //! * `KEEPS_ENTRIES`: whether TLB entries are tagged with an address-space identifier, so that the TLB keeps
 //!   the entries of a space when the CPU loads another space.
 //! * `Registers`: the state of a program. `run` enters user mode, and returns when the program traps.

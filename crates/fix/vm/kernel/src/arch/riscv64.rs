@@ -326,6 +326,11 @@ pub(crate) fn flush_all() {
     unsafe { asm!("sfence.vma") };
 }
 
+/// Every CPU of this architecture supports pages of 1 GiB.
+pub(crate) fn has_gigabyte_pages() -> bool {
+    true
+}
+
 pub(crate) const BROADCAST: Option<Broadcast> = Some(shoot_down);
 
 /// Flushes entries of a space from the TLBs of the CPUs in `on`. The firmware interrupts these CPUs, except

@@ -410,6 +410,11 @@ pub(crate) fn flush_all() {
     unsafe { asm!("mov {0}, cr3", "mov cr3, {0}", out(reg) _) };
 }
 
+/// Whether the CPU supports pages of 1 GiB: "Software Developer's Manual", volume 2, CPUID, leaf 0x80000001.
+pub(crate) fn has_gigabyte_pages() -> bool {
+    core::arch::x86_64::__cpuid(0x8000_0001).edx >> 26 & 1 == 1
+}
+
 /// This kernel uses no instruction that flushes the TLBs of other CPUs.
 pub(crate) const BROADCAST: Option<Broadcast> = None;
 

@@ -6,6 +6,7 @@ mod devices;
 mod disk;
 mod faults;
 mod forks;
+mod gigabyte;
 mod large;
 mod lazy;
 mod memory;
@@ -60,6 +61,7 @@ const STORMS: &[Storm] = &[
     Storm { name: "devices", run: devices::devices },
     Storm { name: "pins", run: pins::pins },
     Storm { name: "large", run: large::large },
+    Storm { name: "gigabyte", run: gigabyte::gigabyte },
     Storm { name: "swap", run: swap::swap },
     Storm { name: "lazy", run: lazy::lazy },
     Storm { name: "spaces", run: spaces::spaces },

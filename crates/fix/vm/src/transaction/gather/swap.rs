@@ -35,6 +35,7 @@ impl TlbGather<'_> {
             return pages.end;
         }
         let mut next = pages.end;
+        leaf.fill(machine);
         for Present { page, entry, frame, protection } in leaf.present_in::<M::Format>(pages) {
             let meta = machine.frame_meta(frame);
             let is_shared = meta.is_shared() && !is_mutant!("swaps_shared");

@@ -1,0 +1,73 @@
+//! Faults in [pages of 1 GiB](crate::tree::gigabyte).
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use knee_sync::shim::is_mutant;
+
+use super::Space;
+use super::fault::Step;
+use super::large::device_of;
+use crate::backing::Backing;
+use crate::cpu::Cpu;
+use crate::error::Fault;
+use crate::machine::format::Format;
+use crate::machine::{Flush, Machine};
+use crate::page::{Page, Protection};
+use crate::tree::gigabyte::{GIGABYTE, Link};
+use crate::tree::node::Branch;
+
+impl<'m, M: Machine> Space<'m, M> {
+    /// Handles a fault in a locked branch just above the leaves, which has no child for the page, as far as it
+    /// concerns a page of 1 GiB: the branch is one, or can become one. Otherwise returns `None`.
+    #[cold]
+    pub(super) fn in_gigabyte<'a>(
+        &self,
+        branch: &'a Branch,
+        access: Protection,
+    ) -> Option<Step<'a, 'm, M>> {
+        let is_page = match branch.link() {
+            Link::Flushing => return Some(Step::WaitFlush(branch)),
+            Link::Page => true,
+            Link::Table if self.machine.has_gigabyte_pages() && !branch.has_children() => false,
+            Link::Table => return None,
+        };
+        let attributes = branch.uniform()?;
+        // SAFETY: the branch is locked, so the pages stay mapped by their backing.
+        let backing = unsafe { Backing::of(attributes) }?;
+        let (device, first) = device_of(backing, branch.span().start, GIGABYTE)?;
+        if !device.access.contains(access) {
+            return Some(Step::Done(Err(Fault::AccessDenied)));
+        }
+        if is_page {
+            return Some(Step::Spurious);
+        }
+        let protection = attributes.protection & device.access;
+        if !protection.contains(Protection::READ) {
+            return None;
+        }
+        self.tree().set_has_gigabytes();
+        branch.begin_flush();
+        let page = M::Format::device(first, protection, device.memory);
+        Some(Step::MakeGigabyte(branch, M::Format::large(page)))
+    }
+
+    /// Makes a page of 1 GiB with this entry of a branch, whose flush `in_gigabyte` has begun.
+    #[cold]
+    pub(super) fn make_gigabyte(&self, cpu: &Cpu<'m, M>, branch: &Branch, entry: u64) {
+        if !is_mutant!("gigabyte_keeps_table") {
+            // CPUs may have cached the pointer to the table.
+            self.tree().shoot_down(cpu, Flush::Tables(branch.span()));
+        }
+        // Relaxed: this crate has not written the content of device memory.
+        branch.end_flush(cpu.platform(), Link::Page, entry, Relaxed);
+    }
+
+    /// Whether `page` is part of a page of 1 GiB at this moment, and so device memory.
+    #[inline]
+    pub(super) fn is_in_gigabyte(&self, cpu: &Cpu<'m, M>, page: Page) -> bool {
+        self.tree().has_gigabytes() && {
+            let _guard = cpu.pin();
+            self.tree().is_in_gigabyte(page)
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Pages of 1 GiB, for device memory.
+//!
+//! The entry of such a page is in the place of the pointer to the table of a branch just above the leaves. This
+//! branch has no children, and its table stays empty. An operation that changes any of its pages, or needs their
+//! leaves, first removes the page. Device memory has no content that would be lost, so faults make smaller pages
+//! present again.
+//!
+//! To make or remove such a page, a CPU clears the entry, makes all CPUs flush, and then stores the new entry
+//! ("break before make": Arm, "Architecture Reference Manual", D8.16). All other operations on these pages wait
+//! meanwhile.
+
+use core::sync::atomic::Ordering::{self, Relaxed};
+
+use knee_sync::Platform;
+use knee_sync::shim::{AtomicU64, is_mutant};
+
+use crate::machine::format::ABSENT;
+use crate::page::{Page, Pages};
+use crate::tree::Tree;
+use crate::tree::lock::Locked;
+use crate::tree::node::{Branch, NodeRef, entry_span};
+
+/// The number of pages that a page of 1 GiB covers.
+pub(crate) const GIGABYTE: u64 = entry_span(2);
+
+/// What the parent's entry for a branch contains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Link {
+    /// A pointer to the table.
+    Table,
+    /// A page of 1 GiB.
+    Page,
+    /// Nothing, and CPUs may still have cached what the entry contained before.
+    Flushing,
+}
+
+/// A [`Link`] that is changed under the branch's lock, and that other CPUs may poll without it.
+#[derive(Debug)]
+pub(crate) struct AtomicLink(AtomicU64);
+
+impl AtomicLink {
+    /// The link of a new branch: a pointer to its table.
+    pub(crate) fn new() -> AtomicLink {
+        AtomicLink(AtomicU64::new(Link::Table as u64))
+    }
+
+    fn get(&self) -> Link {
+        // Relaxed: a CPU that has polled the link takes the lock before it relies on the result.
+        match self.0.load(Relaxed) {
+            0 => Link::Table,
+            1 => Link::Page,
+            _ => Link::Flushing,
+        }
+    }
+}
+
+impl Branch {
+    /// What the parent's entry contains. Exact only if the caller has the lock.
+    pub(crate) fn link(&self) -> Link {
+        self.atomic_link().get()
+    }
+
+    /// Whether the entry is being changed.
+    pub(crate) fn is_flushing(&self) -> bool {
+        self.link() == Link::Flushing
+    }
+
+    /// The parent's entry for this branch.
+    fn parent_entry(&self) -> &AtomicU64 {
+        let parent = self.above().expect("the root is not a page");
+        &parent.table().expect("branches have tables")[parent.slot(self.span().start)]
+    }
+
+    /// Clears the parent's entry. The caller must have the lock, and must then make all CPUs flush the span and call
+    /// [`end_flush`](Branch::end_flush). Until then, the branch stays in the tree and gets no child.
+    pub(crate) fn begin_flush(&self) {
+        if !is_mutant!("gigabyte_stays") {
+            self.parent_entry().store(ABSENT, Relaxed);
+        }
+        self.atomic_link().0.store(Link::Flushing as u64, Relaxed);
+    }
+
+    /// Stores the parent's entry, which must be what `link` says, after all CPUs have flushed. Only the operation
+    /// that called [`begin_flush`](Branch::begin_flush) may call this.
+    pub(crate) fn end_flush(
+        &self,
+        platform: &impl Platform,
+        link: Link,
+        entry: u64,
+        ordering: Ordering,
+    ) {
+        self.lock(platform);
+        self.parent_entry().store(entry, ordering);
+        self.atomic_link().0.store(link as u64, Relaxed);
+        self.unlock();
+    }
+}
+
+/// What an operation on locked pages finds.
+pub(crate) enum Found<'a> {
+    /// A page of 1 GiB, whose entry it has cleared.
+    Page(&'a Branch),
+    /// A page of 1 GiB that another CPU is making or removing.
+    Flushing(&'a Branch),
+}
+
+impl<'a> Locked<'a> {
+    /// Finds the first page of 1 GiB that overlaps the locked pages, and begins to remove it.
+    #[cold]
+    pub(crate) fn find_gigabyte(&self) -> Option<Found<'a>> {
+        let branch = find(self.top, self.pages)?;
+        if branch.is_flushing() {
+            return Some(Found::Flushing(branch));
+        }
+        branch.begin_flush();
+        Some(Found::Page(branch))
+    }
+}
+
+/// The first branch at or below `node` that overlaps `pages` and has no pointer to its table in the parent. The caller must
+/// have the locks of the branches that overlap `pages`.
+fn find(node: NodeRef<'_>, pages: Pages) -> Option<&Branch> {
+    match node {
+        NodeRef::Leaf(_) => None,
+        NodeRef::Branch(branch) if branch.level() > 1 => {
+            branch.children(pages).find_map(|child| find(child, pages))
+        }
+        NodeRef::Branch(branch) => (branch.link() != Link::Table).then_some(branch),
+    }
+}
+
+impl Tree {
+    /// Whether the tree has ever had a page of 1 GiB. A caller that has the lock of a node learns of all such pages
+    /// at and below the node.
+    #[inline]
+    pub(crate) fn has_gigabytes(&self) -> bool {
+        self.gigabytes.load(Relaxed)
+    }
+
+    /// Records that the tree has a page of 1 GiB. The caller must have the lock of its branch.
+    pub(crate) fn set_has_gigabytes(&self) {
+        if !self.gigabytes.load(Relaxed) {
+            self.gigabytes.store(true, Relaxed);
+        }
+    }
+
+    /// Whether this page is part of a page of 1 GiB at this moment. The caller must be pinned.
+    pub(crate) fn is_in_gigabyte(&self, page: Page) -> bool {
+        let mut branch = self.root();
+        loop {
+            match branch.child(branch.slot(page)) {
+                Some(NodeRef::Branch(child)) => branch = child,
+                _ => return branch.link() != Link::Table,
+            }
+        }
+    }
+}
