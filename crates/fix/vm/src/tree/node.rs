@@ -450,7 +450,10 @@ impl Leaf {
         &self,
         others: Option<NonNull<Leaf>>,
     ) -> Option<NonNull<Leaf>> {
-        debug_assert!(self.link() != Link::Large || self.present.get() == 0, "pages get lost");
+        debug_assert!(
+            self.link() != Link::Large || self.present.get() == 0,
+            "the table is filled before a split"
+        );
         if self.is_large() && !is_mutant!("large_stays") {
             self.set_link(Link::Absent, ABSENT);
         }
