@@ -98,20 +98,15 @@ impl Frames {
     /// Allocates 512 consecutive frames, the first of which is a multiple of 512: a large page that was freed
     /// whole, or a run from a list. Returns the first frame.
     pub(super) fn take_large(&self) -> Option<Frame> {
-        for next in 0..self.lists.len() {
-            let mut large = self.large();
-            if large.is_empty() {
-                drop(large);
-                let mut list = self.list((self.own() + next) % self.lists.len());
-                let runs = take_runs(&mut list);
-                large = self.large();
-                large.extend(runs);
-            }
-            if let Some(first) = large.pop() {
-                return Some(first);
-            }
+        if let Some(first) = self.large().pop() {
+            return Some(first);
         }
-        None
+        (0..self.lists.len()).find_map(|next| {
+            let runs = take_runs(&mut self.list((self.own() + next) % self.lists.len()));
+            let mut large = self.large();
+            large.extend(runs);
+            large.pop()
+        })
     }
 
     /// Adds the frames of a large page, of which this is the first.
