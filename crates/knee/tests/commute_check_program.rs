@@ -255,7 +255,7 @@ fn lookups_under_a_read_mostly_lock_share_nothing_even_for_one_key() {
 fn a_page_fault_shares_nothing_with_operations_on_pages_of_other_tables() {
     let Some(results) = check_all("vm_space", &["fault"]) else { return };
     assert!(results.len() > 30, "{results:?}");
-    let known = ["remap", "remap_anywhere", "mappings", "resident"];
+    let known = ["remap", "remap_anywhere", "mappings", "resident", "reclaim"];
     let known = known.map(|other| format!("fault,{other}/0.0"));
     for test in results {
         let is_known = known.iter().any(|known| test["test"] == *known);
