@@ -29,6 +29,9 @@ on_each_architecture!(
 );
 
 proptest! {
+    // A mutant must not leave a file in the source tree.
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn a_dirty_log_includes_swapped_pages(
         steps in prop::collection::vec((0_u64..4, 1_u64..4, 0..6), 1..60),
