@@ -1,5 +1,5 @@
-//! `knee commute check --guest-kernel` on knee's own kernel. Tests are skipped, with a reason, if QEMU or Rust's
-//! target is missing.
+//! `knee commute check --guest-kernel` on knee's own kernel. Tests are skipped, with a reason, if QEMU or
+//! Rust's target is missing.
 
 mod support;
 

@@ -218,8 +218,8 @@ fn a_cpu_that_stores_meanwhile_sees_the_removal<A: Architecture>() {
     let (object, space) = {
         let cpu = machine.cpu(0);
         let memory = MemoryType::WriteBack;
-        // SAFETY: the CPUs access frames from 1000 on, and allocate fewer than 1000 frames, beginning with 0 and with
-        // 2048.
+        // SAFETY: the CPUs access frames from 1000 on, and allocate fewer than 1000 frames, beginning with 0
+        // and with 2048.
         let object = unsafe { Object::of_device(&cpu, Frame(0), GIB, memory, WRITE) }.unwrap();
         let space = Space::new(&cpu).unwrap();
         space.map_object(&cpu, pages, &object, 0, WRITE, Sharing::Shared).unwrap();

@@ -100,8 +100,8 @@ mod spare {
 
     use super::Bag;
 
-    /// The maximum number of bags that a thread keeps: 256 KiB in all. A thread frees about this many bags at a
-    /// time. If bags went back to the allocator between two uses, the allocator would split them into small
+    /// The maximum number of bags that a thread keeps: 256 KiB in all. A thread frees about this many bags at
+    /// a time. If bags went back to the allocator between two uses, the allocator would split them into small
     /// objects and scatter later allocations.
     const MOST: usize = 128;
 

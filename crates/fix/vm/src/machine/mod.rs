@@ -89,8 +89,9 @@ pub unsafe trait Machine: Sync + Sized {
     /// The frames must be allocated, and no CPU may be able to access them any more.
     unsafe fn free(&self, frames: &[Frame]);
 
-    /// Whether all CPUs support pages of 1 GiB, which device memory then gets where it is aligned. On x86-64, bit
-    /// 26 of EDX of CPUID leaf 0x80000001 tells; AArch64 and RISC-V always support them. The default is false.
+    /// Whether all CPUs support pages of 1 GiB, which device memory then gets where it is aligned. On x86-64,
+    /// bit 26 of EDX of CPUID leaf 0x80000001 tells; AArch64 and RISC-V always support them. The default is
+    /// false.
     fn has_gigabyte_pages(&self) -> bool {
         false
     }
@@ -101,8 +102,8 @@ pub unsafe trait Machine: Sync + Sized {
     /// is as for [`allocate`](Machine::allocate). This crate frees the frames all at once by
     /// [`free_large`](Machine::free_large), or, after a split, one by one.
     ///
-    /// On x86-64, the MTRRs must give all of the frames the same memory type, which excludes the first 2 MiB of
-    /// memory (Intel, "Software Developer's Manual", volume 3, 12.11.9).
+    /// On x86-64, the MTRRs must give all of the frames the same memory type, which excludes the first 2 MiB
+    /// of memory (Intel, "Software Developer's Manual", volume 3, 12.11.9).
     ///
     /// The default returns `None`, so that only device memory has large pages.
     fn allocate_large(&self) -> Option<Frame> {

@@ -172,8 +172,8 @@ fn branch<M: Machine>(
     found
 }
 
-/// Checks that the table of a large page is empty, or that it maps the same frames as the large page, with the
-/// same protection and with the accessed bits set.
+/// Checks that the table of a large page is empty, or that it maps the same frames as the large page, with
+/// the same protection and with the accessed bits set.
 fn large<M: Machine>(leaf: &Leaf, entry: u64) {
     let entries = leaf.table().expect("a large page has a table");
     if leaf.link() == Link::Large {

@@ -17,8 +17,8 @@ use crate::tree::gigabyte::{GIGABYTE, Link};
 use crate::tree::node::Branch;
 
 impl<'m, M: Machine> Space<'m, M> {
-    /// Handles a fault in a locked branch just above the leaves, which has no child for the page, as far as it
-    /// concerns a page of 1 GiB: the branch is one, or can become one. Otherwise returns `None`.
+    /// Handles a fault in a locked branch just above the leaves, which has no child for the page, as far as
+    /// it concerns a page of 1 GiB: the branch is one, or can become one. Otherwise returns `None`.
     #[cold]
     pub(super) fn in_gigabyte<'a>(
         &self,

@@ -1,9 +1,9 @@
 //! Large pages: 2 MiB of memory under one entry, like Linux's transparent huge pages.
 //!
-//! The entry of a large page replaces the parent's pointer to a leaf's table. The leaf keeps its table. Before an
-//! operation uses a part of the page, it [fills the table](Leaf::fill), which then maps the same frames page by
-//! page. So the operation finds the pages in the table, as in any leaf. Before it changes an entry, it [begins a
-//! flush](Leaf::begin_flush), and this splits the large page.
+//! The entry of a large page replaces the parent's pointer to a leaf's table. The leaf keeps its table.
+//! Before an operation uses a part of the page, it [fills the table](Leaf::fill), which then maps the same
+//! frames page by page. So the operation finds the pages in the table, as in any leaf. Before it changes an
+//! entry, it [begins a flush](Leaf::begin_flush), and this splits the large page.
 
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering::Relaxed;
@@ -52,8 +52,8 @@ impl<'m, M: Machine> Space<'m, M> {
     /// one by one. Splitting needs no memory. `usage` reports all pages of a large page as accessed and
     /// dirty.
     ///
-    /// Device memory needs no setting: it gets large pages wherever addresses and frames are aligned alike, and
-    /// pages of 1 GiB if the machine [has](Machine::has_gigabyte_pages) them.
+    /// Device memory needs no setting: it gets large pages wherever addresses and frames are aligned alike,
+    /// and pages of 1 GiB if the machine [has](Machine::has_gigabyte_pages) them.
     ///
     /// ```
     /// use knee_vm::hosted::Hosted;

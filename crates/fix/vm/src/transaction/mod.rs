@@ -9,7 +9,7 @@
 //!   │    │ ──── exclusive, others have tickets > WaitTurn ── poll ────────────────────────────┤
 //!   │    │ ──── a leaf is being flushed ───────> WaitFlush ─ poll the leaf ───────────────────┤
 //!   │    │ ──── a page of 1 GiB is in the way ─> Remove ──── shoot down ──────────────────────┤
-//!   │    │ ──── another CPU changes the page ──> WaitGigabyte  poll the branch ───────────────┤
+//!   │    │ ──── another CPU changes the page ──> WaitGiB ── poll the branch ──────────────────┤
 //!   │    │ ──── unmapped pages linger ─────────> Settle ──── shoot down, free the frames ─────┤
 //!   │    v                                                                                    │
 //!   │  step ─── it needs memory ───────────────> Need ────── drop the fork lock, refill ──────┤
@@ -78,7 +78,8 @@ impl Tree {
 }
 
 impl Tree {
-    /// Makes all CPUs flush a page of 1 GiB whose entry this operation has cleared, and puts the table in its place.
+    /// Makes all CPUs flush a page of 1 GiB whose entry this operation has cleared, and puts the table in its
+    /// place.
     #[cold]
     fn remove_gigabyte<M: Machine>(&self, cpu: &Cpu<'_, M>, branch: &Branch) {
         if !is_mutant!("gigabyte_no_flush") {
@@ -127,7 +128,7 @@ enum Attempt<'a, R> {
     /// The operation has cleared the entry of this page of 1 GiB, which all CPUs must flush.
     Remove(&'a Branch),
     /// Another CPU is making or removing this page of 1 GiB.
-    WaitGigabyte(&'a Branch),
+    WaitGiB(&'a Branch),
     /// TLBs may have entries of lazily unmapped pages. The gather flushes and frees these pages.
     Settle(TlbGather<'a>),
     /// The step needs this memory.
@@ -155,7 +156,7 @@ impl<'a, M: Machine> Transaction<'a, '_, '_, M> {
                 Attempt::WaitTurn => self.wait_while(|| fork_lock.has_waiters()),
                 // The pin keeps the leaf valid, even if it is removed from the tree.
                 Attempt::WaitFlush(leaf) => self.wait_while(|| leaf.is_flushing()),
-                Attempt::WaitGigabyte(branch) => self.wait_while(|| branch.is_flushing()),
+                Attempt::WaitGiB(branch) => self.wait_while(|| branch.is_flushing()),
                 Attempt::Remove(branch) => self.tree.remove_gigabyte(self.cpu, branch),
                 Attempt::Settle(gather) => {
                     drop(pin);
@@ -222,7 +223,7 @@ impl<'a, M: Machine> Transaction<'a, '_, '_, M> {
         if tree.has_gigabytes() && mode == Mode::Shared {
             match locked.find_gigabyte() {
                 Some(Found::Page(branch)) => return Attempt::Remove(branch),
-                Some(Found::Flushing(branch)) => return Attempt::WaitGigabyte(branch),
+                Some(Found::Flushing(branch)) => return Attempt::WaitGiB(branch),
                 None => (),
             }
         }

@@ -1,13 +1,13 @@
 //! Pages of 1 GiB, for device memory.
 //!
-//! The entry of such a page is in the place of the pointer to the table of a branch just above the leaves. This
-//! branch has no children, and its table stays empty. An operation that changes any of its pages, or needs their
-//! leaves, first removes the page. Device memory has no content that would be lost, so faults make smaller pages
-//! present again.
+//! The entry of such a page is in the place of the pointer to the table of a branch just above the leaves.
+//! This branch has no children, and its table stays empty. An operation that changes any of its pages, or
+//! needs their leaves, first removes the page. Device memory has no content that would be lost, so faults
+//! make smaller pages present again.
 //!
 //! To make or remove such a page, a CPU clears the entry, makes all CPUs flush, and then stores the new entry
-//! ("break before make": Arm, "Architecture Reference Manual", D8.16). All other operations on these pages wait
-//! meanwhile.
+//! ("break before make": Arm, "Architecture Reference Manual", D8.16). All other operations on these pages
+//! wait meanwhile.
 
 use core::sync::atomic::Ordering::{self, Relaxed};
 
@@ -71,8 +71,8 @@ impl Branch {
         &parent.table().expect("branches have tables")[parent.slot(self.span().start)]
     }
 
-    /// Clears the parent's entry. The caller must have the lock, and must then make all CPUs flush the span and call
-    /// [`end_flush`](Branch::end_flush). Until then, the branch stays in the tree and gets no child.
+    /// Clears the parent's entry. The caller must have the lock, and must then make all CPUs flush the span
+    /// and call [`end_flush`](Branch::end_flush). Until then, the branch stays in the tree and gets no child.
     pub(crate) fn begin_flush(&self) {
         if !is_mutant!("gigabyte_stays") {
             self.parent_entry().store(ABSENT, Relaxed);
@@ -80,8 +80,8 @@ impl Branch {
         self.atomic_link().0.store(Link::Flushing as u64, Relaxed);
     }
 
-    /// Stores the parent's entry, which must be what `link` says, after all CPUs have flushed. Only the operation
-    /// that called [`begin_flush`](Branch::begin_flush) may call this.
+    /// Stores the parent's entry, which must be what `link` says, after all CPUs have flushed. Only the
+    /// operation that called [`begin_flush`](Branch::begin_flush) may call this.
     pub(crate) fn end_flush(
         &self,
         platform: &impl Platform,
@@ -117,8 +117,8 @@ impl<'a> Locked<'a> {
     }
 }
 
-/// The first branch at or below `node` that overlaps `pages` and has no pointer to its table in the parent. The caller must
-/// have the locks of the branches that overlap `pages`.
+/// The first branch at or below `node` that overlaps `pages` and has no pointer to its table in the parent.
+/// The caller must have the locks of the branches that overlap `pages`.
 fn find(node: NodeRef<'_>, pages: Pages) -> Option<&Branch> {
     match node {
         NodeRef::Leaf(_) => None,
@@ -130,8 +130,8 @@ fn find(node: NodeRef<'_>, pages: Pages) -> Option<&Branch> {
 }
 
 impl Tree {
-    /// Whether the tree has ever had a page of 1 GiB. A caller that has the lock of a node learns of all such pages
-    /// at and below the node.
+    /// Whether the tree has ever had a page of 1 GiB. A caller that has the lock of a node learns of all such
+    /// pages at and below the node.
     #[inline]
     pub(crate) fn has_gigabytes(&self) -> bool {
         self.gigabytes.load(Relaxed)

@@ -1,9 +1,9 @@
 //! The parts of a large page.
 //!
-//! A large page is made, unmapped and freed as a whole, without any work for each of its 512 frames. So while it
-//! is whole, its leaf's table is empty, and only its first frame has metadata. An operation on a part of the
-//! page first [fills](Leaf::fill) the table and the metadata. Then the large page is like any other leaf, and can
-//! be split. Filling needs no memory, because each large page has a table.
+//! A large page is made, unmapped and freed as a whole, without any work for each of its 512 frames. So while
+//! it is whole, its leaf's table is empty, and only its first frame has metadata. An operation on a part of
+//! the page first [fills](Leaf::fill) the table and the metadata. Then the large page is like any other leaf,
+//! and can be split. Filling needs no memory, because each large page has a table.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -15,8 +15,8 @@ use crate::page::{Frame, Page, Pages};
 use crate::tree::node::{Leaf, Link};
 
 impl Leaf {
-    /// The entry of a page of the span. For a page of a large page, the entry that the table would contain. The
-    /// caller must have the lock.
+    /// The entry of a page of the span. For a page of a large page, the entry that the table would contain.
+    /// The caller must have the lock.
     pub(crate) fn entry<F: Format>(&self, page: Page) -> Entry {
         let slot = self.slot(page);
         if self.link() != Link::Large {
@@ -41,7 +41,8 @@ impl Leaf {
         }
     }
 
-    /// The frames of the present pages among `pages`, except for device memory. The caller must have the lock.
+    /// The frames of the present pages among `pages`, except for device memory. The caller must have the
+    /// lock.
     pub(crate) fn frames_in<F: Format>(&self, pages: Pages) -> impl Iterator<Item = Frame> {
         let large = self.large_frame::<F>().filter(|_| self.link() == Link::Large);
         let within = pages.and(self.span());

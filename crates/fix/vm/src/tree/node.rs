@@ -80,8 +80,8 @@ pub(crate) enum Link {
     Large,
     /// A pointer to the leaf's table.
     Table,
-    /// A large page, and the table's 512 entries map the same frames with the same protection. Their accessed bits
-    /// are set; the large page's own bit is in the parent's entry. No frame is shared.
+    /// A large page, and the table's 512 entries map the same frames with the same protection. Their accessed
+    /// bits are set; the large page's own bit is in the parent's entry. No frame is shared.
     Filled,
 }
 
@@ -617,8 +617,8 @@ impl Branch {
         &self.link
     }
 
-    /// The attributes of the span's pages, if one extent of this branch or of an ancestor covers all of them. The
-    /// caller must have the lock and be pinned, and there must be no children.
+    /// The attributes of the span's pages, if one extent of this branch or of an ancestor covers all of them.
+    /// The caller must hold the lock and be pinned, and there must be no children.
     pub(crate) fn uniform(&self) -> Option<Attributes> {
         let span = self.node.span();
         let covering = |branch: &Branch| {

@@ -19,8 +19,8 @@ pub(super) fn posix() -> Box<dyn Model> {
 }
 
 /// The tests of a model, one per line, from a file (`-` is standard input) or generated for
-/// operations; with `differing`, also those whose calls do not commute. If `among` is not empty, generates only
-/// tests of the operations that it names.
+/// operations; with `differing`, also those whose calls do not commute. If `among` is not empty, generates
+/// only tests of the operations that it names.
 pub(super) fn tests(
     model: &dyn Model,
     operations: &[String],
