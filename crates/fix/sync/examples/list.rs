@@ -186,8 +186,8 @@ impl Drop for Node {
     }
 }
 
-/// Inserts and removes random numbers, and returns how often each number was inserted minus how often it was
-/// removed.
+/// Inserts and removes random numbers, and returns, for each number, the number of successful insertions
+/// minus the number of successful removals.
 fn change(set: &Set, seed: u64) -> Vec<i64> {
     let mut random = Random::new(seed);
     let mut balance = vec![0; NUMBERS as usize];

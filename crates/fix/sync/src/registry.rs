@@ -154,8 +154,9 @@ impl<T> Registry<T> {
     fn walk(&self, mut next: Option<*mut Node<T>>) -> impl Iterator<Item = &Node<T>> + Clone {
         core::iter::from_fn(move || {
             let at = next.unwrap_or_else(|| self.first());
-            // SAFETY: by the contract of `link`, nodes stay as long as the registry. Acquire pairs with the
-            // AcqRel of the thread that added the node, so the node's content is visible.
+            // SAFETY: by the contract of `link`, no node is moved, freed or borrowed exclusively before the
+            // registry is dropped. Acquire pairs with the AcqRel of the thread that added the node, so the
+            // node's content is visible.
             let node = unsafe { at.as_ref() }?;
             next = Some(node.next.load(Relaxed));
             Some(node)

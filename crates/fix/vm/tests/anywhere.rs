@@ -295,7 +295,8 @@ fn operation() -> impl Strategy<Value = Operation> {
 }
 
 proptest! {
-    /// The operations count pages from the first area, so that they also hit areas that `map_anywhere` chose.
+    /// Page numbers in the operations are relative to the first area, so that the operations also hit areas
+    /// that `map_anywhere` chose.
     #[test]
     fn the_counts_of_mapped_and_present_pages_are_exact(
         limit in 1_u64..3000,

@@ -1,4 +1,4 @@
-//! Lets each allocation fail in turn. The failed operation must have changed nothing, and must succeed when
+//! Makes each allocation fail in turn. The failed operation must have changed nothing, and must succeed when
 //! it is repeated with enough memory. No memory may be leaked.
 
 use std::alloc::{GlobalAlloc, Layout, System};

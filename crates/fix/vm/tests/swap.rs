@@ -159,7 +159,7 @@ fn a_fork_and_its_original_both_have_the_swapped_pages<A: Architecture>() {
         has_content(cpu, space);
         assert_eq!(swap.used(), 3, "the copy still uses the slots");
         ALL.iter().for_each(|page| cpu.store(space, page.address(), 9).unwrap());
-        // The other pages need other slots.
+        // The copy still uses three of the five slots, so only two more pages can be swapped out.
         assert_eq!(space.swap_out(cpu, ALL), Ok(2));
         assert_eq!(swap.used(), 5);
         has_content(cpu, &copy);

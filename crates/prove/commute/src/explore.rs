@@ -77,8 +77,8 @@ fn condition(decisions: &[Decision]) -> Vec<(Literal, bool)> {
     decisions.iter().map(|decisions| (decisions.literal.clone(), decisions.answer)).collect()
 }
 
-/// Runs every execution. Passes an execution that defines a situation to `visit` as `Ok`, and an
-/// execution whose path is infeasible as `Err`. Ends when `visit` returns `Break`.
+/// Runs every execution. Calls `visit` with `Ok` for each execution that defines a situation, and with `Err`
+/// for each execution whose path is infeasible. Ends when `visit` returns `Break`.
 pub(crate) fn walk<S: State>(
     interface: &Interface<S>,
     operations: &[&Operation<S>],
@@ -152,8 +152,8 @@ struct Reached<S> {
     fresh: Vec<Name>,
 }
 
-/// Runs all orders. Whenever two orders have made the same calls, compares their outcomes and
-/// states.
+/// Runs all orders. Whenever the same set of calls has been made in two orders, compares the outcomes and the
+/// resulting states.
 fn execute<S: State>(
     interface: &Interface<S>,
     operations: &[&Operation<S>],

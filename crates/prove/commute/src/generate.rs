@@ -122,7 +122,7 @@ pub struct Generated {
     pub extent: Extent,
 }
 
-/// Generates the tests of one call of each operation and passes them to `take`, in a fixed order,
+/// Generates the tests that call each of `operations` once, and passes them to `take`, in a fixed order,
 /// until `take` returns `Break`.
 pub fn generate<S: State>(
     interface: &Interface<S>,

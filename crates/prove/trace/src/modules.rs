@@ -264,7 +264,8 @@ mod tests {
         elf.extend(modinfo.bytes());
         elf.extend(names);
         elf.resize(sections_at, 0);
-        // Name, SHT_PROGBITS or SHT_STRTAB, offset and size of each section; the first is empty.
+        // For each section: its name, its type (1 is SHT_PROGBITS, 3 is SHT_STRTAB), its offset and its size.
+        // The first section is the null section.
         for (name, kind, at, bytes) in
             [(0_u32, 0_u32, 0, 0), (1, 1, info_at, modinfo.len()), (10, 3, names_at, names.len())]
         {

@@ -12,7 +12,8 @@ use knee_sync::System;
 use super::form::{Invalidation, Stamp};
 use crate::primitive::Mutex;
 
-/// Registers threads that invalidate mappings in sections, so that any thread can wait for the sections.
+/// Registers threads, and tracks the sections in which they invalidate mappings, so that any thread can wait
+/// for these sections.
 pub struct Tracker<F: Invalidation, P: Platform> {
     // `form` precedes `places`, so it is dropped first: the elements of `places` must outlive `form`.
     form: F,

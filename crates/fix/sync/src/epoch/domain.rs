@@ -129,9 +129,9 @@ impl<P: Platform> Domain<P> {
     /// Advances the global epoch and returns its old value, which is a valid tag for each object that was
     /// unlinked before the call.
     fn advance(&self) -> u64 {
-        // AcqRel: the stores that unlinked objects stay before the advance (Release). A reader with a later
-        // epoch has read that epoch from this read-modify-write or from one that follows, so the reader sees
-        // these stores.
+        // AcqRel: the stores by which objects were unlinked stay before the advance (Release). A reader with
+        // a later epoch has read that epoch from this read-modify-write or from one that follows, so the
+        // reader sees these stores.
         self.global.fetch_add(ONE, order!(AcqRel, "epoch_tag"))
     }
 
@@ -250,7 +250,7 @@ impl<P: Platform> Domain<P> {
     /// Must be called by the record's owner.
     #[cold]
     pub(super) unsafe fn seal(&self, record: &Record) {
-        // SAFETY: the caller owns the record, and `advance` does not use its garbage.
+        // SAFETY: the caller owns the record, and `advance` does not use the record's garbage.
         let sealed = unsafe {
             record.garbage.lock_owner(&self.platform, |garbage| {
                 garbage.seal(|| self.advance());

@@ -33,7 +33,7 @@
 //! A slot protects at most one object, and an object is retired once. So a scan of `s` slots leaves at most
 //! `s` objects in the list. A thread that scans whenever its list has `max(1024, 2 × s)` objects frees at
 //! least half of them. Each scan therefore frees many objects, and the garbage of each thread stays below
-//! this limit, even if a reader sleeps with its guard for a day.
+//! this limit, even if a reader sleeps for a day while it holds a guard.
 //!
 //! When a thread unregisters, other threads take over its retired objects that are still protected.
 //! [`barrier`] frees the retired objects of all threads, except those that a guard protects.

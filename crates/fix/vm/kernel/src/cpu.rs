@@ -16,7 +16,7 @@ struct Own {
     cpu: Cell<Option<&'static Cpu>>,
     /// The space whose table is loaded, or null if the kernel's own table is loaded.
     loaded: Cell<*const Space>,
-    /// How often the timer has interrupted a program on this CPU.
+    /// How many times the timer has interrupted a program on this CPU.
     timer_interrupts: Cell<u64>,
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn current() -> &'static Cpu {
     own().cpu.get().expect("the CPU has called `init`")
 }
 
-/// Returns how often the timer has interrupted a program on the calling CPU.
+/// Returns how many times the timer has interrupted a program on the calling CPU.
 pub(crate) fn timer_interrupts() -> u64 {
     own().timer_interrupts.get()
 }

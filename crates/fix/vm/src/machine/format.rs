@@ -621,8 +621,8 @@ mod tests {
     }
 
     proptest! {
-        /// The L1 terminal fault: see [`X86_64`]. The frames and slots are those of the lower half of all
-        /// addresses.
+        /// The L1 terminal fault: see [`X86_64`]. The frame and slot numbers are in the lower half of all
+        /// frame numbers.
         #[test]
         fn entries_that_are_not_present_name_no_memory_on_x86_64(
             number in 0_u64..1 << 39,

@@ -72,7 +72,8 @@ pub(crate) struct Leaf {
 /// What the parent's entry for a leaf contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Link {
-    /// Nothing. If the leaf has a table, the leaf's next page fault makes this entry point to the table.
+    /// Nothing. The leaf may have a table nevertheless: the next page fault in the leaf then either stores a
+    /// pointer to the table in this entry, or makes a large page.
     Absent,
     /// A large page of private memory, which covers the span. The leaf has a table nevertheless, so that the
     /// large page can be [split](crate::tree::large) without memory. All entries of the table are absent. No

@@ -136,9 +136,9 @@ impl Execution {
         Err(Stop::Infeasible)
     }
 
-    /// Assumes `a` ≤ `b`. If the assumption is false, the path is infeasible. But if the assumption is false
-    /// only because the value of `a` or `b` was chosen to make the orders agree, the execution defines a
-    /// situation in which the orders do not agree.
+    /// Assumes `a` ≤ `b`. If the assumption is false, the path is infeasible. There is one exception: an
+    /// earlier comparison may have chosen the value of `a` or `b` to make the orders agree. Then no choice
+    /// makes the orders agree, and the execution defines a situation in which they differ.
     pub fn assume_at_most(&mut self, a: impl Into<Int>, b: impl Into<Int>) -> Result<(), Stop> {
         let (a, b) = (a.into(), b.into());
         let question = Question::AtMost(a, b);

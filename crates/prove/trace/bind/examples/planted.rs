@@ -24,7 +24,7 @@ const OPERATIONS: &[(&str, &str)] = &[
     ("aborts", "(): ends the program"),
 ];
 
-/// The counter of all callers.
+/// A counter that all callers increment.
 static COUNTER: AtomicU64 = AtomicU64::new(0);
 
 /// A byte for each caller, all in one cache line.

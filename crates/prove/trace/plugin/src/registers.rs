@@ -16,8 +16,8 @@ struct RawArray {
     length: c_uint,
 }
 
-/// The first fields of `qemu_plugin_reg_descriptor`. Since version 7 of the plugin API, the struct has more
-/// fields.
+/// The first fields of `qemu_plugin_reg_descriptor`. Later versions of the plugin API append fields to the
+/// struct.
 #[repr(C)]
 struct RawDescriptor {
     handle: *mut c_void,

@@ -134,7 +134,7 @@ impl Diff {
     }
 }
 
-/// Returns `tests`, with the verdict `sometimes` for each test that has another verdict in `again`.
+/// Returns `tests`, but with the verdict `sometimes` for each test whose verdict in `again` is different.
 /// Tests that are missing from `again` stay as they are.
 pub fn confirmed(tests: &[TestLine], again: &[TestLine]) -> Vec<TestLine> {
     let again: BTreeMap<&str, Verdict> =

@@ -26,7 +26,7 @@ pub struct Ranking {
     pub tests: usize,
     /// The number of conflict-free tests.
     pub free: usize,
-    /// The number of tests that share a datum in every run. The ranking ignores other tests.
+    /// The number of tests whose calls share a datum in every run. The ranking ignores other tests.
     pub conflicting: usize,
     /// The data that these tests share, in descending order: first by the number of tests that would become
     /// conflict-free if only the datum were fixed, then by the number of tests that share the datum.

@@ -1,4 +1,5 @@
-//! Memory runs out. An operation that fails changes nothing, and succeeds once enough frames are free.
+//! Memory runs out. An operation that fails changes nothing, and a retry succeeds once enough frames are
+//! free.
 
 use alloc::vec::Vec;
 
