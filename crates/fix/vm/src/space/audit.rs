@@ -10,8 +10,9 @@ use crate::machine::Machine;
 use crate::machine::format::{ABSENT, Entry, Format};
 use crate::page::{ENTRIES, Frame, Page, Pages};
 use crate::space::Space;
+use crate::tree::branch_link::BranchLink;
 use crate::tree::extents::Extent;
-use crate::tree::gigabyte::{self, GIGABYTE};
+use crate::tree::gigabyte::GIGABYTE;
 use crate::tree::lock::Locked;
 use crate::tree::node::{Branch, Leaf, Link, NodeRef, entry_span};
 
@@ -144,7 +145,7 @@ fn branch<M: Machine>(
             NodeRef::Leaf(leaf) if leaf.link() == Link::Absent => {
                 assert_eq!(entry.load(Relaxed), ABSENT, "slot {slot} of {span:?}");
             }
-            NodeRef::Branch(child) if child.link() == gigabyte::Link::Page => {
+            NodeRef::Branch(child) if child.link() == BranchLink::Page => {
                 let read = M::Format::read(entry.load(Relaxed), level);
                 assert!(
                     matches!(read, Entry::Device { .. }),

@@ -13,7 +13,8 @@ use crate::error::Fault;
 use crate::machine::format::Format;
 use crate::machine::{Flush, Machine};
 use crate::page::{Page, Protection};
-use crate::tree::gigabyte::{GIGABYTE, Link};
+use crate::tree::branch_link::BranchLink;
+use crate::tree::gigabyte::GIGABYTE;
 use crate::tree::node::Branch;
 
 impl<'m, M: Machine> Space<'m, M> {
@@ -26,10 +27,12 @@ impl<'m, M: Machine> Space<'m, M> {
         access: Protection,
     ) -> Option<Step<'a, 'm, M>> {
         let is_page = match branch.link() {
-            Link::Flushing => return Some(Step::WaitFlush(branch)),
-            Link::Page => true,
-            Link::Table if self.machine.has_gigabyte_pages() && !branch.has_children() => false,
-            Link::Table => return None,
+            BranchLink::Flushing => return Some(Step::WaitFlush(branch)),
+            BranchLink::Page => true,
+            BranchLink::Table if self.machine.has_gigabyte_pages() && !branch.has_children() => {
+                false
+            }
+            BranchLink::Table => return None,
         };
         let attributes = branch.uniform()?;
         // SAFETY: the branch is locked, so the pages stay mapped by their backing.
@@ -59,7 +62,7 @@ impl<'m, M: Machine> Space<'m, M> {
             self.tree().shoot_down(cpu, Flush::Tables(branch.span()));
         }
         // Relaxed: this crate has not written the content of device memory.
-        branch.end_flush(cpu.platform(), Link::Page, entry, Relaxed);
+        branch.end_flush(cpu.platform(), BranchLink::Page, entry, Relaxed);
     }
 
     /// Whether `page` is part of a page of 1 GiB at this moment, and so device memory.

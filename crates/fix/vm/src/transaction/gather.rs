@@ -15,7 +15,7 @@ use crate::machine::{Flush, Machine};
 use crate::page::{ENTRIES, Frame, Page, Pages, Protection, Usage};
 use crate::tree::Tree;
 use crate::tree::lock::is_pinned;
-use crate::tree::node::{Leaf, Link, Present};
+use crate::tree::node::{Leaf, Link, Present, Swapped};
 
 /// The maximum number of present pages in an unmap that waits for ticks instead of sending a shootdown. If
 /// more pages are present, the unmap sends a shootdown at once.
@@ -399,7 +399,7 @@ impl<'t> TlbGather<'t> {
         let mut swapped = leaf.swapped_in::<M::Format>(pages).peekable();
         for Present { page, entry, frame, .. } in leaf.present_in::<M::Format>(pages) {
             while let Some(before) = swapped.next_if(|swapped| swapped.page < page) {
-                swap::take_usage::<M>(&before, clear, &mut with);
+                take_swapped_usage::<M>(&before, clear, &mut with);
             }
             let meta = machine.frame_meta(frame);
             let old = entry.load(Relaxed);
@@ -440,7 +440,7 @@ impl<'t> TlbGather<'t> {
                 }
             }
         }
-        swapped.for_each(|swapped| swap::take_usage::<M>(&swapped, clear, &mut with));
+        swapped.for_each(|swapped| take_swapped_usage::<M>(&swapped, clear, &mut with));
     }
 
     /// Adds the pages that [linger](Leaf::flush_pending_in) in a leaf. The leaf must be locked, and no other
@@ -557,5 +557,21 @@ pub(crate) unsafe fn release<M: Machine>(cpu: &Cpu<'_, M>, frame: Frame) {
     if cpu.machine().frame_meta(frame).release() && !is_mutant!("shared_frames_stay") {
         // SAFETY: this was the last reference, so no entry maps the frame.
         unsafe { cpu.free(frame) };
+    }
+}
+
+/// Reports the usage of a swapped page, and clears the flags in `clear`. The page's leaf must be locked.
+fn take_swapped_usage<M: Machine>(
+    swapped: &Swapped<'_>,
+    clear: Usage,
+    with: &mut impl FnMut(Page, Usage),
+) {
+    let &Swapped { page, entry, slot, dirty } = swapped;
+    let mut usage = Usage::SWAPPED;
+    usage.set(Usage::DIRTY, dirty);
+    with(page, usage);
+    if (usage & clear).contains(Usage::DIRTY) {
+        // Relaxed: the hardware ignores the entry, and the lock publishes it to other CPUs.
+        entry.store(M::Format::swapped(slot, false), Relaxed);
     }
 }

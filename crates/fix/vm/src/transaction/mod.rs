@@ -38,8 +38,9 @@ use crate::needed::Needed;
 use crate::page::Pages;
 use crate::transaction::gather::TlbGather;
 use crate::tree::Tree;
+use crate::tree::branch_link::BranchLink;
 use crate::tree::fork_lock::{ForkGuard, WaitTicket};
-use crate::tree::gigabyte::{Found, GIGABYTE, Link};
+use crate::tree::gigabyte::{Found, GIGABYTE};
 use crate::tree::lock::Locked;
 use crate::tree::node::{Branch, Leaf};
 use crate::tree::query::stale_leaf;
@@ -87,7 +88,12 @@ impl Tree {
         }
         let table = M::Format::table(branch.table_frame());
         // Release: a CPU that finds the table sees the zeros in it.
-        branch.end_flush(cpu.platform(), Link::Table, table, order!(Release, "branch_publish"));
+        branch.end_flush(
+            cpu.platform(),
+            BranchLink::Table,
+            table,
+            order!(Release, "branch_publish"),
+        );
         self.account.sub_resident(cpu.number(), GIGABYTE);
     }
 }

@@ -17,52 +17,22 @@ use knee_sync::shim::{AtomicU64, is_mutant};
 use crate::machine::format::ABSENT;
 use crate::page::{Page, Pages};
 use crate::tree::Tree;
+use crate::tree::branch_link::BranchLink;
 use crate::tree::lock::Locked;
 use crate::tree::node::{Branch, NodeRef, entry_span};
 
 /// The number of pages that a page of 1 GiB covers.
 pub(crate) const GIGABYTE: u64 = entry_span(2);
 
-/// What the parent's entry for a branch contains.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Link {
-    /// A pointer to the table.
-    Table,
-    /// A page of 1 GiB.
-    Page,
-    /// Nothing, and CPUs may still have cached what the entry contained before.
-    Flushing,
-}
-
-/// A [`Link`] that is changed under the branch's lock, and that other CPUs may poll without it.
-#[derive(Debug)]
-pub(crate) struct AtomicLink(AtomicU64);
-
-impl AtomicLink {
-    /// The link of a new branch: a pointer to its table.
-    pub(crate) fn new() -> AtomicLink {
-        AtomicLink(AtomicU64::new(Link::Table as u64))
-    }
-
-    fn get(&self) -> Link {
-        // Relaxed: a CPU that has polled the link takes the lock before it relies on the result.
-        match self.0.load(Relaxed) {
-            0 => Link::Table,
-            1 => Link::Page,
-            _ => Link::Flushing,
-        }
-    }
-}
-
 impl Branch {
     /// What the parent's entry contains. Exact only if the caller has the lock.
-    pub(crate) fn link(&self) -> Link {
+    pub(crate) fn link(&self) -> BranchLink {
         self.atomic_link().get()
     }
 
     /// Whether the entry is being changed.
     pub(crate) fn is_flushing(&self) -> bool {
-        self.link() == Link::Flushing
+        self.link() == BranchLink::Flushing
     }
 
     /// The parent's entry for this branch.
@@ -77,7 +47,7 @@ impl Branch {
         if !is_mutant!("gigabyte_stays") {
             self.parent_entry().store(ABSENT, Relaxed);
         }
-        self.atomic_link().0.store(Link::Flushing as u64, Relaxed);
+        self.atomic_link().set(BranchLink::Flushing);
     }
 
     /// Stores the parent's entry, which must be what `link` says, after all CPUs have flushed. Only the
@@ -85,13 +55,13 @@ impl Branch {
     pub(crate) fn end_flush(
         &self,
         platform: &impl Platform,
-        link: Link,
+        link: BranchLink,
         entry: u64,
         ordering: Ordering,
     ) {
         self.lock(platform);
         self.parent_entry().store(entry, ordering);
-        self.atomic_link().0.store(link as u64, Relaxed);
+        self.atomic_link().set(link);
         self.unlock();
     }
 }
@@ -125,7 +95,7 @@ fn find(node: NodeRef<'_>, pages: Pages) -> Option<&Branch> {
         NodeRef::Branch(branch) if branch.level() > 1 => {
             branch.children(pages).find_map(|child| find(child, pages))
         }
-        NodeRef::Branch(branch) => (branch.link() != Link::Table).then_some(branch),
+        NodeRef::Branch(branch) => (branch.link() != BranchLink::Table).then_some(branch),
     }
 }
 
@@ -150,7 +120,7 @@ impl Tree {
         loop {
             match branch.child(branch.slot(page)) {
                 Some(NodeRef::Branch(child)) => branch = child,
-                _ => return branch.link() != Link::Table,
+                _ => return branch.link() != BranchLink::Table,
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The shared state of a space: its nodes, and the CPUs that a shootdown has to interrupt.
 
 pub(crate) mod attributes;
+pub(crate) mod branch_link;
 pub(crate) mod extents;
 pub(crate) mod fork_lock;
 pub(crate) mod gigabyte;

@@ -15,7 +15,7 @@ use knee_sync::shim::{
 use crate::machine::format::{self, ABSENT, Format, Table};
 use crate::page::{BITS, ENTRIES, Frame, Page, Pages, Protection};
 use crate::tree::attributes::Attributes;
-use crate::tree::gigabyte::AtomicLink;
+use crate::tree::branch_link::AtomicBranchLink;
 use crate::tree::latch::{LatchedExtents, View};
 use crate::tree::page_states::{PageStates, Uniform};
 
@@ -99,7 +99,7 @@ pub(crate) struct Branch {
     /// Set under the lock, and read by pinned CPUs without the lock.
     children: [AtomicPtr<Node>; ENTRIES],
     /// What the parent's entry contains. Changed under the lock.
-    link: AtomicLink,
+    link: AtomicBranchLink,
 }
 
 /// A reference to a node of either kind.
@@ -610,11 +610,11 @@ impl Branch {
             extents: LatchedExtents::new(),
             used: core::array::from_fn(|_| AtomicU64::new(0)),
             children: core::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
-            link: AtomicLink::new(),
+            link: AtomicBranchLink::new(),
         }
     }
 
-    pub(crate) fn atomic_link(&self) -> &AtomicLink {
+    pub(crate) fn atomic_link(&self) -> &AtomicBranchLink {
         &self.link
     }
 

@@ -1,4 +1,4 @@
-//! Swapping pages out, and the usage of swapped pages.
+//! Swapping pages out.
 
 use core::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -7,8 +7,8 @@ use knee_sync::shim::is_mutant;
 use super::TlbGather;
 use crate::machine::Machine;
 use crate::machine::format::{Entry, Format};
-use crate::page::{Frame, Page, Pages, Protection, Usage};
-use crate::tree::node::{Leaf, Present, Swapped};
+use crate::page::{Frame, Page, Pages, Protection};
+use crate::tree::node::{Leaf, Present};
 
 impl TlbGather<'_> {
     /// Replaces the entries of private pages among `pages` with entries of swapped pages: `slot` gets a page
@@ -79,21 +79,5 @@ impl TlbGather<'_> {
             }
         }
         next
-    }
-}
-
-/// Reports the usage of a swapped page, and clears the flags in `clear`. The page's leaf must be locked.
-pub(super) fn take_usage<M: Machine>(
-    swapped: &Swapped<'_>,
-    clear: Usage,
-    with: &mut impl FnMut(Page, Usage),
-) {
-    let &Swapped { page, entry, slot, dirty } = swapped;
-    let mut usage = Usage::SWAPPED;
-    usage.set(Usage::DIRTY, dirty);
-    with(page, usage);
-    if (usage & clear).contains(Usage::DIRTY) {
-        // Relaxed: the hardware ignores the entry, and the lock publishes it to other CPUs.
-        entry.store(M::Format::swapped(slot, false), Relaxed);
     }
 }
