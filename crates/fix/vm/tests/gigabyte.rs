@@ -33,6 +33,7 @@ on_each_format!(
     revoked_device_memory_is_gone,
     the_tables_of_a_dropped_space_are_freed,
     a_cpu_that_stores_meanwhile_sees_the_removal,
+    an_operation_on_two_pages_in_use_ends,
 );
 
 fn object<'m, A: Architecture>(
@@ -261,4 +262,39 @@ fn a_cpu_that_stores_meanwhile_sees_the_removal<A: Architecture>() {
         is_done.store(true, SeqCst);
     });
     space.audit(&machine.cpu(0));
+}
+
+/// Faults would make one page again while the operation removes the other.
+fn an_operation_on_two_pages_in_use_ends<A: Architecture>() {
+    let machine = Hosted::<A>::with_architecture(6144, 3);
+    let is_done = AtomicBool::new(false);
+    let (object, space) = {
+        let cpu = machine.cpu(0);
+        let memory = MemoryType::WriteBack;
+        // SAFETY: the CPUs access frames from 1000 on, and allocate fewer than 1000 frames, beginning with 0,
+        // with 2048 and with 4096.
+        let object = unsafe { Object::of_device(&cpu, Frame(0), GIB, memory, WRITE) }.unwrap();
+        let space = Space::new(&cpu).unwrap();
+        for start in [PAGES.start, PAGES.start + GIB] {
+            let pages = Pages::new(start, GIB);
+            space.map_object(&cpu, pages, &object, 0, WRITE, Sharing::Shared).unwrap();
+        }
+        (object, space)
+    };
+    on_each_cpu(&machine, 3, |cpu, _| {
+        let number = cpu.number() as u64;
+        if number > 0 {
+            while !is_done.load(SeqCst) {
+                cpu.store(&space, (INSIDE + (number - 1) * GIB).address(), 1).unwrap();
+            }
+            return;
+        }
+        for _ in 0..100 {
+            space.discard(&cpu, PAGES).unwrap();
+        }
+        is_done.store(true, SeqCst);
+    });
+    let cpu = machine.cpu(0);
+    space.audit(&cpu);
+    drop(object);
 }

@@ -45,11 +45,11 @@ pub(crate) enum MemoryCall {
         page: u8,
         writable: bool,
     },
-    /// Load the first byte of a page.
+    /// Load the first word of a page. The result is its first byte.
     Memread {
         page: u8,
     },
-    /// Store this value to the first byte of a page.
+    /// Store this value to the first word of a page.
     Memwrite {
         page: u8,
         value: u8,

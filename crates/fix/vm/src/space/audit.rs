@@ -145,6 +145,9 @@ fn branch<M: Machine>(
             NodeRef::Leaf(leaf) if leaf.link() == Link::Absent => {
                 assert_eq!(entry.load(Relaxed), ABSENT, "slot {slot} of {span:?}");
             }
+            NodeRef::Branch(child) if child.is_flushing() => {
+                assert_eq!(entry.load(Relaxed), ABSENT, "slot {slot} of {span:?}");
+            }
             NodeRef::Branch(child) if child.link() == BranchLink::Page => {
                 let read = M::Format::read(entry.load(Relaxed), level);
                 assert!(

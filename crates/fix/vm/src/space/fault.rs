@@ -402,7 +402,7 @@ impl<'m, M: Machine> Space<'m, M> {
                     let is_free = branch.child(branch.slot(page)).is_none();
                     if !branch.is_detached() && (is_free || is_mutant!("adds_twice")) {
                         if branch.level() == 1
-                            && let Some(step) = self.in_gigabyte(branch, access)
+                            && let Some(step) = self.in_gigabyte(branch, page, access)
                         {
                             return Ok(step);
                         }

@@ -24,6 +24,7 @@ impl<'m, M: Machine> Space<'m, M> {
     pub(super) fn in_gigabyte<'a>(
         &self,
         branch: &'a Branch,
+        page: Page,
         access: Protection,
     ) -> Option<Step<'a, 'm, M>> {
         let is_page = match branch.link() {
@@ -37,7 +38,12 @@ impl<'m, M: Machine> Space<'m, M> {
         let attributes = branch.uniform()?;
         // SAFETY: the branch is locked, so the pages stay mapped by their backing.
         let backing = unsafe { Backing::of(attributes) }?;
-        let (device, first) = device_of(backing, branch.span().start, GIGABYTE)?;
+        let Some((device, first)) = device_of(backing, branch.span().start, GIGABYTE) else {
+            // The object has become shorter, and its `resize` will remove the page.
+            let is_within = backing.index(page) < backing.object().len();
+            let result = if is_within { Step::Spurious } else { Step::Done(Err(Fault::BeyondEnd)) };
+            return is_page.then_some(result);
+        };
         if !device.access.contains(access) {
             return Some(Step::Done(Err(Fault::AccessDenied)));
         }
@@ -47,6 +53,9 @@ impl<'m, M: Machine> Space<'m, M> {
         let protection = attributes.protection & device.access;
         if !protection.contains(Protection::READ) {
             return None;
+        }
+        if self.tree().is_pruning() {
+            return Some(Step::WaitPrune);
         }
         self.tree().set_has_gigabytes();
         branch.begin_flush();

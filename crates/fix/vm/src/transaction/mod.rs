@@ -98,6 +98,23 @@ impl Tree {
     }
 }
 
+/// Keeps page faults from making pages of 1 GiB. Otherwise, an operation that has to remove several of them
+/// might never find all of them removed.
+struct Removing<'a>(&'a Tree);
+
+impl<'a> Removing<'a> {
+    fn new(tree: &'a Tree) -> Removing<'a> {
+        tree.begin_prune();
+        Removing(tree)
+    }
+}
+
+impl Drop for Removing<'_> {
+    fn drop(&mut self) {
+        self.0.end_prune();
+    }
+}
+
 /// An operation on a range of pages of a tree.
 struct Transaction<'a, 'c, 'm, M: Machine> {
     tree: &'a Tree,
@@ -152,12 +169,13 @@ impl<'a, M: Machine> Transaction<'a, '_, '_, M> {
     ) -> Result<(R, Hold<'a>), OutOfMemory> {
         let fork_lock = &self.tree.fork_lock;
         let (mut hold, mut has_refilled) = (Hold::Nothing, false);
+        let mut removing = None;
         if is_mutant!("flush_first") {
             self.tree.shoot_down(self.cpu, Flush::Range(self.pages));
         }
         loop {
             let pin = self.cpu.pin();
-            match self.attempt(&mut hold, &mut step) {
+            match self.attempt(&mut hold, &mut removing, &mut step) {
                 Attempt::WaitFork => self.wait_while(|| fork_lock.is_locked()),
                 Attempt::WaitTurn => self.wait_while(|| fork_lock.has_waiters()),
                 // The pin keeps the leaf valid, even if it is removed from the tree.
@@ -199,6 +217,7 @@ impl<'a, M: Machine> Transaction<'a, '_, '_, M> {
     fn attempt<R>(
         &self,
         hold: &mut Hold<'a>,
+        removing: &mut Option<Removing<'a>>,
         step: &mut impl FnMut(&Locked<'_>, &mut PerCpuPool) -> Result<R, Needed>,
     ) -> Attempt<'a, R> {
         let Transaction { tree, cpu, pages, mode } = *self;
@@ -228,7 +247,11 @@ impl<'a, M: Machine> Transaction<'a, '_, '_, M> {
         // A fork shares device memory, and so leaves these pages in place.
         if tree.has_gigabytes() && mode == Mode::Shared {
             match locked.find_gigabyte() {
-                Some(Found::Page(branch)) => return Attempt::Remove(branch),
+                Some(Found::Page(branch)) => {
+                    removing.get_or_insert_with(|| Removing::new(tree));
+                    branch.begin_flush();
+                    return Attempt::Remove(branch);
+                }
                 Some(Found::Flushing(branch)) => return Attempt::WaitGiB(branch),
                 None => (),
             }

@@ -68,21 +68,20 @@ impl Branch {
 
 /// What an operation on locked pages finds.
 pub(crate) enum Found<'a> {
-    /// A page of 1 GiB, whose entry it has cleared.
+    /// A page of 1 GiB.
     Page(&'a Branch),
     /// A page of 1 GiB that another CPU is making or removing.
     Flushing(&'a Branch),
 }
 
 impl<'a> Locked<'a> {
-    /// Finds the first page of 1 GiB that overlaps the locked pages, and begins to remove it.
+    /// The first page of 1 GiB that overlaps the locked pages.
     #[cold]
     pub(crate) fn find_gigabyte(&self) -> Option<Found<'a>> {
         let branch = find(self.top, self.pages)?;
         if branch.is_flushing() {
             return Some(Found::Flushing(branch));
         }
-        branch.begin_flush();
         Some(Found::Page(branch))
     }
 }

@@ -61,6 +61,11 @@ pub fn check(
             }
         }
     }
+    // Each call of a test runs on a CPU of its own.
+    let most = jobs.iter().map(|job| job.plan.calls.len()).max().unwrap_or(0) as u32;
+    let mut options = options.clone();
+    options.guest.cpus = options.guest.cpus.max(most);
+    let options = &options;
     let msr = msr_module(kernel);
     thread::scope(|scope| {
         let (sender, receiver) = sync_channel(MAX_WAITING);
