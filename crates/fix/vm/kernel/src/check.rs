@@ -30,9 +30,10 @@ const COLD_RUNS: u32 = 16;
 /// Runs the tests in the `frames` frames of memory at `at`.
 ///
 /// # Safety
-/// Nothing else may use the memory. Must be called at most once, by the first CPU.
+/// The memory must start at a page, and nothing else may use it. Must be called at most once, by the first CPU.
 pub(crate) unsafe fn run(at: *mut u8, frames: u64) {
-    // SAFETY: the caller guarantees that this module alone uses the memory.
+    // SAFETY: the caller guarantees that the memory starts at a page and that this module alone uses
+    // it.
     let shared = unsafe { Shared::new(at, frames as usize * PAGE) };
     let mut shared = shared.expect("the host has reserved memory for the header");
     // SAFETY: the caller guarantees that this is the only call.

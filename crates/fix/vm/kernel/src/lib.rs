@@ -94,8 +94,8 @@ extern "C" fn cpu_main(number: usize) -> ! {
     // SAFETY: only the first CPU executes this code, and only once.
     unsafe { system_call::init() };
     if check > 0 {
-        // SAFETY: this memory lies between the heap and the free frames, and only the first CPU executes this
-        // code.
+        // SAFETY: this memory consists of the frames between the heap and the free frames, and only the
+        // first CPU executes this code.
         unsafe { check::run(arch::direct(knee_vm::Frame(arch::MEMORY + IMAGE_END + HEAP)), check) };
     } else if cost.is_empty() {
         programs::run(run);

@@ -62,7 +62,7 @@ fn work() -> io::Result<()> {
     std::env::set_current_dir(OsStr::from_bytes(WORK.to_bytes()))?;
     apart::load_driver();
     let (at, bytes) = memory()?;
-    // SAFETY: the memory is never unmapped, and nothing else uses it.
+    // SAFETY: the memory starts at a page, is never unmapped, and nothing else uses it.
     let mut shared = unsafe { Shared::new(at, bytes) }.map_err(io::Error::other)?;
     let kallsyms = fs::read_to_string("/proc/kallsyms")?;
     shared.symbols(&kallsyms).map_err(io::Error::other)?;

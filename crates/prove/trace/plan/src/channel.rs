@@ -141,8 +141,8 @@ impl Shared {
     /// Returns the channel in the memory at `at`. Fails if the memory is smaller than the header.
     ///
     /// # Safety
-    /// The memory is mapped for reading and writing, is never unmapped, and nothing else in this
-    /// program uses it.
+    /// The memory is aligned to 8 bytes, is mapped for reading and writing, is never unmapped, and
+    /// nothing else in this program uses it.
     pub unsafe fn new(at: *mut u8, bytes: usize) -> Result<Shared, ChannelError> {
         match bytes >= HEADER_BYTES {
             true => Ok(Shared { at, bytes, reported: 0 }),
@@ -225,7 +225,7 @@ mod tests {
         let (content, bytes) = channel(plans, 0);
         let memory = vec![0_u64; bytes / 8].leak();
         let at = memory.as_mut_ptr().cast::<u8>();
-        // SAFETY: the memory is large enough and is never freed.
+        // SAFETY: the memory is an array of words, is large enough and is never freed.
         let shared = unsafe {
             at.copy_from_nonoverlapping(content.as_ptr(), content.len());
             Shared::new(at, bytes).expect("room for a header")
