@@ -11,8 +11,8 @@ use alloc::{format, vec};
 use knee_marks::Mark;
 use knee_operations::page_at;
 use knee_plan::{
-    Call, Done, Home, MOST, Mapped, Nr, PROCESSES, Plan, Report, Returned, Run, Session, Shared,
-    Step, Word, content, run as run_orders,
+    Call, Done, Home, MOST, Mapped, Nr, PROCESSES, Plan, Returned, Run, Session, Shared, Step,
+    content, run as run_orders, run_plans,
 };
 use knee_vm::{PAGE, Page, Pages, Protection, VirtAddr};
 
@@ -21,11 +21,6 @@ use crate::cpu::{self, current};
 use crate::files::{self, File, Open};
 use crate::jobs;
 use crate::tasks::{self, Tasks};
-
-/// The first `COLD_TESTS` tests run while the kernel's pools are still empty, so each order of their calls
-/// first runs `COLD_RUNS` times without being traced.
-const COLD_TESTS: usize = 16;
-const COLD_RUNS: u32 = 16;
 
 /// Runs the tests in the `frames` frames of memory at `at`.
 ///
@@ -40,18 +35,9 @@ pub(crate) unsafe fn run(at: *mut u8, frames: u64) {
     unsafe { files::init() };
     tasks::prepare(cpu::count());
     let tasks = [(); PROCESSES].map(|()| Tasks::start(cpu::count(), false));
-    for (nr, plan) in shared.plans().enumerate() {
-        shared.set(Word::Begun, nr + 1);
-        let untraced = if nr < COLD_TESTS { COLD_RUNS } else { 0 };
-        let (done, seen) = run_plan(&tasks, &plan, untraced, |traced| {
-            let wanted = traced == 0 || shared.get(Word::Again) != 0;
-            // The host sets the word while QEMU pauses after a run.
-            shared.set(Word::Again, 0);
-            wanted
-        });
-        let reported = shared.report(&Report { plan: nr, done, seen });
-        reported.expect("the host has reserved memory for the reports");
-    }
+    let ran =
+        run_plans(&mut shared, |plan, untraced, again| run_plan(&tasks, plan, untraced, again));
+    ran.expect("the host has reserved memory for the reports");
     tasks.into_iter().for_each(Tasks::end);
 }
 

@@ -2,7 +2,7 @@
 //! host, runs them while the plugin traces them, reports what the calls returned, and powers off.
 //! If the host has sent a program, the agent runs the program instead.
 
-use knee_plan::{CALLS, Report, Shared, Word};
+use knee_plan::{CALLS, Shared, run_plans};
 use std::ffi::{CStr, OsStr};
 use std::fs::{self, File};
 use std::io;
@@ -24,10 +24,6 @@ use crate::workers::Workers;
 
 /// The directory in which tests create their files.
 const WORK: &CStr = c"/tmp";
-/// The first [`COLD_TESTS`] tests run while the guest's caches are still cold. So each order of these tests
-/// first runs [`COLD_RUNS`] times without tracing.
-const COLD_TESTS: usize = 16;
-const COLD_RUNS: u32 = 16;
 const DEVICES: &str = "/sys/bus/pci/devices";
 /// The PCI vendor ID and device ID of ivshmem (docs/specs/ivshmem-spec of QEMU).
 const IVSHMEM: [&str; 2] = ["0x1af4", "0x1110"];
@@ -96,18 +92,8 @@ fn run_all(shared: &mut Shared) -> io::Result<()> {
     std::thread::yield_now();
     calibration::run(cpus)?;
     let workers = Workers::start(CALLS)?;
-    for (nr, plan) in shared.plans().enumerate() {
-        shared.set(Word::Begun, nr + 1);
-        let unseen = if nr < COLD_TESTS { COLD_RUNS } else { 0 };
-        let (done, seen) = run(&workers, &plan, unseen, |seen| {
-            let wanted = seen == 0 || shared.get(Word::Again) != 0;
-            // The host sets the word `Again` while the guest is paused after a run.
-            shared.set(Word::Again, 0);
-            wanted
-        });
-        shared.report(&Report { plan: nr, done, seen }).map_err(io::Error::other)?;
-    }
-    Ok(())
+    run_plans(shared, |plan, untraced, again| run(&workers, plan, untraced, again))
+        .map_err(io::Error::other)
 }
 
 /// Returns the number of CPUs.

@@ -20,7 +20,7 @@ mod script;
 pub use channel::{ChannelError, Report, Shared, Word, append, channel, first, reports};
 pub use plan::{Done, Order, Plan, Run};
 pub use returned::{Returned, SIGBUS, SIGSEGV};
-pub use run::{Session, run};
+pub use run::{Session, run, run_plans};
 pub use script::{
     CALLS, Call, Home, List, MOST, MOST_OCCUPIED, Mapped, Nr, Opened, PROCESSES, Step, Whence,
     ZEROES, content,

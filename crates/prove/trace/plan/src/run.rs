@@ -49,6 +49,14 @@ use alloc::vec::Vec;
 
 use knee_marks::Mark;
 
+use crate::channel::{ChannelError, Report, Shared, Word};
+use crate::plan::{Done, Plan};
+
+/// The first `COLD_TESTS` tests run while the guest's caches and pools are still cold. So each order of these
+/// tests first runs `COLD_RUNS` times untraced.
+const COLD_TESTS: usize = 16;
+const COLD_RUNS: u32 = 16;
+
 /// How the calls of a test reach the threads that make them.
 pub trait Session {
     /// The initial state that the calls of a run receive.
@@ -84,6 +92,30 @@ pub trait Session {
         state: Self::State,
         returned: Vec<Self::Returned>,
     ) -> Result<(), Self::Error>;
+}
+
+/// Runs all plans of the channel, and reports their results. `run` runs one plan. The other arguments of `run`
+/// are the arguments `untraced` and `again` of [`run()`]; its result is the result of the plan and the number
+/// of traced runs.
+///
+/// # Errors
+/// Fails if the channel has no room for a report. No further plan is run.
+pub fn run_plans(
+    shared: &mut Shared,
+    mut run: impl FnMut(&Plan, u32, &mut dyn FnMut(u32) -> bool) -> (Done, u64),
+) -> Result<(), ChannelError> {
+    for (nr, plan) in shared.plans().enumerate() {
+        shared.set(Word::Begun, nr + 1);
+        let untraced = if nr < COLD_TESTS { COLD_RUNS } else { 0 };
+        let (done, seen) = run(&plan, untraced, &mut |traced| {
+            let wanted = traced == 0 || shared.get(Word::Again) != 0;
+            // The host sets the word while the guest is paused after a run.
+            shared.set(Word::Again, 0);
+            wanted
+        });
+        shared.report(&Report { plan: nr, done, seen })?;
+    }
+    Ok(())
 }
 
 /// Runs each order: first `untraced` times to fill caches, then traced for as long as `again`
