@@ -1,7 +1,6 @@
 //! Memory that knee shares with the agent in a guest. Its layout is documented in the crate knee-plan.
 
 use std::io;
-use std::sync::Arc;
 
 use knee_plan::{Plan, Report, Word, channel, reports};
 
@@ -42,8 +41,8 @@ impl Channel {
     }
 
     /// The shared memory.
-    pub(crate) fn ram(&self) -> Arc<Ram> {
-        Arc::new(self.ram.clone())
+    pub(crate) fn ram(&self) -> Ram {
+        self.ram.clone()
     }
 
     /// The number of tests that the guest has begun.

@@ -15,7 +15,6 @@
 use std::fmt;
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
-use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -77,7 +76,7 @@ pub struct GuestOptions {
     /// arguments, and also all parameters that the kernel does not know.
     pub arguments: Vec<String>,
     /// Memory that the guest sees as an ivshmem-plain device. Its size must be a power of two.
-    pub channel: Option<Arc<Ram>>,
+    pub channel: Option<Ram>,
     /// How to trace; `None` to start without the plugin.
     pub tracing: Option<Tracing>,
     /// A guest that prints nothing for this long counts as hung. While a traced guest boots, this time

@@ -102,8 +102,8 @@ pub fn check(
 /// Why the kernel cannot run a test, if it lacks one of the test's calls.
 fn missing(kernel: &GuestKernel, test: &Test) -> Option<String> {
     let GuestKernel::Knee(_) = kernel else { return None };
-    let operations = test.calls.iter().map(|call| call.operation.as_str());
-    let missing = operations.into_iter().find(|name| !KneeKernel::CALLS.contains(name))?;
+    let mut operations = test.calls.iter().map(|call| call.operation.as_str());
+    let missing = operations.find(|name| !KneeKernel::CALLS.contains(name))?;
     Some(format!("knee's kernel does not have the call {missing}"))
 }
 

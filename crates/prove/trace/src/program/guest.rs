@@ -12,7 +12,6 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::ExitStatus;
-use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -80,8 +79,8 @@ impl Packed {
         input: &[u8],
         patience: Duration,
     ) -> Result<ProgramGuest, GuestError> {
-        let channel = Ram::new("knee-relay", RELAY_BYTES as u64);
-        let channel = Arc::new(channel.map_err(GuestError::system("allocate memory for a guest"))?);
+        let channel = Ram::new("knee-relay", RELAY_BYTES as u64)
+            .map_err(GuestError::system("allocate memory for a guest"))?;
         let files = self.0.clone().file(PROGRAM_INPUT, 0o600, input).finish();
         let isolated = format!("isolcpus=domain,0-{}", SIDES - 1);
         let options = GuestOptions {
@@ -89,7 +88,7 @@ impl Packed {
             cpus: SIDES as u32 + 1,
             memory: MEMORY,
             parameters: vec![isolated, "norandmaps".to_owned()],
-            channel: Some(Arc::clone(&channel)),
+            channel: Some(channel.clone()),
             tracing: Some(Tracing { program: true, ..Tracing::default() }),
             patience,
             arguments: Vec::new(),
@@ -110,7 +109,7 @@ impl Packed {
 /// A program that runs in a guest.
 pub(super) struct ProgramGuest {
     guest: Guest,
-    channel: Arc<Ram>,
+    channel: Ram,
     /// How many bytes of the ring have been read.
     read: u64,
     /// Bytes that have been read but are not a complete message yet.
