@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 
+use knee_plan::{SIGBUS, SIGSEGV};
 use knee_vm::{Fault, Page, Pages, Protection};
 
 use crate::arch::Registers;
@@ -179,12 +180,11 @@ impl Thread {
 
 /// The number of the signal that Linux would raise.
 fn signal(fault: Fault) -> u64 {
-    const SIGBUS: u64 = 7;
-    const SIGSEGV: u64 = 11;
-    match fault {
+    let signal = match fault {
         Fault::BeyondEnd | Fault::PagerFailed | Fault::OutOfMemory => SIGBUS,
         _ => SIGSEGV,
-    }
+    };
+    signal as u64
 }
 
 /// Ends a thread, and also its process if this was the last thread. The status of a process is the first

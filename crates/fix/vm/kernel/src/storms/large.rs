@@ -2,13 +2,11 @@
 //! them.
 
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 
-use knee_vm::{Fault, MapError, Page, Pages, Protection, Space, Swap, Usage};
+use knee_vm::{Fault, MapError, Page, Pages, Protection, Usage};
 
-use super::Options;
-use super::disk::Disk;
-use crate::access::{self, load, store};
+use super::{Options, new_space_with_swap};
+use crate::access::{load, store};
 use crate::cpu::{current, drop_space};
 use crate::jobs::on_each_cpu;
 
@@ -22,10 +20,7 @@ const SLOTS: u64 = 32;
 const ALL: Pages = Pages::new(Page(0xc_0000), 2 * LARGE);
 
 pub(super) fn large(options: &Options) {
-    let swap = Arc::new(Swap::new(SLOTS, Disk::new(SLOTS)).expect("there is memory"));
-    let space = Space::with_swap(current(), None, Arc::clone(&swap)).expect("there is memory");
-    let space = Box::new(space);
-    access::map_code(&space);
+    let (space, swap) = new_space_with_swap(SLOTS);
     space.set_large_pages(true);
     space.map(current(), ALL, Protection::READ_WRITE).expect("the pages are free");
     assert_eq!(store(&space, ALL.start.address().0, 1), Ok(()));

@@ -19,10 +19,12 @@ mod swap;
 mod usage;
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use knee_vm::{Fault, Space as VmSpace};
+use knee_vm::{Fault, Space as VmSpace, Swap};
 
+use self::disk::Disk;
 use crate::access;
 use crate::console::println;
 use crate::cpu;
@@ -106,4 +108,13 @@ fn new_space() -> Box<Space> {
     let space = Box::new(VmSpace::new(cpu::current()).expect("there is memory"));
     access::map_code(&space);
     space
+}
+
+/// Returns a new space, as `new_space` does, and its swap area of this number of slots.
+fn new_space_with_swap(slots: u64) -> (Box<Space>, Arc<Swap>) {
+    let swap = Arc::new(Swap::new(slots, Disk::new(slots)).expect("there is memory"));
+    let space = VmSpace::with_swap(cpu::current(), None, Arc::clone(&swap));
+    let space = Box::new(space.expect("there is memory"));
+    access::map_code(&space);
+    (space, swap)
 }

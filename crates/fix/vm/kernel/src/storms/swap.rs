@@ -1,13 +1,11 @@
 //! The pages of a space are swapped out to a device in memory, while all CPUs use, copy, move and unmap them.
 
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 
-use knee_vm::{Fault, Page, Pages, Protection, Space, Swap};
+use knee_vm::{Fault, Page, Pages, Protection};
 
-use super::Options;
-use super::disk::Disk;
-use crate::access::{self, load, store};
+use super::{Options, new_space_with_swap};
+use crate::access::{load, store};
 use crate::cpu::{count, current, drop_space};
 use crate::jobs::on_each_cpu;
 
@@ -18,10 +16,7 @@ const PAGES: u64 = 24;
 const SLOTS: u64 = 40;
 
 pub(super) fn swap(options: &Options) {
-    let swap = Arc::new(Swap::new(SLOTS, Disk::new(SLOTS)).expect("there is memory"));
-    let space = Space::with_swap(current(), None, Arc::clone(&swap)).expect("there is memory");
-    let space = Box::new(space);
-    access::map_code(&space);
+    let (space, swap) = new_space_with_swap(SLOTS);
     // The pages are in two leaf tables.
     let all = Pages::new(Page(0xe_0000 - PAGES / 2), PAGES);
     // Each CPU has a page of its own, and moves this page between two addresses.

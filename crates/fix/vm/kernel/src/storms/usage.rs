@@ -1,16 +1,13 @@
 //! One CPU copies the dirty pages of a space, as a live migration does, while all others store to the space
 //! and swap its pages out.
 
-use alloc::boxed::Box;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use knee_vm::{Page, Pages, Protection, Space, Swap, Usage};
+use knee_vm::{Page, Pages, Protection, Usage};
 
-use super::Options;
-use super::disk::Disk;
-use crate::access::{self, load, store};
+use super::{Options, new_space_with_swap};
+use crate::access::{load, store};
 use crate::arch::MOST_CPUS;
 use crate::cpu::{count, current, drop_space};
 use crate::jobs::on_each_cpu;
@@ -20,10 +17,7 @@ const PAGES: u64 = 4;
 
 pub(super) fn usage(options: &Options) {
     let all = Pages::new(Page(0xc_0000), PAGES * count() as u64);
-    let swap = Arc::new(Swap::new(all.count(), Disk::new(all.count())).expect("there is memory"));
-    let space = Space::with_swap(current(), None, Arc::clone(&swap)).expect("there is memory");
-    let space = Box::new(space);
-    access::map_code(&space);
+    let (space, swap) = new_space_with_swap(all.count());
     space.map(current(), all, Protection::READ_WRITE).expect("the pages are free");
     let address = |page: Page| page.address().0 + 8;
     // For each page, the last word that its CPU has stored.
