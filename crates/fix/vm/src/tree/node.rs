@@ -571,11 +571,7 @@ impl Leaf {
         let span = self.span();
         // SAFETY: the caller holds the lock.
         match unsafe { self.with_states(|states| states.uniform()) } {
-            Uniform::Free => self.above_from_root().find_map(|branch| {
-                let first = branch.latched().read(|extents| extents.overlapping(span).first());
-                let whole = first.flatten().filter(|extent| extent.pages.covers(span));
-                whole.map(|extent| extent.attributes)
-            }),
+            Uniform::Free => self.above_from_root().find_map(|branch| branch.covering(span)),
             Uniform::Mapped(attributes) => Some(attributes),
             Uniform::Mixed => None,
         }
@@ -622,12 +618,14 @@ impl Branch {
     /// The caller must hold the lock and be pinned, and there must be no children.
     pub(crate) fn uniform(&self) -> Option<Attributes> {
         let span = self.node.span();
-        let covering = |branch: &Branch| {
-            let first = branch.extents.read(|extents| extents.overlapping(span).first());
-            first.flatten().filter(|extent| extent.pages.covers(span))
-        };
-        let above = self.node.above_from_root().find_map(covering);
-        above.or_else(|| covering(self)).map(|extent| extent.attributes)
+        let above = self.node.above_from_root().find_map(|branch| branch.covering(span));
+        above.or_else(|| self.covering(span))
+    }
+
+    /// The attributes of the extent of this branch that covers all of `pages`. The caller must be pinned.
+    fn covering(&self, pages: Pages) -> Option<Attributes> {
+        let first = self.extents.read(|extents| extents.overlapping(pages).first()).flatten();
+        first.filter(|extent| extent.pages.covers(pages)).map(|extent| extent.attributes)
     }
 
     /// Whether the branch has children. The caller must have the lock.
