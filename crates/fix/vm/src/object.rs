@@ -127,7 +127,7 @@ enum EvictMode {
     WriteBack,
     /// Remove all pages, without writing any.
     Discard,
-    /// Like `Discard`, but for pages beyond the end of the object. Pinned pages are not skipped: an operation
+    /// Like `Discard`, but for pages beyond the end of the object. This also removes pinned pages: an operation
     /// that pins a page beyond the end notices this, and removes the pin at once.
     Truncate,
 }

@@ -201,7 +201,7 @@ impl Facts {
         }
     }
 
-    /// A new integer from `least` to `most`; `None` is no bound.
+    /// A new integer from `least` to `most`. A bound of `None` allows any integer on its side.
     pub fn int(&mut self, label: impl Into<String>, least: Option<i64>, most: Option<i64>) -> Int {
         let var = self.ints.len();
         self.ints.push(IntInfo { label: label.into(), is_open: false, agreed: None });
