@@ -44,8 +44,8 @@ pub(super) enum Step<'a, 'm, M: Machine> {
     Flush(&'a Leaf, Flush),
     /// This leaf is being flushed, or a fork is in progress: wait until neither is the case, then retry.
     Wait(&'a Leaf),
-    /// CPUs may have cached pointers to tables that another CPU is freeing: retry afterwards.
-    WaitPrune,
+    /// Another CPU [delays](Tree::delay_large_pages) large pages: retry afterwards.
+    WaitLarge,
     /// Another CPU is making or removing this page of 1 GiB: retry afterwards.
     WaitFlush(&'a Branch),
     /// Flush this branch, and then make it a page of 1 GiB with this entry.
@@ -181,10 +181,10 @@ impl<'m, M: Machine> Space<'m, M> {
                     self.tree().account.add_resident(cpu.number(), count);
                     return Ok(Before::Absent);
                 }
-                Ok(Step::WaitPrune) => {
+                Ok(Step::WaitLarge) => {
                     let tree = self.tree();
                     // SAFETY: a `Cpu` never leaves its CPU, and this CPU holds no locks here.
-                    unsafe { self.machine.wait_while(cpu.number(), || tree.is_pruning()) };
+                    unsafe { self.machine.wait_while(cpu.number(), || tree.delays_large_pages()) };
                 }
                 // SAFETY: `fault_in` or `make_large` began the flush.
                 Ok(Step::Flush(leaf, flush)) => unsafe { self.complete_flush(cpu, leaf, flush) },
@@ -401,12 +401,10 @@ impl<'m, M: Machine> Space<'m, M> {
                     lock::<M>(locked.top, locked.pages, platform);
                     let is_free = branch.child(branch.slot(page)).is_none();
                     if !branch.is_detached() && (is_free || is_mutant!("adds_twice")) {
-                        if branch.level() == 1
-                            && let Some(step) = self.in_gigabyte(branch, page, access)
-                        {
-                            return Ok(step);
-                        }
                         if branch.level() == 1 {
+                            if let Some(step) = self.in_gigabyte(branch, page, access) {
+                                return Ok(step);
+                            }
                             // The next attempt needs a table, so ask for it at once.
                             pool.tree.has_nodes(Nodes { leaves: 1, branches: 0, tables: 1 })?;
                         }

@@ -54,8 +54,8 @@ impl<'m, M: Machine> Space<'m, M> {
         if !protection.contains(Protection::READ) {
             return None;
         }
-        if self.tree().is_pruning() {
-            return Some(Step::WaitPrune);
+        if self.tree().delays_large_pages() {
+            return Some(Step::WaitLarge);
         }
         self.tree().set_has_gigabytes();
         branch.begin_flush();

@@ -255,8 +255,8 @@ impl<'m, M: Machine> Space<'m, M> {
         {
             return Ok(None);
         }
-        if self.tree().is_pruning() && !is_mutant!("large_while_pruning") {
-            return Ok(Some(Step::WaitPrune));
+        if self.tree().delays_large_pages() && !is_mutant!("large_while_pruning") {
+            return Ok(Some(Step::WaitLarge));
         }
         if leaf.link() == Link::Table {
             // The table is empty, but CPUs may have cached the pointer to it.

@@ -44,12 +44,13 @@ impl<'m, M: Machine> Space<'m, M> {
             tables: None,
             pages: Pages { start: Page(u64::MAX), end: Page(0) },
         };
+        let mut guard = None;
         let done = self.tree().locked(cpu, pages, |locked, _| {
             if let NodeRef::Branch(top) = locked.top {
                 pruned.below(self.machine, top, pages);
             }
             if !pruned.pages.is_empty() {
-                self.tree().begin_prune();
+                guard = Some(self.tree().delay_large_pages());
             }
             Ok(())
         });
@@ -61,7 +62,7 @@ impl<'m, M: Machine> Space<'m, M> {
                 false => Flush::Tables(pruned.pages),
             };
             self.tree().shoot_down(cpu, flush);
-            self.tree().end_prune();
+            drop(guard);
         }
         let mut count = 0;
         while let Some(frame) = pruned.tables {

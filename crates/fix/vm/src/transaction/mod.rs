@@ -37,13 +37,13 @@ use crate::machine::{Flush, Machine};
 use crate::needed::Needed;
 use crate::page::Pages;
 use crate::transaction::gather::TlbGather;
-use crate::tree::Tree;
 use crate::tree::branch_link::BranchLink;
 use crate::tree::fork_lock::{ForkGuard, WaitTicket};
 use crate::tree::gigabyte::{Found, GIGABYTE};
 use crate::tree::lock::Locked;
 use crate::tree::node::{Branch, Leaf};
 use crate::tree::query::stale_leaf;
+use crate::tree::{LargePageGuard, Tree};
 
 impl Tree {
     /// Locks the pages, ensures that no TLB has stale entries for them, and calls `step`. Repeats this until
@@ -95,23 +95,6 @@ impl Tree {
             order!(Release, "branch_publish"),
         );
         self.account.sub_resident(cpu.number(), GIGABYTE);
-    }
-}
-
-/// Keeps page faults from making pages of 1 GiB. Otherwise, an operation that has to remove several of them
-/// might never find all of them removed.
-struct Removing<'a>(&'a Tree);
-
-impl<'a> Removing<'a> {
-    fn new(tree: &'a Tree) -> Removing<'a> {
-        tree.begin_prune();
-        Removing(tree)
-    }
-}
-
-impl Drop for Removing<'_> {
-    fn drop(&mut self) {
-        self.0.end_prune();
     }
 }
 
@@ -217,7 +200,7 @@ impl<'a, M: Machine> Transaction<'a, '_, '_, M> {
     fn attempt<R>(
         &self,
         hold: &mut Hold<'a>,
-        removing: &mut Option<Removing<'a>>,
+        removing: &mut Option<LargePageGuard<'a>>,
         step: &mut impl FnMut(&Locked<'_>, &mut PerCpuPool) -> Result<R, Needed>,
     ) -> Attempt<'a, R> {
         let Transaction { tree, cpu, pages, mode } = *self;
@@ -248,7 +231,7 @@ impl<'a, M: Machine> Transaction<'a, '_, '_, M> {
         if tree.has_gigabytes() && mode == Mode::Shared {
             match locked.find_gigabyte() {
                 Some(Found::Page(branch)) => {
-                    removing.get_or_insert_with(|| Removing::new(tree));
+                    removing.get_or_insert_with(|| tree.delay_large_pages());
                     branch.begin_flush();
                     return Attempt::Remove(branch);
                 }

@@ -56,9 +56,9 @@ pub(crate) struct Tree {
     pub(crate) large_pages: AtomicBool,
     /// Whether the space has ever had a page of 1 GiB.
     gigabytes: AtomicBool,
-    /// Number of [prunes](Tree::begin_prune) whose flush is in progress. On a cache line of its own, so that
-    /// writes to it do not invalidate the line of the fields above, which all operations read.
-    prunes: Padded<AtomicU64>,
+    /// Number of [`LargePageGuard`]s. On a cache line of its own, so that writes to it do not invalidate the
+    /// line of the fields above, which all operations read.
+    large_page_guards: Padded<AtomicU64>,
     /// Pins of private pages. [`Space::pin`](crate::Space::pin) increments this count while it holds the lock
     /// of the page's leaf, so an operation that locks the leaf later sees the new count. This count has a
     /// cache line of its own: all operations read the fields above, and a write to the count must not
@@ -94,7 +94,7 @@ impl Tree {
             ticks: AtomicPtr::new(ptr::null_mut()),
             large_pages: AtomicBool::new(false),
             gigabytes: AtomicBool::new(false),
-            prunes: Padded(AtomicU64::new(0)),
+            large_page_guards: Padded(AtomicU64::new(0)),
             pins: Padded(Pins::default()),
             hand: Padded(AtomicU64::new(0)),
             settled: Padded(AtomicU64::new(0)),
@@ -185,23 +185,19 @@ impl Tree {
         RemapGuard(self)
     }
 
-    /// Makes page faults wait before they create large pages, until [`end_prune`](Tree::end_prune). The
-    /// caller must hold the locks under which it detaches tables: an operation that adds a table in their
-    /// place takes one of these locks later, and so sees that the prune is in progress.
-    pub(crate) fn begin_prune(&self) {
-        self.prunes.0.fetch_add(1, Relaxed);
+    /// Makes page faults wait before they create large pages, until the guard is dropped. The caller must
+    /// hold the locks of the pages that this concerns: a page fault that takes one of these locks later sees
+    /// the guard.
+    pub(crate) fn delay_large_pages(&self) -> LargePageGuard<'_> {
+        self.large_page_guards.0.fetch_add(1, Relaxed);
+        LargePageGuard(self)
     }
 
-    /// Ends a prune, after all CPUs have flushed the pointers to the tables.
-    pub(crate) fn end_prune(&self) {
-        self.prunes.0.fetch_sub(1, order!(Release, "prunes_end"));
-    }
-
-    /// Whether CPUs may have cached pointers to tables that left the tree. If so, no large page may take the
-    /// place of such a table ("break before make", see [`Leaf::begin_flush`]). Acquire: pairs with the end of
-    /// the prune, so that its flush is complete on all CPUs if this returns false.
-    pub(crate) fn is_pruning(&self) -> bool {
-        self.prunes.0.load(order!(Acquire, "prunes_load")) > 0
+    /// Whether a page fault must wait before it creates a large page. Acquire: pairs with the end of a
+    /// [`LargePageGuard`], so that if this returns false, all CPUs have completed the flush that the guard
+    /// covered.
+    pub(crate) fn delays_large_pages(&self) -> bool {
+        self.large_page_guards.0.load(order!(Acquire, "large_guard_load")) > 0
     }
 
     /// Adds a reference.
@@ -241,6 +237,19 @@ pub(crate) struct RemapGuard<'a>(&'a Tree);
 impl Drop for RemapGuard<'_> {
     fn drop(&mut self) {
         self.0.moving.store(false, order!(Release, "remap_unlock"));
+    }
+}
+
+/// While this guard exists, page faults create no large pages. An operation holds it in two cases:
+/// * CPUs may have cached pointers to tables that left the tree. No large page may take the place of such a
+///   table ("break before make", see [`Leaf::begin_flush`]).
+/// * The operation removes several pages of 1 GiB. If page faults created these pages again meanwhile, the
+///   operation might never find all of them removed.
+pub(crate) struct LargePageGuard<'a>(pub(crate) &'a Tree);
+
+impl Drop for LargePageGuard<'_> {
+    fn drop(&mut self) {
+        self.0.large_page_guards.0.fetch_sub(1, order!(Release, "large_guard_end"));
     }
 }
 
