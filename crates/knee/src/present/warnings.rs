@@ -89,7 +89,7 @@ fn supports_only_other_mode(run: &RunRecord, point: &PointId) -> bool {
 /// A warning about points whose samples are all marked.
 fn disturbed(points: &[(&Curve, &Point)]) -> Option<String> {
     let names: Vec<String> =
-        points.iter().filter(|(_, p)| p.is_disturbed()).map(|(c, p)| name(c, p)).collect();
+        points.iter().filter(|(_, p)| p.disturbed).map(|(c, p)| name(c, p)).collect();
     if names.len() == points.len() && !names.is_empty() {
         return Some(
             "all samples of this run were disturbed, so do not trust it; reduce other load and \

@@ -44,11 +44,8 @@ pub struct ComparedPoint {
     pub timed: bool,
     /// Rounds before and after.
     pub rounds: [usize; 2],
-    /// Whether more than half of the samples of a side were disturbed.
+    /// Whether a side is [disturbed](crate::Point::disturbed), so that nothing is claimed.
     pub disturbed: bool,
-    /// Whether one side has only disturbed rounds and the other does not. The disturbance then
-    /// explains a difference.
-    pub all_disturbed: bool,
     /// Why a side has fewer rounds than requested.
     pub gap: Option<String>,
     /// Medians, ratio, interval, p-value and verdict.
@@ -122,25 +119,36 @@ impl Compared {
         let rounds = |side: &'_ Results, key: &Key| {
             side.points.get(key).map(|m| m.rounds.clone()).unwrap_or_default()
         };
-        let pairs: Vec<(Vec<f64>, Vec<f64>)> =
-            keys.iter().map(|key| (rounds(before, key), rounds(after, key))).collect();
         let drift = drift(before, after);
         let options = CompareOptions { drift: drift.unwrap_or(1.0), ..*options };
-        let compared = compare_all(&pairs, &options);
-        Self { drift, variants, ..Self::assemble(before, after, keys.into_iter().zip(compared)) }
+        let pairs = keys.into_iter().map(|key| (key, (rounds(before, key), rounds(after, key))));
+        let compare = |pairs: &[_]| compare_all(pairs, &options);
+        Self { drift, variants, ..Self::assemble(before, after, pairs.collect(), compare) }
     }
 
-    /// Combines the results with the comparisons of their points.
-    pub fn assemble<'k>(
+    /// Compares `points` of two results by `compare`. Disturbed points do not count in the
+    /// correction of p-values, and nothing is claimed from them.
+    pub fn assemble<Rounds>(
         before: &Results,
         after: &Results,
-        compared: impl Iterator<Item = (&'k Key, Option<Comparison>)>,
+        points: Vec<(&Key, Rounds)>,
+        compare: impl Fn(&[Rounds]) -> Vec<Option<Comparison>>,
     ) -> Self {
+        let sides = [before, after];
+        let is_disturbed =
+            |key: &Key| sides.iter().any(|s| s.points.get(key).is_some_and(|m| m.disturbed));
+        let (disturbed, sound): (Vec<_>, Vec<_>) =
+            points.into_iter().partition(|(key, _)| is_disturbed(key));
+        let (sound, rounds): (Vec<&Key>, Vec<Rounds>) = sound.into_iter().unzip();
+        let disturbed = disturbed.into_iter().map(|(key, rounds)| {
+            (key, compare(&[rounds]).pop().flatten().map(Comparison::without_claim))
+        });
+        let compared = sound.into_iter().zip(compare(&rounds)).chain(disturbed);
         let mut points = Vec::new();
         let mut gaps = Vec::new();
         let mut in_common = 0;
         for (key, comparison) in compared {
-            in_common += usize::from([before, after].iter().all(|s| s.points.contains_key(key)));
+            in_common += usize::from(sides.iter().all(|s| s.points.contains_key(key)));
             match comparison {
                 Some(comparison) => points.push(point(key, comparison, before, after)),
                 None => gaps.push(Gap {
@@ -182,12 +190,6 @@ fn drift(before: &Results, after: &Results) -> Option<f64> {
 
 fn point(key: &Key, comparison: Comparison, before: &Results, after: &Results) -> ComparedPoint {
     let sides = [&before.points[key], &after.points[key]];
-    let all_disturbed = sides[0].all_disturbed != sides[1].all_disturbed;
-    let mut comparison = comparison;
-    if all_disturbed {
-        comparison.verdict = Verdict::Inconclusive;
-        comparison.rounds_needed = None;
-    }
     let info = before.cases.get(&key.case).or_else(|| after.cases.get(&key.case));
     ComparedPoint {
         key: key.clone(),
@@ -195,8 +197,7 @@ fn point(key: &Key, comparison: Comparison, before: &Results, after: &Results) -
         family: info.and_then(|info| info.family),
         timed: info.is_some_and(|info| info.timed),
         rounds: sides.map(|side| side.rounds.len()),
-        disturbed: sides.iter().any(|side| 2 * side.marked > side.samples),
-        all_disturbed,
+        disturbed: sides.iter().any(|side| side.disturbed),
         gap: sides.iter().find_map(|side| side.gap.clone()),
         comparison,
     }
@@ -351,17 +352,39 @@ mod tests {
     }
 
     #[test]
-    fn a_wholly_disturbed_run_is_inconclusive_against_a_clean_one() {
-        let before = results(&[("mmap1", STEADY)]);
-        let mut after = results(&[("mmap1", HALF)]);
+    fn a_point_disturbed_on_either_side_or_on_both_is_inconclusive() {
         let options = CompareOptions { threshold: Some(0.02), ..CompareOptions::default() };
-        let verdict = |after: &Results| {
-            let compared = Compared::new(&before, after, &options);
+        let verdict = |disturbed: [bool; 2]| {
+            let mut sides = [results(&[("mmap1", STEADY)]), results(&[("mmap1", HALF)])];
+            for (side, disturbed) in sides.iter_mut().zip(disturbed) {
+                side.points.values_mut().for_each(|measured| measured.disturbed = disturbed);
+            }
+            let compared = Compared::new(&sides[0], &sides[1], &options);
             let point = &compared.points[0];
-            (point.comparison.verdict, point.comparison.rounds_needed, point.all_disturbed)
+            (point.comparison.verdict, point.comparison.rounds_needed, point.disturbed)
         };
-        assert_eq!(verdict(&after), (Verdict::Slower, None, false));
-        after.points.values_mut().for_each(|measured| measured.all_disturbed = true);
-        assert_eq!(verdict(&after), (Verdict::Inconclusive, None, true));
+        assert_eq!(verdict([false, false]), (Verdict::Slower, None, false));
+        for disturbed in [[true, false], [false, true], [true, true]] {
+            assert_eq!(verdict(disturbed), (Verdict::Inconclusive, None, true));
+        }
+    }
+
+    #[test]
+    fn disturbed_points_do_not_count_in_the_correction_of_p_values() {
+        let points = [("mmap1", STEADY), ("read1", STEADY), ("open1", STEADY)];
+        let before = results(&points);
+        let mut after = results(&[("mmap1", HALF), ("read1", HALF), ("open1", STEADY)]);
+        let options = CompareOptions { threshold: Some(0.02), ..CompareOptions::default() };
+        let p_of_mmap1 = |after: &Results| {
+            let compared = Compared::new(&before, after, &options);
+            let mmap1 = compared.points.iter().find(|p| p.key.case.testcase == "mmap1");
+            let comparison = mmap1.unwrap().comparison;
+            comparison.adjusted_p / comparison.p
+        };
+        assert!((p_of_mmap1(&after) - 1.5).abs() < 1e-9, "two of three points differ");
+        for (key, measured) in &mut after.points {
+            measured.disturbed = key.case.testcase == "read1";
+        }
+        assert!((p_of_mmap1(&after) - 2.0).abs() < 1e-9, "one of two points differs");
     }
 }

@@ -4,6 +4,10 @@ use strum::{IntoStaticStr, VariantArray};
 
 use crate::{CaseId, Mode, Point, PointId};
 
+/// Highest efficiency that is plausible. More cache for each task and coarser sharing of locks
+/// explain a few percent above 1.
+const MAX_PLAUSIBLE_EFFICIENCY: f64 = 1.15;
+
 /// One testcase in one mode.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curve {
@@ -14,13 +18,21 @@ pub struct Curve {
     points: Vec<Point>,
 }
 
-/// A point relative to the point at one task; not available without that point.
+/// A [sound](Point::is_sound) point relative to the point at one task.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Scaling {
     /// Throughput divided by that of one task.
     pub speedup: f64,
     /// Speed-up divided by the task count: 1 is perfect scaling.
     pub efficiency: f64,
+}
+
+impl Scaling {
+    /// Whether the efficiency is higher than superlinear speed-up explains: more likely, the point at
+    /// one task was slowed down by its placement, a low CPU frequency or a warm-up effect.
+    pub fn is_implausible(&self) -> bool {
+        self.efficiency > MAX_PLAUSIBLE_EFFICIENCY
+    }
 }
 
 /// Where a curve stops scaling.
@@ -30,7 +42,7 @@ pub enum Knee {
     At(u32),
     /// No efficiency is below it.
     NotReached,
-    /// Unknown, because there is no point at one task.
+    /// Unknown, because there is no sound point at one task.
     Unknown,
 }
 
@@ -54,9 +66,9 @@ pub enum Verdict {
     Contended,
     /// No knee up to the highest task count.
     Scales,
-    /// There is no point at one task to compare with.
+    /// There is no sound point at one task to compare with.
     Unknown,
-    /// There is only one task count.
+    /// There is only one task count at which each task has a CPU.
     OnePoint,
     /// Nothing was measured.
     Missing,
@@ -99,9 +111,15 @@ impl Curve {
         self.points.iter().find(|point| point.tasks == tasks)
     }
 
-    /// The point with the most tasks.
+    /// The points that show how the testcase scales, fewest tasks first: undisturbed, and with a
+    /// CPU for each task. Knee, peak, efficiency and verdict depend on them alone.
+    pub fn sound(&self) -> impl DoubleEndedIterator<Item = &Point> {
+        self.points.iter().filter(|point| point.is_sound())
+    }
+
+    /// The sound point with the most tasks.
     pub fn last(&self) -> Option<&Point> {
-        self.points.last()
+        self.sound().next_back()
     }
 
     /// The identity of a point of this curve.
@@ -109,24 +127,26 @@ impl Curve {
         PointId { case: self.case.clone(), mode: self.mode, tasks }
     }
 
-    /// The point at one task, which speed-up and efficiency are relative to.
+    /// The sound point at one task, which speed-up and efficiency are relative to.
     pub fn base(&self) -> Option<&Point> {
-        self.points.first().filter(|point| point.tasks == 1)
+        self.points.first().filter(|point| point.tasks == 1 && point.is_sound())
     }
 
     /// Speed-up and efficiency of a point of this curve. They are 0 if the rate at one task is 0.
+    /// `None` if the point or the one at one task is not sound.
     pub fn scaling(&self, point: &Point) -> Option<Scaling> {
         let one = self.base()?.rate;
+        if !point.is_sound() {
+            return None;
+        }
         let speedup = if one > 0.0 { point.rate / one } else { 0.0 };
         Some(Scaling { speedup, efficiency: speedup / f64::from(point.tasks) })
     }
 
-    /// The efficiency at the most tasks, if there is more than one task count.
+    /// The efficiency at the most tasks, if there is more than one sound point.
     pub fn last_efficiency(&self) -> Option<f64> {
-        match self.points() {
-            [_, .., last] => Some(self.scaling(last)?.efficiency),
-            _ => None,
-        }
+        let last = self.last().filter(|last| last.tasks > 1)?;
+        Some(self.scaling(last)?.efficiency)
     }
 
     /// The knee at the `threshold` of efficiency (0.8 is 80%).
@@ -137,20 +157,21 @@ impl Curve {
         let is_below = |point: &&Point| {
             self.scaling(point).is_some_and(|scaling| scaling.efficiency < threshold)
         };
-        self.points.iter().find(is_below).map_or(Knee::NotReached, |point| Knee::At(point.tasks))
+        self.sound().find(is_below).map_or(Knee::NotReached, |point| Knee::At(point.tasks))
     }
 
-    /// The point with the highest throughput; among equals, the one with the fewest tasks.
+    /// The sound point with the highest throughput; among equals, the one with the fewest tasks.
     pub fn peak(&self) -> Option<&Point> {
-        self.points.iter().reduce(|best, point| if point.rate > best.rate { point } else { best })
+        self.sound().reduce(|best, point| if point.rate > best.rate { point } else { best })
     }
 
     /// How it scales, with its knee at the `threshold` of efficiency.
     pub fn verdict(&self, threshold: f64) -> Verdict {
-        match (self.points(), self.peak()) {
-            ([], _) | (_, None) => Verdict::Missing,
-            ([_], _) => Verdict::OnePoint,
-            ([.., last], Some(peak)) if last.high < peak.low => Verdict::Retrograde,
+        match (self.last(), self.peak()) {
+            _ if self.points.is_empty() => Verdict::Missing,
+            (None, _) | (_, None) => Verdict::Unknown,
+            _ if self.sound().count() == 1 => Verdict::OnePoint,
+            (Some(last), Some(peak)) if last.high < peak.low => Verdict::Retrograde,
             _ => match self.knee(threshold) {
                 Knee::At(_) => Verdict::Contended,
                 Knee::NotReached => Verdict::Scales,
@@ -159,9 +180,9 @@ impl Curve {
         }
     }
 
-    /// Whether every sample of one of its points is marked.
+    /// Whether one of its points is disturbed.
     pub fn is_disturbed(&self) -> bool {
-        self.points.iter().any(Point::is_disturbed)
+        self.points.iter().any(|point| point.disturbed)
     }
 }
 
@@ -197,6 +218,33 @@ mod tests {
         assert!(curve.points().iter().all(|point| curve.scaling(point).is_none()));
         assert_eq!((curve.knee(0.8), curve.verdict(0.8)), (Knee::Unknown, Verdict::Unknown));
         assert_eq!(curve.last_efficiency(), None);
+    }
+
+    #[test]
+    fn disturbed_and_oversubscribed_points_give_no_knee_peak_or_efficiency() {
+        let points = curve(&[(1, 10.0), (2, 19.0), (4, 5.0), (8, 60.0)]).into_points();
+        let with = |change: fn(&mut Point)| {
+            let mut points = points.clone();
+            points[2..].iter_mut().for_each(change);
+            Curve::new(CaseId::new("a"), Mode::Threads, points)
+        };
+        for curve in [with(|p| p.disturbed = true), with(|p| p.oversubscribed = true)] {
+            assert_eq!(curve.knee(0.8), Knee::NotReached);
+            assert_eq!((curve.peak().unwrap().tasks, curve.last().unwrap().tasks), (2, 2));
+            assert_eq!((curve.last_efficiency(), curve.verdict(0.8)), (Some(0.95), Verdict::Scales));
+            assert_eq!(curve.scaling(&curve.points()[3]), None);
+        }
+        let mut points = points;
+        points[0].disturbed = true;
+        let curve = Curve::new(CaseId::new("a"), Mode::Threads, points);
+        assert_eq!((curve.knee(0.8), curve.base()), (Knee::Unknown, None));
+    }
+
+    #[test]
+    fn an_efficiency_of_more_than_115_percent_is_implausible() {
+        let curve = curve(&[(1, 10.0), (2, 22.0), (4, 48.0)]);
+        let implausible = |nr: usize| curve.scaling(&curve.points()[nr]).unwrap().is_implausible();
+        assert_eq!([0, 1, 2].map(implausible), [false, false, true]);
     }
 
     #[test]

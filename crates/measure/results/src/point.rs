@@ -40,8 +40,16 @@ pub struct Point {
     pub high: f64,
     /// Confidence of that interval: [`CONFIDENCE`], or less with too few rounds.
     pub confidence: f64,
-    /// The rate of each round.
+    /// The rate of each round that counts.
     pub rounds: Vec<f64>,
+    /// How many rounds were measured, including disturbed ones that do not count.
+    pub measured: usize,
+    /// Whether other work disturbed too many rounds, so that nothing may be concluded from the
+    /// point.
+    pub disturbed: bool,
+    /// Whether there are more tasks than CPUs. Such a point shows how tasks share CPUs, not how
+    /// they scale.
+    pub oversubscribed: bool,
     /// How the tasks differ, if the format contains it.
     pub per_task: Option<PerTask>,
     /// How the CPUs of the point spent their time, averaged over the samples.
@@ -76,6 +84,9 @@ impl Point {
             high: interval.high,
             confidence: interval.confidence,
             samples: rounds.len() as u64,
+            measured: rounds.len(),
+            disturbed: false,
+            oversubscribed: false,
             rounds,
             per_task: None,
             cpu: None,
@@ -101,8 +112,8 @@ impl Point {
         self.rounds.len() > 1
     }
 
-    /// Whether every sample is marked.
-    pub fn is_disturbed(&self) -> bool {
-        self.marked > 0 && self.marked == self.samples
+    /// Whether the point shows how the testcase scales: it is undisturbed, and each task has a CPU.
+    pub fn is_sound(&self) -> bool {
+        !self.disturbed && !self.oversubscribed
     }
 }

@@ -49,8 +49,14 @@ impl fmt::Display for Key {
 /// The measurements for a key.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Measured {
-    /// The rate of each round, per second.
+    /// The rate of each round that counts, per second.
     pub rounds: Vec<f64>,
+    /// How many rounds were measured, including disturbed ones that do not count.
+    pub measured: usize,
+    /// See [`Point::disturbed`].
+    pub disturbed: bool,
+    /// See [`Point::oversubscribed`].
+    pub oversubscribed: bool,
     /// The number of samples behind the rates, and how many of them are marked as disturbed.
     pub samples: u64,
     /// See `samples`.
@@ -63,8 +69,6 @@ pub struct Measured {
     pub cpu: Option<CpuShares>,
     /// Why results are missing or incomplete.
     pub gap: Option<String>,
-    /// Whether every round was disturbed.
-    pub all_disturbed: bool,
     /// Median speed of the machine before these rounds, in steps of the reference loop per second;
     /// `None` if the format does not contain it.
     pub reference: Option<f64>,
@@ -109,6 +113,9 @@ impl Measured {
             cpu: self.cpu,
             samples: self.samples,
             marked: self.marked,
+            measured: self.measured,
+            disturbed: self.disturbed,
+            oversubscribed: self.oversubscribed,
             marks: self.marks.clone(),
             ..Point::new(tasks, self.rounds.clone())?
         })
@@ -209,6 +216,7 @@ impl Results {
         self.cases.entry(key.case.clone()).or_default();
         let measured = self.points.entry(key).or_default();
         measured.rounds.push(rate);
+        measured.measured += 1;
         measured.samples += samples;
     }
 

@@ -149,6 +149,11 @@ pub struct Comparison {
 }
 
 impl Comparison {
+    /// The same numbers with an inconclusive verdict, for rounds that prove nothing.
+    pub fn without_claim(self) -> Self {
+        Self { verdict: Verdict::Inconclusive, rounds_needed: None, ..self }
+    }
+
     /// A point before the correction and the verdict, which depend on the other points. `None` if a
     /// side has no rounds.
     fn undecided(

@@ -76,7 +76,7 @@ fn verdict(point: &ComparedPoint) -> String {
         Verdict::Faster => "▲ faster".to_owned(),
         Verdict::Slower => "▼ slower".to_owned(),
         Verdict::Same => "= same".to_owned(),
-        Verdict::Inconclusive if point.all_disturbed => "~ too disturbed".to_owned(),
+        Verdict::Inconclusive if point.disturbed => "~ too disturbed".to_owned(),
         Verdict::Inconclusive if point.comparison.test.is_none() => "~ too few rounds".to_owned(),
         Verdict::Inconclusive if is_small_but_real(point) => {
             "~ different, but perhaps by less than the threshold".to_owned()

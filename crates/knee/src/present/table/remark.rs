@@ -26,7 +26,7 @@ pub(super) fn against_processes(
 
 /// `!` if some samples are disturbed, `!!` if all samples of a point are.
 pub(super) fn disturbed(points: &[Point]) -> &'static str {
-    match (points.iter().any(|p| p.marked > 0), points.iter().any(Point::is_disturbed)) {
+    match (points.iter().any(|p| p.marked > 0), points.iter().any(|p| p.disturbed)) {
         (_, true) => "!!",
         (true, false) => "!",
         (false, false) => "",

@@ -33,7 +33,7 @@ pub use error::{Access, Lacking, RecordError};
 pub use machine::Machine;
 pub use paused::Paused;
 pub use reader::Record;
-pub use round::{RoundSummary, Rounds, all_round_rates, round_rates};
+pub use round::{RoundSummary, Rounds, all_round_rates, is_disturbed, round_rates};
 pub use sides::InTurns;
 pub use writer::Writer;
 

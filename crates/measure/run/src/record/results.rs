@@ -8,12 +8,17 @@ use knee_results::{
 };
 use knee_stats::median;
 
-use super::{Record, RecordError, RoundSummary, Rounds, RunRecord, round_rates};
+use super::round::{is_disturbed, round_rates};
+use super::{Record, RecordError, RoundSummary, Rounds, RunRecord};
 use crate::job::{Score, Source};
 use crate::plan::Case;
 
-/// The measurements of a point, from its rounds.
-fn measured<'r>(rounds: impl Iterator<Item = &'r RoundSummary> + Clone) -> Measured {
+/// The measurements of the point `id`, from its rounds.
+fn measured<'r>(
+    run: &RunRecord,
+    id: &PointId,
+    rounds: impl Iterator<Item = &'r RoundSummary> + Clone,
+) -> Measured {
     let mut marks = BTreeMap::new();
     for (mark, n) in rounds.clone().flat_map(|round| &round.marks) {
         *marks.entry(*mark).or_insert(0) += n;
@@ -24,6 +29,9 @@ fn measured<'r>(rounds: impl Iterator<Item = &'r RoundSummary> + Clone) -> Measu
     let n = cpu.len() as f64;
     Measured {
         rounds: round_rates(rounds.clone()),
+        measured: rounds.clone().count(),
+        disturbed: is_disturbed(rounds.clone(), run.request.rounds),
+        oversubscribed: run.is_oversubscribed(id),
         samples: rounds.clone().map(|round| round.samples).sum(),
         marked: rounds.clone().map(|round| round.marked).sum(),
         marks,
@@ -34,7 +42,6 @@ fn measured<'r>(rounds: impl Iterator<Item = &'r RoundSummary> + Clone) -> Measu
         }),
         cpu: cpu.into_iter().reduce(|sum, shares| sum + shares).map(|sum| sum / n),
         gap: None,
-        all_disturbed: rounds.clone().all(|round| round.clean_rate().is_none()),
         reference: median(&references),
     }
 }
@@ -49,11 +56,17 @@ impl RunRecord {
         }
     }
 
+    /// Whether the tasks of a point need more CPUs than the run uses.
+    pub fn is_oversubscribed(&self, point: &PointId) -> bool {
+        let cpus_per_task = self.case(&point.case).map_or(1, |case| case.cpus_per_task);
+        u64::from(point.tasks) * cpus_per_task > self.request.cpus.len() as u64
+    }
+
     /// The curves of the finished `rounds`, in the requested order.
     pub fn curves(&self, rounds: &Rounds) -> Vec<Curve> {
         let mut curves: Vec<(PointId, Vec<Point>)> = Vec::new();
         for id in self.points() {
-            let Some(point) = measured(rounds.of(&id)).point(id.tasks) else { continue };
+            let Some(point) = measured(self, &id, rounds.of(&id)).point(id.tasks) else { continue };
             match curves.last_mut() {
                 Some((first, points)) if first.case == id.case && first.mode == id.mode => {
                     points.push(point);
@@ -81,7 +94,7 @@ impl Record {
         for point in run.points() {
             let rounds = finished.of(&point).count();
             let asked = run.request.rounds;
-            let mut measured = measured(finished.of(&point));
+            let mut measured = measured(run, &point, finished.of(&point));
             measured.gap = match failures.get(&point) {
                 Some(reason) => Some((*reason).to_owned()),
                 None if measured.rounds.is_empty() => Some("no round finished".to_owned()),

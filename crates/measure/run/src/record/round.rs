@@ -110,6 +110,16 @@ pub fn round_rates<'r>(rounds: impl Iterator<Item = &'r RoundSummary> + Clone) -
     if clean.is_empty() { all_round_rates(rounds) } else { clean }
 }
 
+/// Whether fewer than half of the `asked` rounds of a point are clean. The others may then share a
+/// disturbance that knee did not notice.
+pub fn is_disturbed<'r>(
+    rounds: impl Iterator<Item = &'r RoundSummary> + Clone,
+    asked: u32,
+) -> bool {
+    let clean = rounds.clone().filter_map(RoundSummary::clean_rate).count();
+    2 * clean < rounds.count().min(asked as usize)
+}
+
 /// The rates of all rounds of a point from all their samples, disturbed or not.
 pub fn all_round_rates<'r>(rounds: impl Iterator<Item = &'r RoundSummary>) -> Vec<f64> {
     rounds.filter_map(RoundSummary::rate).collect()
@@ -133,6 +143,16 @@ impl Rounds {
     /// The rounds of `point`, first to last.
     pub fn of(&self, point: &PointId) -> impl Iterator<Item = &RoundSummary> + Clone {
         self.0.get(point).into_iter().flat_map(BTreeMap::values)
+    }
+
+    /// The rounds that both points have, first to last.
+    pub fn pairs(
+        &self,
+        before: &PointId,
+        after: &PointId,
+    ) -> impl Iterator<Item = (&RoundSummary, &RoundSummary)> {
+        let rounds = self.0.get(before).into_iter().flatten();
+        rounds.filter_map(|(&nr, round)| Some((round, self.get(after, nr)?)))
     }
 
     /// Round number `round` of `point`.

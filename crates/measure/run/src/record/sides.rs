@@ -7,7 +7,7 @@ use knee_results::{CaseId, Compared, Key, Measured, Order, PointId, Results, Sid
 use knee_stats::{CompareOptions, compare_pairs};
 
 use super::results::case_info;
-use super::{Record, RecordError, Rounds};
+use super::{Record, RecordError, RoundSummary, Rounds};
 use crate::job::{Command, Source};
 use crate::plan::{Case, partner};
 
@@ -41,7 +41,8 @@ impl InTurns {
         let mut pairs = BTreeMap::new();
         for (nr, point) in points.iter().enumerate().take(points.len() / 2) {
             let other_point = &points[partner(nr, points.len())];
-            let rounds = pairs_of(&finished, [point, other_point], run.request.rounds);
+            let Pairs { rates, measured, clean } = Pairs::of(&finished, point, other_point);
+            let disturbed = 2 * clean < measured.min(run.request.rounds as usize);
             let key = key(&name, point, one);
             let failure =
                 |point: &PointId| run.failures.iter().find(|failure| failure.point == *point);
@@ -50,7 +51,7 @@ impl InTurns {
                     .into_iter()
                     .enumerate()
             {
-                let side: Vec<f64> = rounds.iter().map(|&(b, a)| [b, a][nr]).collect();
+                let side: Vec<f64> = rates.iter().map(|&(b, a)| [b, a][nr]).collect();
                 let gap = match (failure(point), failure(other)) {
                     (Some(failure), _) => Some(failure.failure.reason.clone()),
                     (None, Some(_)) => {
@@ -63,19 +64,21 @@ impl InTurns {
                     marked: finished.of(point).map(|round| round.marked).sum(),
                     gap,
                     rounds: side,
+                    measured,
+                    disturbed,
+                    oversubscribed: run.is_oversubscribed(point),
                     ..Measured::default()
                 };
                 results.points.insert(key.clone(), measured);
             }
-            pairs.insert(key, rounds);
+            pairs.insert(key, rates);
         }
         before.origin = Some(run.origin());
         after.origin = Some(run.origin());
-        let (keys, pairs): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
-        let compared = compare_pairs(&pairs, options);
+        let compare = |pairs: &[&Vec<(f64, f64)>]| compare_pairs(pairs, options);
         let compared = Compared {
             in_turns: true,
-            ..Compared::assemble(&before, &after, keys.iter().zip(compared))
+            ..Compared::assemble(&before, &after, pairs.iter().collect(), compare)
         };
         Ok(Some(Self { before, after, compared }))
     }
@@ -107,16 +110,27 @@ fn key(name: &CaseId, point: &PointId, case: &Case) -> Key {
     }
 }
 
-/// The rates of the rounds that both points have finished. Disturbed rounds count only if there are
-/// no others.
-fn pairs_of(finished: &Rounds, points: [&PointId; 2], rounds: u32) -> Vec<(f64, f64)> {
-    let both =
-        |round: u32| Some((finished.get(points[0], round)?, finished.get(points[1], round)?));
-    let clean: Vec<(f64, f64)> = (0..rounds)
-        .filter_map(|round| both(round).and_then(|(b, a)| b.clean_rate().zip(a.clean_rate())))
-        .collect();
-    if !clean.is_empty() {
-        return clean;
+/// The rounds that both sides of a point have finished.
+struct Pairs {
+    /// The rates before and after of the clean pairs; of all pairs if none is clean.
+    rates: Vec<(f64, f64)>,
+    /// The number of pairs.
+    measured: usize,
+    /// How many of them are clean on both sides.
+    clean: usize,
+}
+
+impl Pairs {
+    fn of(finished: &Rounds, before: &PointId, after: &PointId) -> Self {
+        let pairs: Vec<_> = finished.pairs(before, after).collect();
+        let both = |rate: fn(&RoundSummary) -> Option<f64>| {
+            pairs.iter().filter_map(|(b, a)| rate(b).zip(rate(a))).collect::<Vec<(f64, f64)>>()
+        };
+        let clean = both(RoundSummary::clean_rate);
+        Self {
+            measured: pairs.len(),
+            clean: clean.len(),
+            rates: if clean.is_empty() { both(RoundSummary::rate) } else { clean },
+        }
     }
-    (0..rounds).filter_map(|round| both(round).and_then(|(b, a)| b.rate().zip(a.rate()))).collect()
 }
