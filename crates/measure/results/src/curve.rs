@@ -231,7 +231,10 @@ mod tests {
         for curve in [with(|p| p.disturbed = true), with(|p| p.oversubscribed = true)] {
             assert_eq!(curve.knee(0.8), Knee::NotReached);
             assert_eq!((curve.peak().unwrap().tasks, curve.last().unwrap().tasks), (2, 2));
-            assert_eq!((curve.last_efficiency(), curve.verdict(0.8)), (Some(0.95), Verdict::Scales));
+            assert_eq!(
+                (curve.last_efficiency(), curve.verdict(0.8)),
+                (Some(0.95), Verdict::Scales)
+            );
             assert_eq!(curve.scaling(&curve.points()[3]), None);
         }
         let mut points = points;

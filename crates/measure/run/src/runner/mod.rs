@@ -12,9 +12,10 @@
 //! single-threaded runner, the C library stays in its single-threaded mode in process tasks, as in
 //! an ordinary program.
 
-mod disturbance;
+mod cpu_times;
 mod loaded;
 mod plugin;
+mod run_delays;
 mod sampler;
 mod spawn;
 mod wait;

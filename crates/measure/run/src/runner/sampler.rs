@@ -7,8 +7,9 @@ use knee_host::clock::seconds;
 use knee_results::Mark;
 use rustix::time::ClockId;
 
-use super::disturbance::{CpuTimes, RunDelays};
+use super::cpu_times::CpuTimes;
 use super::loaded::Loaded;
+use super::run_delays::RunDelays;
 use super::spawn::Tasks;
 use crate::area::{Area, Slot};
 use crate::job::{Failure, FailureKind, Job, Phase, Sample};
