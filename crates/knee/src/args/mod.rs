@@ -5,6 +5,7 @@ pub(crate) mod confidence;
 pub(crate) mod form;
 pub(crate) mod judgement;
 pub(crate) mod modes;
+pub(crate) mod patience;
 pub(crate) mod tasks;
 pub(crate) mod view;
 

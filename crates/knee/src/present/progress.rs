@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 
 use knee_results::PointId;
 use knee_run::record::PointFailure;
-use knee_run::sweep::Observer;
+use knee_run::sweep::{Estimate, Observer};
 
 use super::failures;
 use super::view::Format;
@@ -33,7 +33,8 @@ impl RunProgress {
 }
 
 impl Observer for RunProgress {
-    fn round(&mut self, point: &PointId, round: u32, done: usize, of: usize, left: Option<f64>) {
+    fn round(&mut self, point: &PointId, round: u32, estimate: &Estimate) {
+        let &Estimate { done, of, repeats, left } = estimate;
         let is_long = left.is_none_or(|left| left > LONG);
         if !std::mem::replace(&mut self.has_begun, true) && is_long {
             self.progress.show_at_once();
@@ -43,7 +44,9 @@ impl Observer for RunProgress {
             0 => String::new(),
             n => format!("{n} failed; "),
         };
-        self.progress.show_with(&amount, left, || format!("{failed}{point}, round {}", round + 1));
+        let again = if repeats { " (repeats disturbed rounds)" } else { "" };
+        let what = || format!("{failed}{point}, round {}{again}", round + 1);
+        self.progress.show_with(&amount, left, what);
     }
 
     fn failed(&mut self, failure: &PointFailure) {

@@ -58,6 +58,7 @@ impl Example {
                 spread: Spread::of(&[rate]).unwrap(),
                 rates: vec![rate],
                 reference: None,
+                memory: None,
                 cpu: None,
                 marks: vec![Mark::Starved; usize::from((sample as usize) < marked)],
             });

@@ -178,6 +178,7 @@ fn describe(mark: Mark) -> &'static str {
         Mark::Late => "taken late",
         Mark::Clock => "with a clock jump",
         Mark::Stalled => "with a stalled task",
+        Mark::Slow => "while the machine was slower",
     }
 }
 

@@ -53,6 +53,7 @@ fn by_point(record: &Record, finished: &Rounds) -> anyhow::Result<BTreeMap<Point
             match line.phase {
                 Phase::Warmup => samples.warmup.push(line.spread),
                 Phase::Measure => samples.measured.push(line.spread),
+                Phase::Round => {}
             }
         }
     }

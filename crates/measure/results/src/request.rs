@@ -40,6 +40,10 @@ pub struct Request {
     pub precision: Option<f64>,
     /// Seconds of measuring per point after which `precision` adds no more rounds.
     pub max_time: f64,
+    /// Measure disturbed rounds again until the run takes this many times as long as planned. 1 repeats
+    /// no round.
+    #[serde(default = "no_patience")]
+    pub patience: f64,
     /// Order of the points within a round.
     pub order: Order,
     /// Seed of all random choices.
@@ -52,6 +56,11 @@ pub struct Request {
     pub dir: std::path::PathBuf,
     /// Whether this run measures the noise floor.
     pub aa: bool,
+}
+
+/// Records from before 2026-11-26 have no repeated rounds.
+fn no_patience() -> f64 {
+    1.0
 }
 
 /// The origin of results.

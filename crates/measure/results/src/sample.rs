@@ -18,6 +18,9 @@ pub enum Mark {
     Clock,
     /// A task completed no iteration in this interval.
     Stalled,
+    /// The machine itself was slower than in most rounds of the run, by the reference loops. Found
+    /// when a record is read, so samples do not carry it.
+    Slow,
 }
 
 /// How the CPUs of the point spent an interval, as shares of their time.

@@ -57,6 +57,7 @@ struct Common {
 pub struct Slot {
     count: Padded<AtomicU64>,
     speed: AtomicU64,
+    bandwidth: AtomicU64,
     thread: AtomicI32,
     errno: AtomicI32,
     message_len: AtomicU32,
@@ -72,6 +73,12 @@ impl Slot {
     /// Speed of the reference loop in steps per second; 0 before it has run.
     pub fn speed(&self) -> f64 {
         f64::from_bits(self.speed.load(Ordering::Acquire))
+    }
+
+    /// Bytes per second that the task reads from memory; `None` if it has not measured it.
+    pub fn bandwidth(&self) -> Option<f64> {
+        let bandwidth = f64::from_bits(self.bandwidth.load(Ordering::Acquire));
+        (bandwidth > 0.0).then_some(bandwidth)
     }
 
     /// Kernel thread id of the task, 0 before it has started.
@@ -107,6 +114,8 @@ impl Slot {
 pub struct Area {
     base: NonNull<Common>,
     tasks: usize,
+    /// The CPUs of the tasks; as many of them measure the memory bandwidth.
+    cpus: usize,
     bell: OwnedFd,
 }
 
@@ -117,8 +126,8 @@ unsafe impl Sync for Area {}
 unsafe impl Send for Area {}
 
 impl Area {
-    /// Maps zeroed shared memory for `tasks` tasks.
-    pub fn new(tasks: usize) -> Result<Self, Errno> {
+    /// Maps zeroed shared memory for `tasks` tasks on `cpus` CPUs.
+    pub fn new(tasks: usize, cpus: usize) -> Result<Self, Errno> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         // SAFETY: the kernel chooses the address, so no existing mapping is replaced.
         let base = unsafe {
@@ -129,7 +138,7 @@ impl Area {
                 MapFlags::SHARED,
             )?
         };
-        Ok(Self { base: NonNull::new(base.cast()).ok_or(Errno::NOMEM)?, tasks, bell })
+        Ok(Self { base: NonNull::new(base.cast()).ok_or(Errno::NOMEM)?, tasks, cpus, bell })
     }
 
     fn bytes(tasks: usize) -> usize {
@@ -176,12 +185,18 @@ impl Area {
         self.common().ready.0.load(Ordering::Acquire) as usize
     }
 
-    /// Called by task `nr`: reports the speed of its CPU, reports ready and sleeps until the gate
-    /// opens.
+    /// Called by task `nr`: reports the speed of its CPU and memory, reports ready and sleeps until
+    /// the gate opens.
     pub(crate) fn wait_for_start(&self, nr: usize) {
         let thread = rustix::thread::gettid().as_raw_pid();
         self.slot(nr).thread.store(thread, Ordering::Release);
         self.slot(nr).speed.store(reference::speed().to_bits(), Ordering::Release);
+        let readers = self.tasks.min(self.cpus);
+        if nr < readers
+            && let Some(bandwidth) = reference::bandwidth(readers)
+        {
+            self.slot(nr).bandwidth.store(bandwidth.to_bits(), Ordering::Release);
+        }
         let ready = self.common().ready.0.fetch_add(1, Ordering::AcqRel) + 1;
         if ready as usize == self.tasks {
             // The runner also checks `ready` periodically, so a failed write costs milliseconds,
@@ -223,7 +238,7 @@ mod tests {
 
     #[test]
     fn no_task_passes_the_gate_before_all_are_ready() {
-        let area = Area::new(3).unwrap();
+        let area = Area::new(3, 2).unwrap();
         let passed = AtomicU32::new(0);
         std::thread::scope(|scope| {
             for nr in 0..3 {
@@ -251,7 +266,7 @@ mod tests {
 
     #[test]
     fn an_error_message_reaches_the_runner_and_a_long_one_is_truncated() {
-        let area = Area::new(2).unwrap();
+        let area = Area::new(2, 2).unwrap();
         assert_eq!(area.slot(0).error(), None);
         let error = TaskError { during: "mmap".into(), errno: Some(Errno::NOMEM) };
         area.slot(0).set_error(&error);

@@ -42,7 +42,15 @@ pub(crate) fn run(command: &Command, job: &Job, interrupt: &Interrupt) -> Result
         Score::Printed => printed_rate(&running.stdout, &line)?,
     };
     let phase = Phase::Measure;
-    Ok(Sample { phase, seconds, rates: vec![rate], cpu: None, reference: None, marks: Vec::new() })
+    Ok(Sample {
+        phase,
+        seconds,
+        rates: vec![rate],
+        cpu: None,
+        reference: None,
+        memory: None,
+        marks: Vec::new(),
+    })
 }
 
 /// A running command. Dropping it terminates its process group.

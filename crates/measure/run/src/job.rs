@@ -141,6 +141,9 @@ pub enum Phase {
     Warmup,
     /// Counts.
     Measure,
+    /// The whole round, from its warm-up to its last sample. Does not count, but its marks apply to
+    /// all samples of the round.
+    Round,
 }
 
 /// One measured interval.
@@ -157,6 +160,9 @@ pub struct Sample {
     /// Steps per second of the reference loop before the round, averaged over the tasks; `None`
     /// where it was not run.
     pub reference: Option<f64>,
+    /// Bytes per second that a task reads from memory before the round, averaged over the tasks;
+    /// `None` where it was not measured.
+    pub memory: Option<f64>,
     /// Reasons to distrust the interval.
     pub marks: Vec<Mark>,
 }

@@ -1,4 +1,5 @@
-//! The current speed of the CPU itself, from a loop that neither enters the kernel nor uses memory.
+//! The current speed of the machine itself: of a CPU, from a loop that neither enters the kernel nor
+//! uses memory, and of memory, from a loop that streams.
 //!
 //! On a shared host, on a laptop that gets warm, or under a frequency governor, the same core can
 //! be five percent faster or slower a few minutes later, in everything alike. No number of rounds
@@ -10,6 +11,7 @@
 use std::hint::black_box;
 
 use knee_host::clock::seconds;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use rustix::time::ClockId;
 
 /// Steps that are timed together: a tenth of a millisecond on a core of 4 GHz.
@@ -49,6 +51,67 @@ fn walk(seed: u64, table: &[u64; WORDS]) -> u64 {
     chains.iter().fold(0, |all, x| all ^ x)
 }
 
+/// Bytes that all tasks read together: more than the share of the last-level cache that a virtual
+/// machine of a few CPUs can count on.
+const STREAMED: usize = 32 << 20;
+/// Fewest bytes that a task reads: more than its second-level cache.
+const STREAMED_AT_LEAST: usize = 4 << 20;
+/// Bytes of a cache line; one word of each is read.
+const LINE: usize = 64;
+
+/// Bytes per second of CPU time that the calling thread reads from memory, while `readers` threads
+/// do the same. `None` if there is no memory for it.
+pub(crate) fn bandwidth(readers: usize) -> Option<f64> {
+    let bytes = (STREAMED / readers).max(STREAMED_AT_LEAST);
+    let memory = Streamed::map(bytes)?;
+    let piece = memory.words().len() / TIMES;
+    let mut times: Vec<f64> = memory
+        .words()
+        .chunks_exact(piece)
+        .map(|words| {
+            let before = seconds(ClockId::ThreadCPUTime);
+            black_box(words.iter().step_by(LINE / size_of::<u64>()).fold(0, |all, x| all ^ x));
+            seconds(ClockId::ThreadCPUTime) - before
+        })
+        .collect();
+    times.sort_by(f64::total_cmp);
+    Some((piece * size_of::<u64>()) as f64 / times[times.len() / 2])
+}
+
+/// Memory that has been written, and is unmapped when it is dropped.
+struct Streamed {
+    base: *mut u64,
+    bytes: usize,
+}
+
+impl Streamed {
+    fn map(bytes: usize) -> Option<Self> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: the kernel chooses the address, so no existing mapping is replaced.
+        let base = unsafe {
+            mmap_anonymous(std::ptr::null_mut(), bytes, protection, MapFlags::PRIVATE).ok()?
+        };
+        // SAFETY: the range is the new mapping. Fewer page faults; without huge pages it only takes
+        // longer.
+        let _ = unsafe { madvise(base, bytes, Advice::LinuxHugepage) };
+        // SAFETY: the mapping is private, writable and `bytes` long.
+        unsafe { base.cast::<u8>().write_bytes(1, bytes) };
+        Some(Self { base: base.cast(), bytes })
+    }
+
+    fn words(&self) -> &[u64] {
+        // SAFETY: the mapping is page-aligned, initialised and lives as long as `self`.
+        unsafe { std::slice::from_raw_parts(self.base, self.bytes / size_of::<u64>()) }
+    }
+}
+
+impl Drop for Streamed {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and no reference to it outlives `self`.
+        let _ = unsafe { munmap(self.base.cast(), self.bytes) };
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,5 +121,14 @@ mod tests {
         // A core of 10 GHz could not do a load, a rotation and an addition in less than a cycle.
         let speed = speed();
         assert!(speed > 0.0 && speed < 1e10, "{speed}");
+    }
+
+    #[test]
+    fn memory_is_read_at_a_plausible_speed() {
+        for readers in [1, 2, 64] {
+            let bandwidth = bandwidth(readers).unwrap();
+            // Under Miri or an emulator it is slow; no core reads a terabyte per second.
+            assert!(bandwidth > 1e6 && bandwidth < 1e13, "{bandwidth}");
+        }
     }
 }

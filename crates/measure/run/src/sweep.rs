@@ -1,5 +1,7 @@
 //! The run itself: interleaved rounds of all points, until each has enough.
 
+mod progress;
+
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::io;
@@ -7,28 +9,24 @@ use std::path::{Path, PathBuf};
 
 use knee_host::Interrupt;
 use knee_host::workdir::WorkDir;
-use knee_results::{CONFIDENCE, Order, PointId};
+use knee_results::{Order, PointId};
 
+pub use self::progress::Estimate;
+use self::progress::Progress;
 use crate::Catalogue;
 use crate::catalogue::SelectError;
-use crate::job::{Failure, FailureKind, Job, Source};
+use crate::job::{Failure, FailureKind, Job};
 use crate::launch::Executor;
 use crate::needs::{self, Context, TMPFS, unusable_dir};
 use crate::plan::{Case, partner, turns};
-use crate::record::{
-    PointFailure, RecordError, RoundSummary, Rounds, RunEnd, RunRecord, SampleLine, Writer,
-};
+use crate::record::{PointFailure, RecordError, Rounds, RunEnd, RunRecord, SampleLine, Writer};
 use crate::stopped::Stopped;
 use crate::testcase::Need;
 
-/// Seconds that it takes to start and end a round, in addition to its samples; only for estimates.
-const ROUND_OVERHEAD: f64 = 0.01;
-
 /// Receives the progress of a run.
 pub trait Observer {
-    /// A round of `point` begins; `left` is the estimated number of seconds until the end, if
-    /// known.
-    fn round(&mut self, point: &PointId, round: u32, done: usize, of: usize, left: Option<f64>);
+    /// A round of `point` begins.
+    fn round(&mut self, point: &PointId, round: u32, estimate: &Estimate);
     /// A point has failed, and is not measured further.
     fn failed(&mut self, failure: &PointFailure);
 }
@@ -58,24 +56,11 @@ pub struct Sweep<'a> {
     pub catalogue: Catalogue,
 }
 
-/// What has been measured of a point.
-#[derive(Clone, Default)]
-struct Progress {
-    rates: Vec<f64>,
-    rounds: u32,
-    seconds: f64,
-    failed: bool,
-}
-
 impl Sweep<'_> {
     /// Measures all rounds that are not in `finished`, the rounds that the record already contains.
     pub fn run(&mut self, finished: &Rounds) -> Result<Ended, RecordError> {
-        let points = self.run.points();
-        let mut progress = vec![Progress::default(); points.len()];
-        for (point, progress) in points.iter().zip(&mut progress) {
-            finished.of(point).for_each(|round| progress.take_in(round));
-        }
-        let ended = self.all_rounds(&points, &mut progress);
+        let mut progress = Progress::new(self.run, finished.clone());
+        let ended = self.all_rounds(&mut progress);
         self.run.end = Some(match &ended {
             Ok(Ended::Done) => RunEnd::Done,
             Ok(Ended::Interrupted(_)) => RunEnd::Interrupted,
@@ -88,93 +73,62 @@ impl Sweep<'_> {
         Ok(ended)
     }
 
-    fn all_rounds(
-        &mut self,
-        points: &[PointId],
-        progress: &mut [Progress],
-    ) -> Result<Ended, RecordError> {
-        self.check_needs(points, progress)?;
+    fn all_rounds(&mut self, progress: &mut Progress) -> Result<Ended, RecordError> {
+        self.check_needs(progress)?;
         let mut work = WorkDirs::new();
         let request = self.run.request.clone();
+        let all = progress.points().len();
         for round in 0.. {
-            if !progress.iter().any(|point| self.wants_more(point)) {
+            let open = progress.open();
+            if open.is_empty() {
                 break;
             }
             // In a resumed run, all points may already have the early rounds.
-            let open: Vec<usize> = (0..points.len())
-                .filter(|&i| self.wants_more(&progress[i]) && round >= progress[i].rounds)
-                .collect();
-            for (turn_nr, turn) in turns(&open, points.len(), round, request.order, request.seed)
-                .into_iter()
-                .enumerate()
+            let open: Vec<usize> =
+                open.into_iter().filter(|&nr| round >= progress.measured(nr)).collect();
+            for (turn_nr, turn) in
+                turns(&open, all, round, request.order, request.seed).into_iter().enumerate()
             {
-                let point = &points[turn.point];
-                if progress[turn.point].failed {
+                let point = progress.points()[turn.point].clone();
+                if progress.has_failed(turn.point) {
                     continue;
                 }
-                let left = self.seconds_left(points, progress, round, open.len() - turn_nr);
-                let done: usize = progress.iter().map(|p| p.rounds as usize).sum();
-                let going = progress.iter().filter(|p| !p.failed).count();
-                let later = going * request.rounds.saturating_sub(round + 1) as usize;
-                let all = done + open.len() - turn_nr + later;
-                self.observer.round(point, round, done, all, left);
-                let failure = match self.one_round(point, round, turn.layout, &mut work)? {
-                    Ok(round) => {
-                        progress[turn.point].take_in(&round);
+                let left_in_round = open.len() - turn_nr;
+                self.observer.round(&point, round, &progress.estimate(round, left_in_round));
+                let failure = match self.one_round(&point, round, turn.layout, &mut work)? {
+                    Ok(lines) => {
+                        progress.add(&lines);
                         continue;
                     }
                     Err(Stopped::Interrupted(signal)) => return Ok(Ended::Interrupted(signal)),
                     Err(Stopped::ByReceiver(error)) => Failure::runner(error.to_string()),
                     Err(Stopped::Failed(failure)) => failure,
                 };
-                progress[turn.point].failed = true;
+                progress.fail(turn.point);
                 if request.order == Order::InTurns {
                     // One side of a pair cannot be compared alone.
-                    progress[partner(turn.point, points.len())].failed = true;
+                    progress.fail(partner(turn.point, all));
                 }
-                self.give_up(point, round, failure)?;
+                self.give_up(&point, round, failure)?;
             }
+            progress.end_of_round();
         }
         Ok(Ended::Done)
     }
 
-    /// Whether a point needs more rounds.
-    fn wants_more(&self, progress: &Progress) -> bool {
-        let request = &self.run.request;
-        if progress.failed {
-            return false;
-        }
-        if progress.rounds < request.rounds {
-            return true;
-        }
-        let Some(precision) = request.precision else { return false };
-        if progress.seconds >= request.max_time {
-            return false;
-        }
-        knee_stats::median_interval(&progress.rates, CONFIDENCE).is_none_or(|interval| {
-            interval.confidence + 1e-9 < CONFIDENCE || interval.relative_half_width() > precision
-        })
-    }
-
     /// Marks the points that need rounds but cannot run here as failed.
-    fn check_needs(
-        &mut self,
-        points: &[PointId],
-        progress: &mut [Progress],
-    ) -> Result<(), RecordError> {
+    fn check_needs(&mut self, progress: &mut Progress) -> Result<(), RecordError> {
         let dir = self.run.request.dir.clone();
-        for (point, progress) in points.iter().zip(progress) {
-            if !self.wants_more(progress) {
-                continue;
-            }
+        for nr in progress.open() {
+            let point = progress.points()[nr].clone();
             let context = Context { dir: &dir, mode: point.mode, tasks: point.tasks };
-            let failure = match self.needs(self.case(point)) {
+            let failure = match self.needs(self.case(&point)) {
                 Ok(needs) => needs.iter().find_map(|&need| needs::check(need, &context).err()),
                 Err(failure) => Some(failure),
             };
             if let Some(failure) = failure {
-                progress.failed = true;
-                self.give_up(point, progress.rounds, failure)?;
+                progress.fail(nr);
+                self.give_up(&point, progress.measured(nr), failure)?;
             }
         }
         Ok(())
@@ -211,7 +165,7 @@ impl Sweep<'_> {
         round: u32,
         layout: u32,
         work: &mut WorkDirs,
-    ) -> Result<Result<RoundSummary, Stopped>, RecordError> {
+    ) -> Result<Result<Vec<SampleLine>, Stopped>, RecordError> {
         let case = self.case(point).clone();
         let on_tmpfs = self.needs(&case).is_ok_and(|needs| needs.contains(&Need::Tmpfs));
         let parent = if on_tmpfs { TMPFS.into() } else { self.run.request.dir.clone() };
@@ -220,7 +174,7 @@ impl Sweep<'_> {
             Err(failure) => return Ok(Err(failure.into())),
         };
         let job = self.job(&case, point, dir.clone(), layout);
-        let mut summary = RoundSummary::default();
+        let mut lines: Vec<SampleLine> = Vec::new();
         let mut taken = 0;
         let mut unwritten = None;
         let mut said = String::new();
@@ -237,7 +191,7 @@ impl Sweep<'_> {
                     unwritten = Some(error);
                     io::Error::other("the record cannot be written")
                 })?;
-                summary.add(&line);
+                lines.push(SampleLine { rates: Vec::new(), ..line });
                 Ok(())
             })
         };
@@ -254,7 +208,7 @@ impl Sweep<'_> {
         }
         self.writer.sync()?;
         let removed = removed.map_err(|error| left_over(&dir, &error).into());
-        Ok(result.and(removed).map(|()| summary))
+        Ok(result.and(removed).map(|()| lines))
     }
 
     fn job(&self, case: &Case, point: &PointId, dir: PathBuf, layout: u32) -> Job {
@@ -274,39 +228,6 @@ impl Sweep<'_> {
             dir,
             layout,
         }
-    }
-
-    fn seconds_left(
-        &self,
-        points: &[PointId],
-        progress: &[Progress],
-        round: u32,
-        left_in_round: usize,
-    ) -> Option<f64> {
-        let request = &self.run.request;
-        let round_seconds = |(point, progress): (&PointId, &Progress)| {
-            let case = self.case(point);
-            if let Source::Command { .. } = case.source {
-                // The estimate is the mean of the rounds so far.
-                return (progress.rounds > 0)
-                    .then(|| progress.seconds / f64::from(progress.rounds));
-            }
-            let interval = request.interval.max(case.min_interval);
-            Some(request.warmup + interval * request.samples as f64 + ROUND_OVERHEAD)
-        };
-        let going = points.iter().zip(progress).filter(|(_, p)| !p.failed);
-        let all: f64 = going.map(round_seconds).sum::<Option<f64>>()?;
-        let later_rounds = f64::from(request.rounds.saturating_sub(round + 1));
-        let share = left_in_round as f64 / points.len().max(1) as f64;
-        Some(all * (later_rounds + share))
-    }
-}
-
-impl Progress {
-    fn take_in(&mut self, round: &RoundSummary) {
-        self.rates.extend(round.clean_rate());
-        self.seconds += round.seconds();
-        self.rounds += 1;
     }
 }
 

@@ -20,6 +20,7 @@ use crate::args::confidence::ConfidenceArgs;
 use crate::args::form::FormArgs;
 use crate::args::judgement::JudgementArgs;
 use crate::args::modes::Modes;
+use crate::args::patience::PatienceArgs;
 use crate::args::tasks::Tasks;
 use crate::args::{complete, existing, require_utf8, seconds, seconds_or_none};
 use crate::exit::{ExitStatus, bail_usage, ensure_usage, usage};
@@ -99,9 +100,12 @@ pub(crate) struct Args {
 
     /// Continue the comparison recorded in DIR, or print it if it is complete
     #[arg(long, value_name = "DIR",
-          conflicts_with_all = ["before", "after", "rate", "rounds", "tasks", "mode", "samples",
+          conflicts_with_all = ["before", "after", "rate", "rounds", "patience", "tasks", "mode", "samples",
                                 "interval", "warmup", "placement", "cpus", "output"])]
     resume: Option<PathBuf>,
+
+    #[command(flatten)]
+    patience: PatienceArgs,
 
     #[command(flatten)]
     confidence: ConfidenceArgs,
@@ -277,6 +281,7 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
         start_timeout: START_TIMEOUT,
         precision: None,
         max_time: 60.0,
+        patience: args.patience.get(),
         order: Order::InTurns,
         seed: random(),
         placement: args.placement,

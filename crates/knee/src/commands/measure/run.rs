@@ -18,6 +18,7 @@ use knee_testcases::{CATALOGUE, QUICK};
 
 use self::floor::MeasuredFloor;
 use crate::args::modes::Modes;
+use crate::args::patience::PatienceArgs;
 use crate::args::tasks::Tasks;
 use crate::args::view::ViewArgs;
 use crate::args::{complete, existing, percentage, require_utf8, seconds, seconds_or_none};
@@ -98,6 +99,9 @@ pub(crate) struct Args {
           allow_negative_numbers = true, value_parser = seconds)]
     max_time: f64,
 
+    #[command(flatten)]
+    patience: PatienceArgs,
+
     /// Maximum seconds that a testcase may take to start
     #[arg(long, value_name = "S", default_value_t = START_TIMEOUT, allow_negative_numbers = true,
           value_parser = seconds)]
@@ -130,7 +134,7 @@ pub(crate) struct Args {
     /// Continue the run recorded in DIR, with its original options
     #[arg(long, value_name = "DIR",
           conflicts_with_all = ["words", "all", "plugin", "mode", "tasks", "rounds", "samples",
-                                "interval", "warmup", "precision", "max_time", "start_timeout",
+                                "interval", "warmup", "precision", "max_time", "patience", "start_timeout",
                                 "order", "seed", "placement", "cpus", "dir", "output", "aa"])]
     resume: Option<PathBuf>,
 
@@ -217,6 +221,7 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
         start_timeout: args.start_timeout,
         precision: args.precision,
         max_time: args.max_time,
+        patience: args.patience.get(),
         order: match args.order {
             Ordering::AsGiven => Order::AsGiven,
             Ordering::Shuffled => Order::Shuffled,

@@ -27,6 +27,7 @@ pub(super) struct Line {
     rates: Vec<f64>,
     cpu: Option<CpuShares>,
     reference: Option<f64>,
+    memory: Option<f64>,
     marks: Vec<Mark>,
 }
 
@@ -34,7 +35,7 @@ impl From<Line> for SampleLine {
     fn from(line: Line) -> Self {
         let Line { testcase, mode, tasks, round, sample, phase, seconds, .. } = line;
         let Line { total, min, max, mean, stddev, fairness, .. } = line;
-        let Line { rates, cpu, reference, marks, .. } = line;
+        let Line { rates, cpu, reference, memory, marks, .. } = line;
         Self {
             point: PointId { case: testcase, mode, tasks },
             round,
@@ -45,6 +46,7 @@ impl From<Line> for SampleLine {
             rates,
             cpu,
             reference,
+            memory,
             marks,
         }
     }

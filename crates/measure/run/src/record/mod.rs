@@ -148,6 +148,10 @@ pub struct SampleLine {
     /// speed of the CPUs, independent of the testcase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<f64>,
+    /// Bytes per second that a task reads from memory before the round, averaged over the tasks.
+    /// Shows whether other work uses the memory bandwidth.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<f64>,
     /// Reasons to distrust the interval.
     pub marks: Vec<Mark>,
 }
@@ -172,6 +176,7 @@ impl SampleLine {
             rates,
             cpu: measured.cpu,
             reference: measured.reference,
+            memory: measured.memory,
             marks: measured.marks,
         })
     }

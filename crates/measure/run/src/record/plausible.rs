@@ -28,6 +28,7 @@ pub(super) fn check_run(run: &RunRecord) -> Result<(), String> {
         ("request.warmup", request.warmup),
         ("request.start_timeout", request.start_timeout),
         ("request.max_time", request.max_time),
+        ("request.patience", request.patience),
         ("request.precision", request.precision.unwrap_or(0.0)),
     ];
     let shortest = run.cases.iter().map(|case| ("min_interval of a case", case.min_interval));
@@ -64,6 +65,7 @@ pub(super) fn check_sample(line: &SampleLine) -> Result<(), String> {
         ("stddev", stddev),
         ("fairness", fairness),
         ("reference", line.reference.unwrap_or(0.0)),
+        ("memory", line.memory.unwrap_or(0.0)),
     ];
     let tasks = line.rates.iter().map(|&rate| ("rates", rate));
     for (name, rate) in rates.into_iter().chain(tasks) {

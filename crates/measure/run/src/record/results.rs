@@ -20,8 +20,8 @@ fn measured<'r>(
     rounds: impl Iterator<Item = &'r RoundSummary> + Clone,
 ) -> Measured {
     let mut marks = BTreeMap::new();
-    for (mark, n) in rounds.clone().flat_map(|round| &round.marks) {
-        *marks.entry(*mark).or_insert(0) += n;
+    for (mark, n) in rounds.clone().flat_map(RoundSummary::marks) {
+        *marks.entry(mark).or_insert(0) += n;
     }
     let fairness: Vec<f64> = rounds.clone().filter_map(RoundSummary::fairness).collect();
     let references: Vec<f64> = rounds.clone().filter_map(|round| round.reference).collect();
@@ -33,7 +33,7 @@ fn measured<'r>(
         disturbed: is_disturbed(rounds.clone(), run.request.rounds),
         oversubscribed: run.is_oversubscribed(id),
         samples: rounds.clone().map(|round| round.samples).sum(),
-        marked: rounds.clone().map(|round| round.marked).sum(),
+        marked: rounds.clone().map(RoundSummary::marked).sum(),
         marks,
         per_task: median(&fairness).map(|fairness| PerTask {
             min: rounds.clone().map(|round| round.min).fold(f64::INFINITY, f64::min),

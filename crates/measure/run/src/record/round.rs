@@ -1,28 +1,40 @@
 //! The summary of a round, whose size does not depend on the sample count.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use knee_results::{CpuShares, Mark, PointId};
-use knee_stats::Spread;
+use knee_stats::{Spread, median};
 
 use super::SampleLine;
 use crate::job::Phase;
+
+/// A round is marked if its CPUs were this much slower than in most rounds.
+const SLOW_CPU: f64 = 0.05;
+/// A round is marked if memory was this much slower than in most rounds. The speed of memory varies
+/// more, with the share of the last-level cache that the task gets.
+const SLOW_MEMORY: f64 = 0.15;
+/// Fewest speeds that show which are usual.
+const FEWEST_SPEEDS: usize = 4;
 
 /// The sums over the measured samples of one round of a point.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RoundSummary {
     /// Number of samples that count.
     pub samples: u64,
-    /// How many of them are marked.
-    pub marked: u64,
     /// How many of them carry each mark.
-    pub marks: BTreeMap<Mark, u64>,
+    marks: BTreeMap<Mark, u64>,
+    /// How many of them are marked.
+    marked: u64,
+    /// Marks that apply to all of them.
+    marks_of_all: BTreeSet<Mark>,
     /// Slowest task of any sample, per second.
     pub min: f64,
     /// Fastest task of any sample, per second.
     pub max: f64,
     /// Steps per second of the reference loop before it.
     pub reference: Option<f64>,
+    /// Bytes per second that a task read from memory before it.
+    pub memory: Option<f64>,
     clean: Work,
     all: Work,
     fairness: f64,
@@ -49,16 +61,19 @@ impl Work {
 }
 
 impl RoundSummary {
-    /// Adds a sample; one of the warm-up does not count.
+    /// Adds a line; one of the warm-up does not count.
     pub fn add(&mut self, line: &SampleLine) {
-        if line.phase != Phase::Measure {
-            return;
+        match line.phase {
+            Phase::Warmup => return,
+            Phase::Round => return self.marks_of_all.extend(&line.marks),
+            Phase::Measure => {}
         }
         let Spread { min, max, fairness, .. } = line.spread;
         self.min = if self.samples == 0 { min } else { self.min.min(min) };
         self.max = self.max.max(max);
         self.samples += 1;
         self.reference = line.reference;
+        self.memory = line.memory;
         self.fairness += fairness;
         self.all.add(line);
         if line.marks.is_empty() {
@@ -75,11 +90,22 @@ impl RoundSummary {
         }
     }
 
+    /// How many samples are marked, by themselves or with the whole round.
+    pub fn marked(&self) -> u64 {
+        if self.marks_of_all.is_empty() { self.marked } else { self.samples }
+    }
+
+    /// How many samples carry each mark.
+    pub fn marks(&self) -> BTreeMap<Mark, u64> {
+        let of_all = self.marks_of_all.iter().map(|&mark| (mark, self.samples));
+        self.marks.clone().into_iter().chain(of_all).collect()
+    }
+
     /// The rate of the round from its unmarked samples: units divided by time. `None` if most
-    /// samples are marked. The kernel accounts for a wait when it ends, so an unmarked sample next
+    /// samples or the whole round are marked. The kernel accounts for a wait when it ends, so an unmarked sample next
     /// to a marked one may have lost its CPU too, and have the lowest rate of all.
     pub fn clean_rate(&self) -> Option<f64> {
-        self.clean.rate().filter(|_| 2 * self.marked <= self.samples)
+        self.clean.rate().filter(|_| 2 * self.marked() <= self.samples)
     }
 
     /// The rate of the round from all its samples, disturbed or not.
@@ -110,8 +136,8 @@ pub fn round_rates<'r>(rounds: impl Iterator<Item = &'r RoundSummary> + Clone) -
     if clean.is_empty() { all_round_rates(rounds) } else { clean }
 }
 
-/// Whether fewer than half of the `asked` rounds of a point are clean. The others may then share a
-/// disturbance that knee did not notice.
+/// Whether fewer than half of the `asked` rounds of a point are clean. The clean ones may then share
+/// a disturbance that knee did not notice.
 pub fn is_disturbed<'r>(
     rounds: impl Iterator<Item = &'r RoundSummary> + Clone,
     asked: u32,
@@ -160,6 +186,32 @@ impl Rounds {
         self.0.get(point)?.get(&round)
     }
 
+    /// Marks the rounds in which the machine was slower than in most others with the same task count,
+    /// by the reference loops. Does not depend on the rates, so it favours no result.
+    pub fn mark_slow(&mut self) {
+        let mut speeds: BTreeMap<u32, [Vec<f64>; 2]> = BTreeMap::new();
+        for (point, rounds) in &self.0 {
+            let [cpu, memory] = speeds.entry(point.tasks).or_default();
+            cpu.extend(rounds.values().filter_map(|round| round.reference));
+            memory.extend(rounds.values().filter_map(|round| round.memory));
+        }
+        let typical = |speeds: &Vec<f64>| median(speeds).filter(|_| speeds.len() >= FEWEST_SPEEDS);
+        for (point, rounds) in &mut self.0 {
+            let [cpu, memory] = speeds[&point.tasks].each_ref().map(typical);
+            let is_below = |speed: Option<f64>, typical: Option<f64>, share: f64| {
+                speed.zip(typical).is_some_and(|(speed, typical)| speed < (1.0 - share) * typical)
+            };
+            for round in rounds.values_mut() {
+                let slow = is_below(round.reference, cpu, SLOW_CPU)
+                    || is_below(round.memory, memory, SLOW_MEMORY);
+                match slow {
+                    true => round.marks_of_all.insert(Mark::Slow),
+                    false => round.marks_of_all.remove(&Mark::Slow),
+                };
+            }
+        }
+    }
+
     /// Whether round number `round` of `point` exists.
     pub fn contains(&self, point: &PointId, round: u32) -> bool {
         self.get(point, round).is_some()
@@ -175,14 +227,42 @@ impl Rounds {
 
 #[cfg(test)]
 mod tests {
+    use knee_results::{CaseId, Mode};
+
     use super::*;
+
+    #[test]
+    fn a_round_on_a_slower_machine_is_marked() {
+        let point = |tasks| PointId { case: CaseId::new("a"), mode: Mode::Threads, tasks };
+        let mut rounds = Rounds::default();
+        let mut add = |tasks, reference, memory| {
+            let round = RoundSummary { samples: 3, reference, memory, ..RoundSummary::default() };
+            let of_point = rounds.0.entry(point(tasks)).or_default();
+            of_point.insert(of_point.len() as u32, round);
+        };
+        for speed in [100.0, 101.0, 94.0, 96.0, 102.0] {
+            add(1, Some(speed), Some(10.0));
+            // Two tasks on one core are slower by design.
+            add(2, Some(speed / 2.0), None);
+        }
+        add(1, Some(100.0), Some(8.0));
+        rounds.mark_slow();
+        let slow = |tasks| {
+            let is_slow = |round: &RoundSummary| round.marks().contains_key(&Mark::Slow);
+            rounds.of(&point(tasks)).map(is_slow).collect::<Vec<bool>>()
+        };
+        assert_eq!(slow(1), [false, false, true, false, false, true]);
+        assert_eq!(slow(2), [false, false, true, false, false]);
+        assert_eq!(rounds.of(&point(1)).nth(2).unwrap().marked(), 3);
+    }
 
     #[test]
     fn disturbed_rounds_outvoted_clean_ones() {
         let round = |rate: f64, marked: bool| {
             let work = Work { done: rate, seconds: 1.0 };
             let clean = if marked { Work::default() } else { work };
-            RoundSummary { samples: 1, all: work, clean, ..RoundSummary::default() }
+            let marked = u64::from(marked);
+            RoundSummary { samples: 1, marked, all: work, clean, ..RoundSummary::default() }
         };
         let rounds = [round(9.0, true), round(18.2, false), round(9.3, true), round(9.1, true)];
         assert_eq!(round_rates(rounds.iter()), [18.2]);

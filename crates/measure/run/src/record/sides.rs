@@ -61,7 +61,7 @@ impl InTurns {
                 };
                 let measured = Measured {
                     samples: finished.of(point).map(|round| round.samples).sum(),
-                    marked: finished.of(point).map(|round| round.marked).sum(),
+                    marked: finished.of(point).map(RoundSummary::marked).sum(),
                     gap,
                     rounds: side,
                     measured,

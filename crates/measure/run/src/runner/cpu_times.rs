@@ -7,6 +7,21 @@ use knee_results::CpuShares;
 
 /// Ticks per second in /proc/stat; the kernel always reports 100 to user space.
 const TICKS_PER_SECOND: f64 = 100.0;
+/// Length of a tick. Idle time in /proc/stat is exact, but rounded down to whole ticks.
+pub(super) const TICK: f64 = 1.0 / TICKS_PER_SECOND;
+
+/// How a set of CPUs spent an interval.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct CpuUse {
+    /// Shares of the time of all watched CPUs.
+    pub(super) shares: CpuShares,
+    /// Seconds that all watched CPUs were idle, in total.
+    pub(super) idle: f64,
+    /// Seconds that interrupts and the hypervisor took from all watched CPUs, in total.
+    pub(super) taken: f64,
+    /// The largest steal time of any watched CPU, in seconds.
+    pub(super) most_stolen: f64,
+}
 
 /// How a set of CPUs spends its time.
 pub(super) struct CpuTimes {
@@ -25,8 +40,8 @@ impl CpuTimes {
         times
     }
 
-    /// Shares of the time since the last call, and the largest steal time of any CPU in seconds.
-    pub(super) fn shares(&mut self) -> Option<(CpuShares, f64)> {
+    /// How the CPUs spent the time since the last call; `None` if it is shorter than a tick.
+    pub(super) fn since_last(&mut self) -> Option<CpuUse> {
         let now = self.read()?;
         let before = self.before.replace(now.clone())?;
         let since = |now: Ticks, before: Ticks| -> [f64; 4] {
@@ -35,16 +50,22 @@ impl CpuTimes {
         let (ours, machine) = (since(now.ours, before.ours), since(now.machine, before.machine));
         let total: f64 = ours.iter().sum();
         let all: f64 = machine.iter().sum();
-        // Shorter than a tick.
         if total == 0.0 || all == 0.0 {
             return None;
         }
+        let [_, _, idle_ticks, steal_ticks] = ours;
+        let interrupt_ticks = now.interrupts.saturating_sub(before.interrupts) as f64;
         let [user, system, idle, steal] = ours.map(|ticks| ticks / total);
         let machine_idle = machine[2] / all;
         let stolen = now.stolen.iter().zip(&before.stolen);
         let most = stolen.map(|(now, before)| now.saturating_sub(*before)).max().unwrap_or(0);
         let shares = CpuShares { user, system, idle, steal, machine_idle };
-        Some((shares, most as f64 / TICKS_PER_SECOND))
+        Some(CpuUse {
+            shares,
+            idle: idle_ticks * TICK,
+            taken: (steal_ticks + interrupt_ticks) * TICK,
+            most_stolen: most as f64 * TICK,
+        })
     }
 
     fn read(&mut self) -> Option<Times> {
@@ -70,6 +91,8 @@ struct Times {
     ours: Ticks,
     /// Of all CPUs.
     machine: Ticks,
+    /// Ticks of the watched CPUs in interrupt handlers.
+    interrupts: u64,
     /// Steal ticks of each watched CPU.
     stolen: Vec<u64>,
 }
@@ -89,6 +112,7 @@ impl Times {
                 Err(_) => times.machine = ticks,
                 Ok(cpu) if cpus.is_empty() || cpus.contains(&cpu) => {
                     times.ours.iter_mut().zip(ticks).for_each(|(sum, n)| *sum += n);
+                    times.interrupts += at(5) + at(6);
                     times.stolen.push(ticks[3]);
                 }
                 Ok(_) => {}
@@ -126,21 +150,22 @@ mod tests {
     }
 
     #[test]
-    fn shares_cover_the_time_since_the_last_call() {
+    fn each_reading_covers_the_time_since_the_last_one() {
         let stat =
             file("cpu  0 0 0 0 0 0 0 0 0 0\ncpu0 0 0 0 0 0 0 0 0 0 0\ncpu1 0 0 0 0 0 0 0 0 0 0\n");
         let own = stat.try_clone().unwrap();
         let mut times =
             CpuTimes { file: Some(stat), cpus: vec![1], before: None, text: vec![0; 16] };
         times.before = times.read();
-        assert!(times.shares().is_none(), "no tick is over");
+        assert!(times.since_last().is_none(), "no tick is over");
         write(
             &own,
-            "cpu  60 0 20 100 0 0 0 20 0 0\ncpu0 0 0 0 100 0 0 0 0 0 0\ncpu1 60 0 20 0 0 0 0 20 0 0\n",
+            "cpu  60 0 15 100 0 2 3 20 0 0\ncpu0 0 0 0 100 0 0 0 0 0 0\ncpu1 60 0 15 0 0 2 3 20 0 0\n",
         );
-        let (shares, stolen) = times.shares().unwrap();
+        let CpuUse { shares, idle, taken, most_stolen } = times.since_last().unwrap();
         assert_eq!((shares.user, shares.system), (0.6, 0.2));
         assert_eq!((shares.idle, shares.steal), (0.0, 0.2));
-        assert_eq!((shares.machine_idle, stolen), (0.5, 0.2));
+        assert_eq!((shares.machine_idle, most_stolen), (0.5, 0.2));
+        assert_eq!((idle, taken), (0.0, 0.25));
     }
 }

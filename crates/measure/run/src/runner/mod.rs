@@ -13,11 +13,13 @@
 //! an ordinary program.
 
 mod cpu_times;
+mod ledger;
 mod loaded;
 mod plugin;
 mod run_delays;
 mod sampler;
 mod spawn;
+mod task_clocks;
 mod wait;
 
 use std::time::{Duration, Instant};
@@ -97,7 +99,7 @@ impl<'a> Round<'a> {
     fn prepare(link: &Link, job: &'a Job, catalogue: Catalogue) -> Result<Self, Stop> {
         spawn::raise_limits();
         spawn::shift_maps(job.layout % MAPS);
-        let area = Area::new(job.tasks as usize)
+        let area = Area::new(job.tasks as usize, job.cpus.len())
             .map_err(|e| Failure::runner(format!("cannot map the counters: {e}")))?;
         let load = || {
             let loaded = Loaded::load(job, catalogue)?;
@@ -133,7 +135,10 @@ impl<'a> Round<'a> {
             sleep(link, soon, &mut self.tasks, &self.area)?;
             sampler.check_progress(LOOK_AGAIN.as_secs_f64(), patience)?;
         }
-        Ok(self.tasks.check(&self.area)?)
+        self.tasks.check(&self.area)?;
+        self.tasks.kill();
+        link.send(&Event::Sample(sampler.round()));
+        Ok(())
     }
 
     fn wait_until_ready(&mut self, link: &mut Link) -> Result<(), Stop> {

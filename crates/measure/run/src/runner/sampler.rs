@@ -7,16 +7,25 @@ use knee_host::clock::seconds;
 use knee_results::Mark;
 use rustix::time::ClockId;
 
-use super::cpu_times::CpuTimes;
+use super::cpu_times::{CpuTimes, CpuUse};
+use super::ledger::{Balance, Ledger};
 use super::loaded::Loaded;
 use super::run_delays::RunDelays;
 use super::spawn::Tasks;
+use super::task_clocks::TaskClocks;
 use crate::area::{Area, Slot};
 use crate::job::{Failure, FailureKind, Job, Phase, Sample};
 use crate::task::seats;
 
 /// A task that waited for its CPU for more than this share of an interval was preempted.
 const STARVED_SHARE: f64 = 0.10;
+/// If tasks lost more than this share of the CPU time of an interval, other work ran on their CPUs.
+const LOST_SHARE: f64 = 0.05;
+/// If the unmarked part of a round lost more than this share of its CPU time, the whole round is
+/// marked. It is below the smallest change that a comparison claims by default (2%).
+const LOST_SHARE_OF_ROUND: f64 = 0.015;
+/// Longest timer tick of common kernels (CONFIG_HZ=250): how late the clock of a running task may be.
+const TIMER_TICK: f64 = 0.004;
 /// The steal share of an interval that causes a mark.
 const STOLEN_SHARE: f64 = 0.05;
 /// /proc/stat counts in steps of 10 ms, so a single tick is not significant.
@@ -41,10 +50,21 @@ pub(super) struct Sampler<'a> {
     stalled_after: f64,
     /// `None` if tasks wait for their CPU by design.
     delays: Option<RunDelays>,
+    /// The CPUs of the tasks and of their helpers.
+    cpus: usize,
     times: CpuTimes,
+    /// `None` if the CPU time of the tasks is not enough to tell what other work got.
+    task_clocks: Option<TaskClocks>,
+    /// The account of the whole round; `None` if other work may use CPUs that tasks leave idle.
+    ledger: Option<Ledger>,
+    /// The part of that account in marked intervals.
+    marked: Balance,
     reference: f64,
+    memory: Option<f64>,
     next: Instant,
     clocks: Clocks,
+    /// The first reading of each task.
+    first: Vec<Reading>,
     /// The last reading of each task.
     last: Vec<Reading>,
     /// When each task last made progress, without the time in which the sampler could not check.
@@ -106,6 +126,10 @@ impl<'a> Sampler<'a> {
         let crowd = n.div_ceil(job.cpus.len().max(1));
         let steps = loaded.built_in().map_or(0.0, |selected| selected.testcase.min_interval);
         let watch_delays = crowd == 1 && !loaded.has_helpers();
+        // Without pinning, other work may run on a CPU that no task wants.
+        let fills_its_cpus = job.pin || n >= used.len();
+        let pids = if fills_its_cpus { tasks.pids() } else { &[] };
+        let memory: Vec<f64> = area.slots().filter_map(Slot::bandwidth).collect();
         Self {
             area,
             tasks: n,
@@ -114,10 +138,16 @@ impl<'a> Sampler<'a> {
                 let slots = area.slots().enumerate();
                 RunDelays::watch(slots.map(|(nr, s)| (tasks.pid(nr).as_raw_pid(), s.thread())))
             }),
+            cpus: used.len(),
             times: CpuTimes::watch(&used),
+            task_clocks: TaskClocks::watch(pids).filter(|_| fills_its_cpus),
+            ledger: Ledger::open(&used, pids).filter(|_| fills_its_cpus),
+            marked: Balance::default(),
+            memory: (!memory.is_empty()).then(|| memory.iter().sum::<f64>() / memory.len() as f64),
             reference: area.slots().map(Slot::speed).sum::<f64>() / n as f64,
             next: Instant::now(),
             clocks: Clocks::read(),
+            first: Vec::new(),
             last: Vec::with_capacity(n),
             moved: Vec::with_capacity(n),
             looked: 0.0,
@@ -131,12 +161,16 @@ impl<'a> Sampler<'a> {
         self.next = Instant::now();
         self.clocks = Clocks::read();
         self.last = self.read();
+        self.first = self.last.clone();
         self.moved = self.last.iter().map(|reading| reading.at).collect();
         self.looked = seconds(ClockId::MonotonicRaw);
         if let Some(delays) = &mut self.delays {
             delays.longest();
         }
-        self.times.shares();
+        self.times.since_last();
+        if let Some(clocks) = &mut self.task_clocks {
+            clocks.since_last();
+        }
     }
 
     /// The end of an interval that starts at the end of the last one and lasts `seconds`.
@@ -158,11 +192,16 @@ impl<'a> Sampler<'a> {
         let mut marks = Vec::new();
         let delay = self.delays.as_mut().map_or(0.0, RunDelays::longest);
         let alone = !self.area.helpers().load(Ordering::Relaxed);
-        if alone && delay > STARVED_SHARE * seconds {
+        let cpu = self.times.since_last();
+        let balance = cpu.and_then(|used| self.balance(seconds, &used));
+        let lost = |(used, balance): (CpuUse, Balance)| {
+            balance.has_lost(LOST_SHARE, self.cpus, &used, TIMER_TICK)
+        };
+        if (alone && delay > STARVED_SHARE * seconds) || cpu.zip(balance).is_some_and(lost) {
             marks.push(Mark::Starved);
         }
-        let cpu = self.times.shares();
-        if cpu.is_some_and(|(_, stolen)| stolen > STOLEN_SECONDS.max(STOLEN_SHARE * seconds)) {
+        let stolen = cpu.map_or(0.0, |used| used.most_stolen);
+        if stolen > STOLEN_SECONDS.max(STOLEN_SHARE * seconds) {
             marks.push(Mark::Steal);
         }
         if seconds > LATE_FACTOR * asked + 0.005 {
@@ -177,6 +216,9 @@ impl<'a> Sampler<'a> {
             marks.push(Mark::Stalled);
         }
 
+        if let Some(balance) = balance.filter(|_| !marks.is_empty()) {
+            self.marked = self.marked + balance;
+        }
         let phase = if self.warm { Phase::Measure } else { Phase::Warmup };
         self.warm = true;
         self.idle = (0..self.tasks).filter(|&nr| counts[nr] == 0).collect();
@@ -187,8 +229,58 @@ impl<'a> Sampler<'a> {
         }
         self.last = now;
         self.clocks = clocks;
-        let cpu = cpu.map(|(shares, _)| shares);
-        Sample { phase, seconds, rates, cpu, reference: Some(self.reference), marks }
+        self.described(phase, seconds, rates, cpu, marks)
+    }
+
+    /// What the tasks lost in an interval that just ended.
+    fn balance(&mut self, seconds: f64, used: &CpuUse) -> Option<Balance> {
+        let clocks = self.task_clocks.as_mut()?;
+        let balance = Balance::of(self.cpus, seconds, used, clocks.since_last()?);
+        // Only the account of the round contains the CPU time of children.
+        if balance.has_lost(LOST_SHARE, self.cpus, used, TIMER_TICK) && clocks.have_children() {
+            self.task_clocks = None;
+            return None;
+        }
+        Some(balance)
+    }
+
+    /// The whole round. Its marks apply to all samples. The tasks must be dead and waited for.
+    pub(super) fn round(mut self) -> Sample {
+        let mut marks = Vec::new();
+        let account = self.ledger.take().and_then(Ledger::close);
+        if let Some((all, used)) = account
+            && (all - self.marked).has_lost(LOST_SHARE_OF_ROUND, self.cpus, &used, 0.0)
+        {
+            marks.push(Mark::Starved);
+        }
+        let both = || self.last.iter().zip(&self.first);
+        let rate = |(last, first): (&Reading, &Reading)| {
+            (last.count - first.count) as f64 / (last.at - first.at)
+        };
+        let seconds =
+            both().map(|(last, first)| last.at - first.at).sum::<f64>() / self.tasks as f64;
+        let rates = both().map(rate).collect();
+        self.described(Phase::Round, seconds, rates, account.map(|(_, used)| used), marks)
+    }
+
+    fn described(
+        &self,
+        phase: Phase,
+        seconds: f64,
+        rates: Vec<f64>,
+        cpu: Option<CpuUse>,
+        marks: Vec<Mark>,
+    ) -> Sample {
+        let cpu = cpu.map(|used| used.shares);
+        Sample {
+            phase,
+            seconds,
+            rates,
+            cpu,
+            reference: Some(self.reference),
+            memory: self.memory,
+            marks,
+        }
     }
 
     /// Whether a task completed no iteration in the last interval and has made no progress since.

@@ -77,6 +77,11 @@ impl Tasks {
         Ok(())
     }
 
+    /// All processes of the round.
+    pub(super) fn pids(&self) -> &[Pid] {
+        &self.pids
+    }
+
     /// The process that task `nr` runs in.
     pub(super) fn pid(&self, nr: usize) -> Pid {
         match self.mode {

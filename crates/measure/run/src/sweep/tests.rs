@@ -1,7 +1,7 @@
 //! The run with a scripted executor instead of processes and time.
 
 use knee_host::{Environment, Placement};
-use knee_results::{Curve, Knee, Mode, Order, Request};
+use knee_results::{Curve, Knee, Mark, Mode, Order, Request, Side};
 
 use super::*;
 use crate::fixture::CATALOGUE;
@@ -11,6 +11,8 @@ use crate::record::{Paused, Record, SCHEMA};
 /// Answers each round with the rate that the script gives for its number.
 struct Script<F> {
     rate: F,
+    /// Whether a round of a point with this task count is disturbed.
+    disturbed: fn(u32, usize) -> bool,
     asked: Vec<(Source, u32)>,
 }
 
@@ -24,18 +26,21 @@ impl<F: FnMut(u32, usize) -> Result<f64, Stopped>> Executor for Script<F> {
         let nr = self.asked.iter().filter(|(_, tasks)| *tasks == job.tasks).count();
         self.asked.push((job.source.clone(), job.tasks));
         let rate = (self.rate)(job.tasks, nr)?;
+        let marks = vec![Mark::Starved; usize::from((self.disturbed)(job.tasks, nr))];
         let sample = |phase| Sample {
             phase,
             seconds: job.interval,
             rates: vec![rate; job.tasks as usize],
             cpu: None,
             reference: None,
-            marks: Vec::new(),
+            memory: None,
+            marks: if phase == Phase::Round { marks.clone() } else { Vec::new() },
         };
         receive("scripted", sample(Phase::Warmup)).map_err(Stopped::ByReceiver)?;
         for _ in 0..job.samples.unwrap() {
             receive("scripted", sample(Phase::Measure)).map_err(Stopped::ByReceiver)?;
         }
+        receive("scripted", sample(Phase::Round)).map_err(Stopped::ByReceiver)?;
         Ok(())
     }
 }
@@ -46,7 +51,7 @@ struct Silent {
 }
 
 impl Observer for Silent {
-    fn round(&mut self, _: &PointId, _: u32, _: usize, _: usize, _: Option<f64>) {}
+    fn round(&mut self, _: &PointId, _: u32, _: &Estimate) {}
     fn failed(&mut self, _: &PointFailure) {
         self.failed += 1;
     }
@@ -67,6 +72,7 @@ fn run_record(dir: &Path, change: impl FnOnce(&mut Request)) -> RunRecord {
         start_timeout: 30.0,
         precision: None,
         max_time: 60.0,
+        patience: 2.0,
         order: Order::Shuffled,
         seed: 7,
         placement: Placement::Cores,
@@ -92,13 +98,22 @@ fn sweep(
     run: RunRecord,
     rate: impl FnMut(u32, usize) -> Result<f64, Stopped>,
 ) -> (Result<Ended, RecordError>, Record, usize) {
+    disturbed_sweep(dir, run, |_, _| false, rate)
+}
+
+fn disturbed_sweep(
+    dir: &Path,
+    run: RunRecord,
+    disturbed: fn(u32, usize) -> bool,
+    rate: impl FnMut(u32, usize) -> Result<f64, Stopped>,
+) -> (Result<Ended, RecordError>, Record, usize) {
     let record_dir = dir.join("record");
     let (mut writer, mut run, finished) = if record_dir.exists() {
         Paused::open(&record_dir).unwrap().go_on().unwrap()
     } else {
         (Writer::create(&record_dir, &run).unwrap(), run, Rounds::default())
     };
-    let mut executor = Script { rate, asked: Vec::new() };
+    let mut executor = Script { rate, disturbed, asked: Vec::new() };
     let ended = Sweep {
         run: &mut run,
         writer: &mut writer,
@@ -167,8 +182,9 @@ fn a_half_written_line_and_a_half_measured_round_are_taken_again() {
     let lines = samples(&record).len();
     let samples = dir.path().join("record/samples.jsonl");
     let text = std::fs::read(&samples).unwrap();
-    // Cuts into the last line, so that its round lacks a sample.
-    std::fs::write(&samples, &text[..text.len() - 20]).unwrap();
+    // Cuts into the last sample, which the line of its round follows.
+    let end_of_sample = text[..text.len() - 1].iter().rposition(|&byte| byte == b'\n').unwrap();
+    std::fs::write(&samples, &text[..end_of_sample - 20]).unwrap();
     let (ended, again, asked) = sweep(dir.path(), run, |_, _| Ok(1.0));
     assert_eq!(ended.unwrap(), Ended::Done);
     assert_eq!(asked, 1);
@@ -208,6 +224,67 @@ fn a_round_that_hangs_after_its_samples_counts_neither_now_nor_on_resume() {
     let (_, record, asked) = sweep(dir.path(), run, |_, _| Ok(1.0));
     assert_eq!(asked, 1);
     assert_eq!(rounds_per_point(&record), BTreeMap::from([(1, 5)]));
+}
+
+#[test]
+fn disturbed_rounds_are_measured_again_until_each_point_has_its_rounds() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = run_record(dir.path(), |_| {});
+    let (_, record, asked) =
+        disturbed_sweep(dir.path(), run, |tasks, nr| tasks == 2 && nr < 3, |_, nr| Ok(nr as f64));
+    assert_eq!(asked, 13);
+    let curves = curves(&record);
+    let points: Vec<_> = curves[0].points().iter().collect();
+    assert_eq!((points[0].measured, points[0].marked), (5, 0));
+    let per_task: Vec<i64> =
+        points[1].rounds.iter().map(|rate| (rate / 2.0).round() as i64).collect();
+    assert_eq!(per_task, [3, 4, 5, 6, 7]);
+    assert_eq!((points[1].measured, points[1].marked, points[1].disturbed), (8, 9, false));
+}
+
+#[test]
+fn patience_ends_and_the_points_stay_disturbed() {
+    for (patience, expected) in [(1.0, 10), (2.0, 20), (3.0, 30)] {
+        let dir = tempfile::tempdir().unwrap();
+        let run = run_record(dir.path(), |request| request.patience = patience);
+        let (ended, record, asked) = disturbed_sweep(dir.path(), run, |_, _| true, |_, _| Ok(1.0));
+        assert_eq!(ended.unwrap(), Ended::Done);
+        assert_eq!(asked, expected);
+        assert!(record.run.complete);
+        assert!(curves(&record)[0].points().iter().all(|point| point.disturbed));
+    }
+}
+
+#[test]
+fn patience_is_for_the_whole_run_and_survives_an_interruption() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = run_record(dir.path(), |_| {});
+    let disturbed = |tasks, _| tasks == 1;
+    let mut turn = 0;
+    let (_, _, _) = disturbed_sweep(dir.path(), run.clone(), disturbed, |_, _| {
+        turn += 1;
+        if turn == 14 { Err(Stopped::Interrupted(libc::SIGINT)) } else { Ok(1.0) }
+    });
+    let (_, record, asked) = disturbed_sweep(dir.path(), run, disturbed, |_, _| Ok(1.0));
+    assert_eq!(asked, 7);
+    // The point without disturbance leaves its share to the other.
+    assert_eq!(rounds_per_point(&record), BTreeMap::from([(1, 15), (2, 5)]));
+}
+
+#[test]
+fn both_sides_of_a_disturbed_pair_are_measured_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut run = run_record(dir.path(), |request| {
+        request.order = Order::InTurns;
+        request.tasks = vec![1];
+    });
+    let [case] = &run.cases[..] else { panic!() };
+    run.cases = vec![case.clone().on(Side::Before), case.clone().on(Side::After)];
+    // Turns 0 and 1 are the first pair, 2 and 3 the second.
+    let (_, record, asked) = disturbed_sweep(dir.path(), run, |_, nr| nr == 2, |_, _| Ok(1.0));
+    assert_eq!(asked, 12);
+    let finished = record.finished_rounds().unwrap();
+    assert!(record.run.points().iter().all(|point| finished.of(point).count() == 6));
 }
 
 #[test]

@@ -95,7 +95,7 @@ mod tests {
 
     fn shared_bytes(choice: Choice) -> Option<usize> {
         let dir = tempfile::tempdir().unwrap();
-        let area = Area::new(3).unwrap();
+        let area = Area::new(3, 3).unwrap();
         let parameters = &[&[OWN_FILE, SAME_FILE, SAME_FILE_OWN_PAGE][..]];
         let settings = &Settings::new(parameters, &[(choice.key, choice.value)]).unwrap();
         let setup = Setup { dir: dir.path(), tasks: 3, settings, object: area.object() };

@@ -111,6 +111,7 @@ impl<'a> Bench<'a> {
                     has_begun = true;
                 }
                 Phase::Measure if taken == samples => (),
+                Phase::Round => (),
                 Phase::Measure => {
                     let rate: f64 = sample.rates.iter().sum();
                     iterations += rate / self.case.steps as f64 * sample.seconds;

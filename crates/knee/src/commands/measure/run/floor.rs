@@ -3,7 +3,7 @@
 use anyhow::Context;
 use knee_host::number::spread;
 use knee_run::noise::NoiseFloors;
-use knee_run::record::Record;
+use knee_run::record::{Record, RoundSummary};
 
 use crate::stderr::tell;
 
@@ -25,7 +25,7 @@ impl MeasuredFloor {
         Ok(NoiseFloors::of_run(&record.run, &rounds).map(|floors| Self {
             floors,
             samples: all().map(|round| round.samples).sum(),
-            marked: all().map(|round| round.marked).sum(),
+            marked: all().map(RoundSummary::marked).sum(),
         }))
     }
 

@@ -1,0 +1,159 @@
+//! What has been measured so far, and what is still to be measured.
+
+use knee_results::{CONFIDENCE, Order, PointId};
+
+use crate::job::Source;
+use crate::plan::partner;
+use crate::record::{RoundSummary, Rounds, RunRecord, SampleLine};
+
+/// Seconds that it takes to start and end a round, in addition to its samples.
+const ROUND_OVERHEAD: f64 = 0.02;
+
+/// How far a run is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Estimate {
+    /// Rounds that have been measured.
+    pub done: usize,
+    /// Rounds of the whole run, if no further round has to be repeated.
+    pub of: usize,
+    /// Whether disturbed rounds are being measured again.
+    pub repeats: bool,
+    /// Seconds until the end; `None` if unknown.
+    pub left: Option<f64>,
+}
+
+/// The rounds of all points.
+pub(super) struct Progress {
+    run: RunRecord,
+    points: Vec<PointId>,
+    rounds: Rounds,
+    failed: Vec<bool>,
+}
+
+impl Progress {
+    /// A run of which the rounds `finished` have been measured.
+    pub(super) fn new(run: &RunRecord, finished: Rounds) -> Self {
+        let points = run.points();
+        Self { run: run.clone(), failed: vec![false; points.len()], points, rounds: finished }
+    }
+
+    pub(super) fn points(&self) -> &[PointId] {
+        &self.points
+    }
+
+    /// How many rounds of a point have been measured, disturbed or not.
+    pub(super) fn measured(&self, nr: usize) -> u32 {
+        self.of(nr).count() as u32
+    }
+
+    pub(super) fn has_failed(&self, nr: usize) -> bool {
+        self.failed[nr]
+    }
+
+    /// The point is not measured further.
+    pub(super) fn fail(&mut self, nr: usize) {
+        self.failed[nr] = true;
+    }
+
+    /// Adds the lines of a round.
+    pub(super) fn add(&mut self, lines: &[SampleLine]) {
+        lines.iter().for_each(|line| self.rounds.add(line));
+    }
+
+    /// All points have had their turn in a round.
+    pub(super) fn end_of_round(&mut self) {
+        self.rounds.mark_slow();
+    }
+
+    /// The points that need more rounds.
+    pub(super) fn open(&self) -> Vec<usize> {
+        let is_patient = self.spent() < self.run.request.patience * self.planned();
+        (0..self.points.len()).filter(|&nr| self.is_open(nr, is_patient)).collect()
+    }
+
+    fn is_open(&self, nr: usize, is_patient: bool) -> bool {
+        let request = &self.run.request;
+        if self.failed[nr] {
+            return false;
+        }
+        let is_short = |rounds: usize| rounds < request.rounds as usize;
+        if is_short(self.of(nr).count()) || (is_patient && is_short(self.clean(nr))) {
+            return true;
+        }
+        let Some(precision) = request.precision else { return false };
+        if self.of(nr).map(RoundSummary::seconds).sum::<f64>() >= request.max_time {
+            return false;
+        }
+        let rates: Vec<f64> = self.of(nr).filter_map(RoundSummary::clean_rate).collect();
+        knee_stats::median_interval(&rates, CONFIDENCE).is_none_or(|interval| {
+            interval.confidence + 1e-9 < CONFIDENCE || interval.relative_half_width() > precision
+        })
+    }
+
+    /// How many rounds of a point count. In interleaved runs, both sides of a round must be clean.
+    fn clean(&self, nr: usize) -> usize {
+        let is_clean = |round: &RoundSummary| round.clean_rate().is_some();
+        match self.run.request.order {
+            Order::AsGiven | Order::Shuffled => self.of(nr).filter(|round| is_clean(round)).count(),
+            Order::InTurns => {
+                let other = &self.points[partner(nr, self.points.len())];
+                let pairs = self.rounds.pairs(&self.points[nr], other);
+                pairs.filter(|(one, other)| is_clean(one) && is_clean(other)).count()
+            }
+        }
+    }
+
+    fn of(&self, nr: usize) -> impl Iterator<Item = &RoundSummary> + Clone {
+        self.rounds.of(&self.points[nr])
+    }
+
+    /// The time of a planned run. The unit is a second, or for commands, whose duration is unknown,
+    /// a round.
+    fn planned(&self) -> f64 {
+        let rounds = f64::from(self.run.request.rounds);
+        (0..self.points.len()).map(|nr| rounds * self.cost(nr).unwrap_or(1.0)).sum()
+    }
+
+    /// The time of the rounds so far, in the same unit.
+    fn spent(&self) -> f64 {
+        let cost = |nr| f64::from(self.measured(nr)) * self.cost(nr).unwrap_or(1.0);
+        (0..self.points.len()).map(cost).sum()
+    }
+
+    /// The planned seconds of a round of a point; `None` for a command.
+    fn cost(&self, nr: usize) -> Option<f64> {
+        let request = &self.run.request;
+        let case = self.run.case(&self.points[nr].case)?;
+        if let Source::Command { .. } = case.source {
+            return None;
+        }
+        let interval = request.interval.max(case.min_interval);
+        Some(request.warmup + interval * request.samples as f64 + ROUND_OVERHEAD)
+    }
+
+    /// How far the run is in round number `round`, in which `left_in_round` points still have to be
+    /// measured.
+    pub(super) fn estimate(&self, round: u32, left_in_round: usize) -> Estimate {
+        let asked = self.run.request.rounds;
+        let later_rounds = asked.saturating_sub(round + 1) as usize;
+        let going = || (0..self.points.len()).filter(|&nr| !self.failed[nr]);
+        let done: usize = (0..self.points.len()).map(|nr| self.of(nr).count()).sum();
+        let seconds = |nr| {
+            // The estimate for a command is the mean of the rounds so far.
+            let mean = |rounds: u32| {
+                self.of(nr).map(RoundSummary::seconds).sum::<f64>() / f64::from(rounds)
+            };
+            self.cost(nr).or_else(|| (self.measured(nr) > 0).then(|| mean(self.measured(nr))))
+        };
+        let share = left_in_round as f64 / self.points.len().max(1) as f64;
+        Estimate {
+            done,
+            of: done + left_in_round + going().count() * later_rounds,
+            repeats: round >= asked && self.run.request.precision.is_none(),
+            left: going()
+                .map(seconds)
+                .sum::<Option<f64>>()
+                .map(|all| all * (later_rounds as f64 + share)),
+        }
+    }
+}
