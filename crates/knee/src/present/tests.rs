@@ -59,6 +59,7 @@ impl Example {
                 rates: vec![rate],
                 reference: None,
                 memory: None,
+                lost: None,
                 cpu: None,
                 marks: vec![Mark::Starved; usize::from((sample as usize) < marked)],
             });

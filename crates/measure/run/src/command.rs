@@ -47,6 +47,7 @@ pub(crate) fn run(command: &Command, job: &Job, interrupt: &Interrupt) -> Result
         seconds,
         rates: vec![rate],
         cpu: None,
+        lost: None,
         reference: None,
         memory: None,
         marks: Vec::new(),

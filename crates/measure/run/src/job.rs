@@ -157,6 +157,9 @@ pub struct Sample {
     pub rates: Vec<f64>,
     /// How the CPUs of the point spent the interval; `None` if /proc/stat cannot be read.
     pub cpu: Option<CpuShares>,
+    /// Share of the time of the tasks' CPUs that was neither idle nor used by the tasks, kernel
+    /// threads or interrupts, nor stolen by the hypervisor. `None` where it is unknown.
+    pub lost: Option<f64>,
     /// Steps per second of the reference loop before the round, averaged over the tasks; `None`
     /// where it was not run.
     pub reference: Option<f64>,

@@ -26,6 +26,7 @@ pub(super) struct Line {
     fairness: f64,
     rates: Vec<f64>,
     cpu: Option<CpuShares>,
+    lost: Option<f64>,
     reference: Option<f64>,
     memory: Option<f64>,
     marks: Vec<Mark>,
@@ -35,7 +36,7 @@ impl From<Line> for SampleLine {
     fn from(line: Line) -> Self {
         let Line { testcase, mode, tasks, round, sample, phase, seconds, .. } = line;
         let Line { total, min, max, mean, stddev, fairness, .. } = line;
-        let Line { rates, cpu, reference, memory, marks, .. } = line;
+        let Line { rates, cpu, lost, reference, memory, marks, .. } = line;
         Self {
             point: PointId { case: testcase, mode, tasks },
             round,
@@ -45,6 +46,7 @@ impl From<Line> for SampleLine {
             spread: Spread { total, min, max, mean, stddev, fairness },
             rates,
             cpu,
+            lost,
             reference,
             memory,
             marks,

@@ -144,6 +144,9 @@ pub struct SampleLine {
     pub rates: Vec<f64>,
     /// How the CPUs of the point spent the interval.
     pub cpu: Option<CpuShares>,
+    /// Share of the time of the CPUs of the point that other work got.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost: Option<f64>,
     /// Steps per second of the reference loop before the round, averaged over the tasks. Shows the
     /// speed of the CPUs, independent of the testcase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -175,6 +178,7 @@ impl SampleLine {
             spread: Spread::of(&rates)?,
             rates,
             cpu: measured.cpu,
+            lost: measured.lost,
             reference: measured.reference,
             memory: measured.memory,
             marks: measured.marks,

@@ -71,6 +71,7 @@ pub(super) fn check_sample(line: &SampleLine) -> Result<(), String> {
     for (name, rate) in rates.into_iter().chain(tasks) {
         within(name, rate, 0.0..=MAX_RATE)?;
     }
+    within("lost", line.lost.unwrap_or(0.0), SHARE)?;
     let Some(cpu) = line.cpu else { return Ok(()) };
     for share in [cpu.user, cpu.system, cpu.idle, cpu.steal, cpu.machine_idle] {
         within("cpu", share, SHARE)?;

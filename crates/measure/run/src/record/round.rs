@@ -11,8 +11,8 @@ use crate::job::Phase;
 /// A round is marked if its CPUs were this much slower than in most rounds.
 const SLOW_CPU: f64 = 0.05;
 /// A round is marked if memory was this much slower than in most rounds. The speed of memory varies
-/// more, with the share of the last-level cache that the task gets.
-const SLOW_MEMORY: f64 = 0.15;
+/// by a quarter on a quiet machine, with the share of the last-level cache that the task gets.
+const SLOW_MEMORY: f64 = 0.35;
 /// Fewest speeds that show which are usual.
 const FEWEST_SPEEDS: usize = 4;
 
@@ -245,7 +245,7 @@ mod tests {
             // Two tasks on one core are slower by design.
             add(2, Some(speed / 2.0), None);
         }
-        add(1, Some(100.0), Some(8.0));
+        add(1, Some(100.0), Some(6.0));
         rounds.mark_slow();
         let slow = |tasks| {
             let is_slow = |round: &RoundSummary| round.marks().contains_key(&Mark::Slow);

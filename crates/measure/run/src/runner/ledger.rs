@@ -2,9 +2,10 @@
 
 use std::time::Instant;
 
-use rustix::process::Pid;
+use rustix::process::{Pid, getpid, getppid};
 
 use super::cpu_times::{CpuTimes, CpuUse, TICK};
+use super::kernel_threads::KernelThreads;
 use super::task_clocks::{TaskClocks, of_reaped_children};
 
 /// CPU time that the CPUs of a point had in an interval, and how much of it was lost to other work.
@@ -23,6 +24,11 @@ impl Balance {
         Self { had, lost: had - used.idle - used.taken - got }
     }
 
+    /// The lost share.
+    pub(super) fn share(&self) -> f64 {
+        if self.had > 0.0 { self.lost / self.had } else { 0.0 }
+    }
+
     /// Whether more than `share` was lost. Each CPU may have `inexact` seconds in addition, and one
     /// tick if it was idle.
     pub(super) fn has_lost(&self, share: f64, cpus: usize, used: &CpuUse, inexact: f64) -> bool {
@@ -31,21 +37,33 @@ impl Balance {
     }
 }
 
-/// The account of a round, from before the gate opens until the tasks are dead. It is exact, because
-/// the tasks do not run at either end, and contains all of their descendants.
+/// The account of a round, from before the gate opens until the tasks are dead. The tasks do not run
+/// at either end, so their CPU time is exact. It contains that of all descendants and of kernel
+/// threads.
 pub(super) struct Ledger {
     times: CpuTimes,
     cpus: usize,
     begun: Instant,
     before: f64,
+    kernel_threads: Option<KernelThreads>,
+    /// The runner and knee, if they have no CPU of their own.
+    measuring: Option<TaskClocks>,
 }
 
 impl Ledger {
-    /// Opens the account of `processes`, which must not run yet, on `cpus`. `None` if their CPU time
-    /// cannot be read.
-    pub(super) fn open(cpus: &[u32], processes: &[Pid]) -> Option<Self> {
+    /// Opens the account of `processes`, which must not run yet, on `cpus`. With `shares_cpus`, this
+    /// process and knee run there too. `None` if CPU time cannot be read.
+    pub(super) fn open(cpus: &[u32], processes: &[Pid], shares_cpus: bool) -> Option<Self> {
+        let measuring = [Some(getpid()), getppid()].into_iter().flatten().collect::<Vec<Pid>>();
         let before = of_reaped_children() + TaskClocks::watch(processes)?.read()?;
-        Some(Self { times: CpuTimes::watch(cpus), cpus: cpus.len(), begun: Instant::now(), before })
+        Some(Self {
+            times: CpuTimes::watch(cpus),
+            cpus: cpus.len(),
+            begun: Instant::now(),
+            before,
+            kernel_threads: KernelThreads::watch(),
+            measuring: TaskClocks::watch(&measuring).filter(|_| shares_cpus),
+        })
     }
 
     /// Closes the account. The processes must be dead and waited for.
@@ -53,7 +71,9 @@ impl Ledger {
         let seconds = self.begun.elapsed().as_secs_f64();
         let used = self.times.since_last()?;
         let got = of_reaped_children() - self.before;
-        Some((Balance::of(self.cpus, seconds, &used, got), used))
+        let for_them = self.kernel_threads.as_mut().map_or(0.0, KernelThreads::since_last);
+        let measuring = self.measuring.as_mut().and_then(TaskClocks::since_last).unwrap_or(0.0);
+        Some((Balance::of(self.cpus, seconds, &used, got + for_them + measuring), used))
     }
 }
 

@@ -13,6 +13,7 @@
 //! an ordinary program.
 
 mod cpu_times;
+mod kernel_threads;
 mod ledger;
 mod loaded;
 mod plugin;

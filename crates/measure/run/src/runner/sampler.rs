@@ -4,10 +4,11 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use knee_host::clock::seconds;
-use knee_results::Mark;
+use knee_results::{CpuShares, Mark};
 use rustix::time::ClockId;
 
 use super::cpu_times::{CpuTimes, CpuUse};
+use super::kernel_threads::KernelThreads;
 use super::ledger::{Balance, Ledger};
 use super::loaded::Loaded;
 use super::run_delays::RunDelays;
@@ -22,8 +23,11 @@ const STARVED_SHARE: f64 = 0.10;
 /// If tasks lost more than this share of the CPU time of an interval, other work ran on their CPUs.
 const LOST_SHARE: f64 = 0.05;
 /// If the unmarked part of a round lost more than this share of its CPU time, the whole round is
-/// marked. It is below the smallest change that a comparison claims by default (2%).
-const LOST_SHARE_OF_ROUND: f64 = 0.015;
+/// marked. A smaller loss changes the rate by less than what a comparison claims by default.
+const LOST_SHARE_OF_ROUND: f64 = 0.02;
+/// Replaces both shares if kernel threads are invisible, as in a container. The time of kernel threads
+/// that work for the tasks then counts as lost.
+const LOST_SHARE_IF_BLIND: f64 = 0.10;
 /// Longest timer tick of common kernels (CONFIG_HZ=250): how late the clock of a running task may be.
 const TIMER_TICK: f64 = 0.004;
 /// The steal share of an interval that causes a mark.
@@ -55,6 +59,8 @@ pub(super) struct Sampler<'a> {
     times: CpuTimes,
     /// `None` if the CPU time of the tasks is not enough to tell what other work got.
     task_clocks: Option<TaskClocks>,
+    /// `None` if kernel threads are invisible.
+    kernel_threads: Option<KernelThreads>,
     /// The account of the whole round; `None` if other work may use CPUs that tasks leave idle.
     ledger: Option<Ledger>,
     /// The part of that account in marked intervals.
@@ -141,7 +147,8 @@ impl<'a> Sampler<'a> {
             cpus: used.len(),
             times: CpuTimes::watch(&used),
             task_clocks: TaskClocks::watch(pids).filter(|_| fills_its_cpus),
-            ledger: Ledger::open(&used, pids).filter(|_| fills_its_cpus),
+            kernel_threads: KernelThreads::watch(),
+            ledger: Ledger::open(&used, pids, job.sampler_cpu.is_none()).filter(|_| fills_its_cpus),
             marked: Balance::default(),
             memory: (!memory.is_empty()).then(|| memory.iter().sum::<f64>() / memory.len() as f64),
             reference: area.slots().map(Slot::speed).sum::<f64>() / n as f64,
@@ -194,10 +201,8 @@ impl<'a> Sampler<'a> {
         let alone = !self.area.helpers().load(Ordering::Relaxed);
         let cpu = self.times.since_last();
         let balance = cpu.and_then(|used| self.balance(seconds, &used));
-        let lost = |(used, balance): (CpuUse, Balance)| {
-            balance.has_lost(LOST_SHARE, self.cpus, &used, TIMER_TICK)
-        };
-        if (alone && delay > STARVED_SHARE * seconds) || cpu.zip(balance).is_some_and(lost) {
+        let lost = cpu.zip(balance).is_some_and(|(used, balance)| self.lost_much(&balance, &used));
+        if (alone && delay > STARVED_SHARE * seconds) || lost {
             marks.push(Mark::Starved);
         }
         let stolen = cpu.map_or(0.0, |used| used.most_stolen);
@@ -229,30 +234,49 @@ impl<'a> Sampler<'a> {
         }
         self.last = now;
         self.clocks = clocks;
-        self.described(phase, seconds, rates, cpu, marks)
+        let lost = balance.as_ref().map(Balance::share);
+        self.described(phase, seconds, rates, cpu.map(|used| used.shares), lost, marks)
     }
 
     /// What the tasks lost in an interval that just ended.
     fn balance(&mut self, seconds: f64, used: &CpuUse) -> Option<Balance> {
         let clocks = self.task_clocks.as_mut()?;
-        let balance = Balance::of(self.cpus, seconds, used, clocks.since_last()?);
-        // Only the account of the round contains the CPU time of children.
-        if balance.has_lost(LOST_SHARE, self.cpus, used, TIMER_TICK) && clocks.have_children() {
+        let mut balance = Balance::of(self.cpus, seconds, used, clocks.since_last()?);
+        if !self.lost_much(&balance, used) {
+            return Some(balance);
+        }
+        // Perhaps not to others. Looking is too slow to do it for each sample.
+        balance.lost -= self.kernel_threads.as_mut().map_or(0.0, KernelThreads::since_last);
+        let clocks = self.task_clocks.as_ref()?;
+        if self.lost_much(&balance, used) && clocks.have_children() {
+            // Only the account of the round contains the CPU time of children.
             self.task_clocks = None;
             return None;
         }
         Some(balance)
     }
 
+    /// Whether the tasks lost more in an interval than the clocks are inexact.
+    fn lost_much(&self, balance: &Balance, used: &CpuUse) -> bool {
+        balance.has_lost(self.tolerated(LOST_SHARE), self.cpus, used, TIMER_TICK)
+    }
+
+    fn tolerated(&self, share: f64) -> f64 {
+        if self.kernel_threads.is_some() { share } else { LOST_SHARE_IF_BLIND }
+    }
+
     /// The whole round. Its marks apply to all samples. The tasks must be dead and waited for.
     pub(super) fn round(mut self) -> Sample {
         let mut marks = Vec::new();
         let account = self.ledger.take().and_then(Ledger::close);
-        if let Some((all, used)) = account
-            && (all - self.marked).has_lost(LOST_SHARE_OF_ROUND, self.cpus, &used, 0.0)
-        {
-            marks.push(Mark::Starved);
+        if let Some((all, used)) = &account {
+            let share = self.tolerated(LOST_SHARE_OF_ROUND);
+            if (*all - self.marked).has_lost(share, self.cpus, used, 0.0) {
+                marks.push(Mark::Starved);
+            }
         }
+        let cpu = account.map(|(_, used)| used.shares);
+        let lost = account.map(|(all, _)| all.share());
         let both = || self.last.iter().zip(&self.first);
         let rate = |(last, first): (&Reading, &Reading)| {
             (last.count - first.count) as f64 / (last.at - first.at)
@@ -260,7 +284,7 @@ impl<'a> Sampler<'a> {
         let seconds =
             both().map(|(last, first)| last.at - first.at).sum::<f64>() / self.tasks as f64;
         let rates = both().map(rate).collect();
-        self.described(Phase::Round, seconds, rates, account.map(|(_, used)| used), marks)
+        self.described(Phase::Round, seconds, rates, cpu, lost, marks)
     }
 
     fn described(
@@ -268,15 +292,16 @@ impl<'a> Sampler<'a> {
         phase: Phase,
         seconds: f64,
         rates: Vec<f64>,
-        cpu: Option<CpuUse>,
+        cpu: Option<CpuShares>,
+        lost: Option<f64>,
         marks: Vec<Mark>,
     ) -> Sample {
-        let cpu = cpu.map(|used| used.shares);
         Sample {
             phase,
             seconds,
             rates,
             cpu,
+            lost,
             reference: Some(self.reference),
             memory: self.memory,
             marks,

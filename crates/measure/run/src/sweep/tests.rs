@@ -32,6 +32,7 @@ impl<F: FnMut(u32, usize) -> Result<f64, Stopped>> Executor for Script<F> {
             seconds: job.interval,
             rates: vec![rate; job.tasks as usize],
             cpu: None,
+            lost: None,
             reference: None,
             memory: None,
             marks: if phase == Phase::Round { marks.clone() } else { Vec::new() },
