@@ -13,10 +13,11 @@ use knee_host::clock::seconds;
 use knee_host::process::{Ties, last_line, read_tail, readable, reap_group, spawn, wait_readable};
 use knee_host::signal::describe_end;
 use knee_host::workdir::DeadMansNote;
-use knee_results::MAX_RATE;
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use knee_results::{MAX_RATE, Mark};
+use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process_group, pidfd_open};
 use rustix::time::ClockId;
 
+use crate::account::Ledger;
 use crate::job::{Command, Failure, FailureKind, Job, Phase, Sample, Score};
 use crate::stopped::Stopped;
 
@@ -26,31 +27,40 @@ const SHELL_CHARACTERS: &str = "|&;<>()$`\\\"'*?[]#~=%!{}\n";
 const TAIL_BYTES: usize = 64 << 10;
 /// How long an interrupted command may take to exit.
 const END_PATIENCE: Duration = Duration::from_secs(2);
+/// Shorter commands are not judged: the CPU times of the machine are rounded to 10 ms.
+const SHORTEST_JUDGED: f64 = 0.1;
+/// If other work got more than this share of the CPUs that a command may use, it may have slowed down
+/// the command.
+const LOST_SHARE: f64 = 0.05;
 /// Advice for a command that cannot be started or that fails.
 const ADVICE: &str = "run the command by hand to see why";
 
 /// Runs `command` once as `job` says. The sample is the invocation.
 pub(crate) fn run(command: &Command, job: &Job, interrupt: &Interrupt) -> Result<Sample, Stopped> {
     let line = command.line.replace(Command::TASKS, &job.tasks.to_string());
+    let ledger = Ledger::open(&job.cpus, &[], &[getpid()]);
     let before = seconds(ClockId::MonotonicRaw);
     let mut running = Running::start(&line, command, job)?;
     running.wait(interrupt)?;
     let seconds = seconds(ClockId::MonotonicRaw) - before;
     running.check(&line)?;
+    // The command and its descendants have been waited for.
+    let account = ledger.and_then(Ledger::close).filter(|_| seconds > SHORTEST_JUDGED);
+    let disturbed = account
+        .is_some_and(|(balance, used)| balance.has_lost(LOST_SHARE, job.cpus.len(), &used, 0.0));
     let rate = match command.score {
         Score::Time => 1.0 / seconds,
         Score::Printed => printed_rate(&running.stdout, &line)?,
     };
-    let phase = Phase::Measure;
     Ok(Sample {
-        phase,
+        phase: Phase::Measure,
         seconds,
         rates: vec![rate],
-        cpu: None,
-        lost: None,
+        cpu: account.map(|(_, used)| used.shares),
+        lost: account.map(|(balance, _)| balance.share()),
         reference: None,
         memory: None,
-        marks: Vec::new(),
+        marks: vec![Mark::Starved; usize::from(disturbed)],
     })
 }
 

@@ -44,6 +44,7 @@
 //! # Ok::<(), knee_run::catalogue::SelectError>(())
 //! ```
 
+mod account;
 pub mod area;
 pub mod call;
 pub mod catalogue;

@@ -12,15 +12,11 @@
 //! single-threaded runner, the C library stays in its single-threaded mode in process tasks, as in
 //! an ordinary program.
 
-mod cpu_times;
-mod kernel_threads;
-mod ledger;
 mod loaded;
 mod plugin;
 mod run_delays;
 mod sampler;
 mod spawn;
-mod task_clocks;
 mod wait;
 
 use std::time::{Duration, Instant};

@@ -5,15 +5,13 @@ use std::time::{Duration, Instant};
 
 use knee_host::clock::seconds;
 use knee_results::{CpuShares, Mark};
+use rustix::process::{Pid, getpid, getppid};
 use rustix::time::ClockId;
 
-use super::cpu_times::{CpuTimes, CpuUse};
-use super::kernel_threads::KernelThreads;
-use super::ledger::{Balance, Ledger};
 use super::loaded::Loaded;
 use super::run_delays::RunDelays;
 use super::spawn::Tasks;
-use super::task_clocks::TaskClocks;
+use crate::account::{Balance, CpuTimes, CpuUse, KernelThreads, Ledger, TaskClocks};
 use crate::area::{Area, Slot};
 use crate::job::{Failure, FailureKind, Job, Phase, Sample};
 use crate::task::seats;
@@ -135,6 +133,11 @@ impl<'a> Sampler<'a> {
         // Without pinning, other work may run on a CPU that no task wants.
         let fills_its_cpus = job.pin || n >= used.len();
         let pids = if fills_its_cpus { tasks.pids() } else { &[] };
+        // The runner and knee, if they have no CPU of their own.
+        let measuring: Vec<Pid> = match job.sampler_cpu {
+            None => [Some(getpid()), getppid()].into_iter().flatten().collect(),
+            Some(_) => Vec::new(),
+        };
         let memory: Vec<f64> = area.slots().filter_map(Slot::bandwidth).collect();
         Self {
             area,
@@ -148,7 +151,7 @@ impl<'a> Sampler<'a> {
             times: CpuTimes::watch(&used),
             task_clocks: TaskClocks::watch(pids).filter(|_| fills_its_cpus),
             kernel_threads: KernelThreads::watch(),
-            ledger: Ledger::open(&used, pids, job.sampler_cpu.is_none()).filter(|_| fills_its_cpus),
+            ledger: Ledger::open(&used, pids, &measuring).filter(|_| fills_its_cpus),
             marked: Balance::default(),
             memory: (!memory.is_empty()).then(|| memory.iter().sum::<f64>() / memory.len() as f64),
             reference: area.slots().map(Slot::speed).sum::<f64>() / n as f64,

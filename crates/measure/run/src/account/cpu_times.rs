@@ -8,23 +8,23 @@ use knee_results::CpuShares;
 /// Ticks per second in /proc/stat; the kernel always reports 100 to user space.
 const TICKS_PER_SECOND: f64 = 100.0;
 /// Length of a tick. Idle time in /proc/stat is exact, but rounded down to whole ticks.
-pub(super) const TICK: f64 = 1.0 / TICKS_PER_SECOND;
+pub(crate) const TICK: f64 = 1.0 / TICKS_PER_SECOND;
 
 /// How a set of CPUs spent an interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct CpuUse {
+pub(crate) struct CpuUse {
     /// Shares of the time of all watched CPUs.
-    pub(super) shares: CpuShares,
+    pub(crate) shares: CpuShares,
     /// Seconds that all watched CPUs were idle, in total.
-    pub(super) idle: f64,
+    pub(crate) idle: f64,
     /// Seconds that interrupts and the hypervisor took from all watched CPUs, in total.
-    pub(super) taken: f64,
+    pub(crate) taken: f64,
     /// The largest steal time of any watched CPU, in seconds.
-    pub(super) most_stolen: f64,
+    pub(crate) most_stolen: f64,
 }
 
 /// How a set of CPUs spends its time.
-pub(super) struct CpuTimes {
+pub(crate) struct CpuTimes {
     file: Option<File>,
     cpus: Vec<u32>,
     before: Option<Times>,
@@ -33,7 +33,7 @@ pub(super) struct CpuTimes {
 
 impl CpuTimes {
     /// Watches `cpus`; an empty list stands for the whole machine.
-    pub(super) fn watch(cpus: &[u32]) -> Self {
+    pub(crate) fn watch(cpus: &[u32]) -> Self {
         let file = File::open("/proc/stat").ok();
         let mut times = Self { file, cpus: cpus.to_vec(), before: None, text: vec![0; 16 << 10] };
         times.before = times.read();
@@ -41,7 +41,7 @@ impl CpuTimes {
     }
 
     /// How the CPUs spent the time since the last call; `None` if it is shorter than a tick.
-    pub(super) fn since_last(&mut self) -> Option<CpuUse> {
+    pub(crate) fn since_last(&mut self) -> Option<CpuUse> {
         let now = self.read()?;
         let before = self.before.replace(now.clone())?;
         let since = |now: Ticks, before: Ticks| -> [f64; 4] {

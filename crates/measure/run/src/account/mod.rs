@@ -1,37 +1,44 @@
 //! The account of the CPU time of a point: what its tasks could have had, and what they got.
 
+mod cpu_times;
+mod kernel_threads;
+mod task_clocks;
+
 use std::time::Instant;
 
-use rustix::process::{Pid, getpid, getppid};
+use rustix::process::Pid;
 
-use super::cpu_times::{CpuTimes, CpuUse, TICK};
-use super::kernel_threads::KernelThreads;
-use super::task_clocks::{TaskClocks, of_reaped_children};
+pub(crate) use self::cpu_times::{CpuTimes, CpuUse};
+pub(crate) use self::kernel_threads::KernelThreads;
+pub(crate) use self::task_clocks::TaskClocks;
+
+use self::cpu_times::TICK;
+use self::task_clocks::of_reaped_children;
 
 /// CPU time that the CPUs of a point had in an interval, and how much of it was lost to other work.
 /// In seconds, over all CPUs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, derive_more::Add, derive_more::Sub)]
-pub(super) struct Balance {
-    pub(super) had: f64,
-    pub(super) lost: f64,
+pub(crate) struct Balance {
+    pub(crate) had: f64,
+    pub(crate) lost: f64,
 }
 
 impl Balance {
     /// The balance of `cpus` CPUs that spent `seconds` as `used` says, while the tasks got `got`
     /// seconds. Time of interrupts counts as the tasks' own: their work causes most of it.
-    pub(super) fn of(cpus: usize, seconds: f64, used: &CpuUse, got: f64) -> Self {
+    pub(crate) fn of(cpus: usize, seconds: f64, used: &CpuUse, got: f64) -> Self {
         let had = cpus as f64 * seconds;
         Self { had, lost: had - used.idle - used.taken - got }
     }
 
     /// The lost share.
-    pub(super) fn share(&self) -> f64 {
+    pub(crate) fn share(&self) -> f64 {
         if self.had > 0.0 { self.lost / self.had } else { 0.0 }
     }
 
     /// Whether more than `share` was lost. Each CPU may have `inexact` seconds in addition, and one
     /// tick if it was idle.
-    pub(super) fn has_lost(&self, share: f64, cpus: usize, used: &CpuUse, inexact: f64) -> bool {
+    pub(crate) fn has_lost(&self, share: f64, cpus: usize, used: &CpuUse, inexact: f64) -> bool {
         let rounding = if used.idle > 0.0 { TICK } else { 0.0 };
         self.lost > share * self.had + cpus as f64 * (inexact + rounding)
     }
@@ -40,21 +47,19 @@ impl Balance {
 /// The account of a round, from before the gate opens until the tasks are dead. The tasks do not run
 /// at either end, so their CPU time is exact. It contains that of all descendants and of kernel
 /// threads.
-pub(super) struct Ledger {
+pub(crate) struct Ledger {
     times: CpuTimes,
     cpus: usize,
     begun: Instant,
     before: f64,
     kernel_threads: Option<KernelThreads>,
-    /// The runner and knee, if they have no CPU of their own.
-    measuring: Option<TaskClocks>,
+    measuring: TaskClocks,
 }
 
 impl Ledger {
-    /// Opens the account of `processes`, which must not run yet, on `cpus`. With `shares_cpus`, this
-    /// process and knee run there too. `None` if CPU time cannot be read.
-    pub(super) fn open(cpus: &[u32], processes: &[Pid], shares_cpus: bool) -> Option<Self> {
-        let measuring = [Some(getpid()), getppid()].into_iter().flatten().collect::<Vec<Pid>>();
+    /// Opens the account of `processes`, which must not run yet, on `cpus`. The processes `measuring`
+    /// may run there too. `None` if CPU time cannot be read.
+    pub(crate) fn open(cpus: &[u32], processes: &[Pid], measuring: &[Pid]) -> Option<Self> {
         let before = of_reaped_children() + TaskClocks::watch(processes)?.read()?;
         Some(Self {
             times: CpuTimes::watch(cpus),
@@ -62,17 +67,17 @@ impl Ledger {
             begun: Instant::now(),
             before,
             kernel_threads: KernelThreads::watch(),
-            measuring: TaskClocks::watch(&measuring).filter(|_| shares_cpus),
+            measuring: TaskClocks::watch(measuring)?,
         })
     }
 
     /// Closes the account. The processes must be dead and waited for.
-    pub(super) fn close(mut self) -> Option<(Balance, CpuUse)> {
+    pub(crate) fn close(mut self) -> Option<(Balance, CpuUse)> {
         let seconds = self.begun.elapsed().as_secs_f64();
         let used = self.times.since_last()?;
         let got = of_reaped_children() - self.before;
         let for_them = self.kernel_threads.as_mut().map_or(0.0, KernelThreads::since_last);
-        let measuring = self.measuring.as_mut().and_then(TaskClocks::since_last).unwrap_or(0.0);
+        let measuring = self.measuring.since_last()?;
         Some((Balance::of(self.cpus, seconds, &used, got + for_them + measuring), used))
     }
 }

@@ -7,14 +7,14 @@ use rustix::process::Pid;
 
 /// Reads the CPU-time clocks of the processes of a round. The kernel updates the clock of a running
 /// thread at each timer tick, so a reading is up to one tick per CPU too early.
-pub(super) struct TaskClocks {
+pub(crate) struct TaskClocks {
     processes: Vec<(Pid, clockid_t)>,
     before: f64,
 }
 
 impl TaskClocks {
     /// Watches `processes`. `None` if a clock cannot be read.
-    pub(super) fn watch(processes: &[Pid]) -> Option<Self> {
+    pub(crate) fn watch(processes: &[Pid]) -> Option<Self> {
         let clock = |&pid: &Pid| Some((pid, clock_of(pid)?));
         let processes = processes.iter().map(clock).collect::<Option<Vec<_>>>()?;
         let mut clocks = Self { processes, before: 0.0 };
@@ -23,18 +23,18 @@ impl TaskClocks {
     }
 
     /// CPU seconds of the processes, without their children.
-    pub(super) fn read(&self) -> Option<f64> {
+    pub(crate) fn read(&self) -> Option<f64> {
         self.processes.iter().map(|&(_, clock)| seconds(clock)).sum()
     }
 
     /// CPU seconds since the last call.
-    pub(super) fn since_last(&mut self) -> Option<f64> {
+    pub(crate) fn since_last(&mut self) -> Option<f64> {
         let now = self.read()?;
         Some(now - std::mem::replace(&mut self.before, now))
     }
 
     /// Whether a process has or had children, whose CPU time the clocks do not contain.
-    pub(super) fn have_children(&self) -> bool {
+    pub(crate) fn have_children(&self) -> bool {
         self.processes.iter().any(|&(pid, _)| has_children(pid))
     }
 }
@@ -70,7 +70,7 @@ fn has_children(pid: Pid) -> bool {
 
 /// CPU seconds of all children of this process that have been waited for, with those of their own
 /// children.
-pub(super) fn of_reaped_children() -> f64 {
+pub(crate) fn of_reaped_children() -> f64 {
     // SAFETY: zero bytes are a valid `rusage`, and the call only writes to it.
     let usage = unsafe {
         let mut usage = std::mem::zeroed::<libc::rusage>();

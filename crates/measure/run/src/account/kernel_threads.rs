@@ -9,20 +9,20 @@ use std::fs;
 const KTHREADD: &str = "/proc/2";
 
 /// Reads the CPU time of all kernel threads.
-pub(super) struct KernelThreads {
+pub(crate) struct KernelThreads {
     before: f64,
 }
 
 impl KernelThreads {
     /// `None` if kernel threads are invisible, as in a container.
-    pub(super) fn watch() -> Option<Self> {
+    pub(crate) fn watch() -> Option<Self> {
         let comm = fs::read_to_string(format!("{KTHREADD}/comm")).ok()?;
         let before = (comm.trim_end() == "kthreadd").then(read)??;
         Some(Self { before })
     }
 
     /// CPU seconds since the last call.
-    pub(super) fn since_last(&mut self) -> f64 {
+    pub(crate) fn since_last(&mut self) -> f64 {
         let now = read().unwrap_or(self.before);
         (now - std::mem::replace(&mut self.before, now)).max(0.0)
     }
