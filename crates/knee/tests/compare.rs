@@ -8,27 +8,9 @@ use std::path::Path;
 
 use serde_json::Value;
 use snapbox::{assert_data_eq, file};
-use support::{Finished, Scratch, finish};
+use support::{Finished, Scratch, copy, finish};
 
 const RECORD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/record");
-
-/// Puts a copy of the recorded run into the scratch directory, with its description and each of
-/// its samples changed.
-fn copy(scratch: &Scratch, name: &str, run: impl Fn(&mut Value), sample: impl Fn(&mut Value)) {
-    let dir = scratch.path().join(name);
-    fs::create_dir(&dir).unwrap();
-    let read = |file| fs::read_to_string(Path::new(RECORD).join(file)).unwrap();
-    let mut description = serde_json::from_str(&read("run.json")).unwrap();
-    run(&mut description);
-    fs::write(dir.join("run.json"), description.to_string()).unwrap();
-    let mut samples = String::new();
-    for line in read("samples.jsonl").lines() {
-        let mut line = serde_json::from_str(line).unwrap();
-        sample(&mut line);
-        samples += &format!("{line}\n");
-    }
-    fs::write(dir.join("samples.jsonl"), samples).unwrap();
-}
 
 /// Multiplies the rate of a sample.
 fn scale(sample: &mut Value, by: f64) {

@@ -334,7 +334,7 @@ fn an_implausible_efficiency_is_marked_with_the_likely_reasons() {
         .rounds("getppid1", 2, 260.0, 6)
         .says("2.60× 130%? 0.0%")
         .says(
-            "the efficiency of getppid1 processes ×2 (130%) is implausible (marked ?): placement, a \
+            "the efficiency of getppid1 processes ×2 (130%) is implausible: placement, a \
              low CPU frequency or a warm-up effect may have slowed the point at 1 task; try another",
         );
     Example::new(&["getppid1"], &[1, 2])

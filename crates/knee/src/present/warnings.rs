@@ -107,9 +107,9 @@ fn disturbed(points: &[(&Curve, &Point)]) -> Option<String> {
 }
 
 /// A warning about points with more throughput per task than one task has.
-fn implausible(curves: &[Curve]) -> Option<String> {
+pub(super) fn implausible<'c>(curves: impl IntoIterator<Item = &'c Curve>) -> Option<String> {
     let names: Vec<String> = curves
-        .iter()
+        .into_iter()
         .flat_map(|curve| curve.points().iter().map(move |point| (curve, point)))
         .filter_map(|(curve, point)| {
             let scaling = curve.scaling(point).filter(|scaling| scaling.is_implausible())?;
@@ -119,7 +119,7 @@ fn implausible(curves: &[Curve]) -> Option<String> {
     let (named, others) = names.split_at(names.len().min(NAMED));
     (!named.is_empty()).then(|| {
         format!(
-            "the efficiency of {}{} is implausible (marked ?): placement, a low CPU frequency or a \
+            "the efficiency of {}{} is implausible: placement, a low CPU frequency or a \
              warm-up effect may have slowed the point at 1 task; try another --placement, the \
              performance governor or a longer --warmup",
             named.join(", "),
