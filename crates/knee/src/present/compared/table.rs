@@ -87,7 +87,9 @@ pub(super) fn points(
     table.titles();
     for point in &compared.points {
         let c = &point.comparison;
-        let [ratio, interval] = changes(point).unwrap_or(["new", none].map(str::to_owned));
+        // There is no ratio to nothing, or of too few rounds.
+        let unknown = if c.before_median == 0.0 { "new" } else { none };
+        let [ratio, interval] = changes(point).unwrap_or([unknown, none].map(str::to_owned));
         let colour = colour(point);
         let [before, after] = medians(point);
         let p = if c.test.is_some() { p_value(c.adjusted_p) } else { none.to_owned() };
