@@ -22,6 +22,9 @@ pub(crate) enum ExitStatus {
     Environment,
     /// 4: a testcase died, hung or returned instead of looping forever, or a model failed.
     TestcaseDied,
+    /// 5: other work disturbed the measurements too much to decide about a condition such as
+    /// --fail-on.
+    TooNoisy,
     /// The status of a command that knee ran for the user, as a shell reports it.
     OfCommand(i32),
     /// 128 plus the signal number: interrupted. knee keeps the results so far, marked as
@@ -61,6 +64,7 @@ impl From<ExitStatus> for ExitCode {
             ExitStatus::Usage => 2,
             ExitStatus::Environment => 3,
             ExitStatus::TestcaseDied => 4,
+            ExitStatus::TooNoisy => 5,
             ExitStatus::OfCommand(status) => status as u8,
             ExitStatus::Interrupted(signal) => 128 + signal as u8,
         })

@@ -42,22 +42,43 @@ medians over interleaved rounds (ABBA); Hodges–Lehmann changes within a round,
     finished.assert_stderr_has("knee ab --resume record");
 }
 
-#[test]
-fn a_note_counts_the_rounds_that_are_left_out() {
-    let scratch = Scratch::new();
-    ab(&scratch, &["--rate", "-r", "6", "--before", "echo 1", "--after", "echo 2"]).assert_code(0);
-    let samples = scratch.samples();
-    let lines = samples.into_iter().map(|mut line| {
-        let is_disturbed = line["round"].as_u64() < Some(3);
+/// Marks the samples of the first `rounds` rounds of the record, and no others.
+fn disturb(scratch: &Scratch, rounds: u64) {
+    let lines = scratch.samples().into_iter().map(|mut line| {
+        let is_disturbed = line["round"].as_u64() < Some(rounds);
         line["marks"] = if is_disturbed { vec!["starved"] } else { vec![] }.into();
         format!("{line}\n")
     });
     fs::write(scratch.record().join("samples.jsonl"), lines.collect::<String>()).unwrap();
+}
+
+#[test]
+fn a_note_counts_the_rounds_that_are_left_out() {
+    let scratch = Scratch::new();
+    ab(&scratch, &["--rate", "-r", "6", "--before", "echo 1", "--after", "echo 2"]).assert_code(0);
+    disturb(&scratch, 3);
     let finished = finish(&mut scratch.knee(&["ab", "--resume", "record"]));
     finished.assert_code(0).assert_stdout_has("~ too few rounds").assert_stdout_has(
         "echo: knee can use only 3 rounds of 6 (the others were disturbed), but 95% confidence \
-         requires 6; ",
+         requires 6; reduce other load, or measure again with --wait-quiet",
     );
+}
+
+#[test]
+fn a_disturbed_comparison_is_too_noisy_to_decide() {
+    let scratch = Scratch::new();
+    ab(&scratch, &["--rate", "-r", "6", "--before", "echo 1", "--after", "echo 2"]).assert_code(0);
+    disturb(&scratch, 4);
+    let again = |policy: &str| {
+        finish(&mut scratch.knee(&["ab", "--resume", "record", "--fail-on", policy]))
+    };
+    let finished = again("slower");
+    finished.assert_code(5).assert_stdout_has("~ too disturbed").assert_stdout_has(
+        "other work disturbed most rounds of 1 point on at least one side, so knee concludes \
+         nothing there; ",
+    );
+    assert!(!finished.stdout.contains("can use only"), "{finished:#?}");
+    again("inconclusive").assert_code(1);
 }
 
 #[test]
@@ -72,13 +93,14 @@ fn the_sides_take_turns_at_being_first() {
 fn testcases_meet_in_the_modes_that_both_have() {
     let scratch = Scratch::new();
     let quick = ["-r", "6", "-t", "1", "-s", "1", "--interval", "0.02", "--warmup", "0"];
-    // The locks of knee-sync are for threads only.
-    let sides = ["--before", "pthread_mutex1", "--after", "rmlock_read1"];
+    // The locks of knee-sync are for threads only. Disturbed rounds are not repeated.
+    let sides = ["--patience", "1", "--before", "pthread_mutex1", "--after", "rmlock_read1"];
     ab(&scratch, &[&quick[..], &sides].concat()).assert_code(0);
     let samples = scratch.samples();
     assert!(samples.iter().all(|line| line["mode"] == "threads"));
+    let measured = || samples.iter().filter(|line| line["phase"] == "measure");
     let counts = ["before:pthread_mutex1", "after:rmlock_read1"]
-        .map(|side| samples.iter().filter(|line| line["testcase"] == side).count());
+        .map(|side| measured().filter(|line| line["testcase"] == side).count());
     assert_eq!(counts, [6, 6]);
 }
 

@@ -8,27 +8,9 @@ use std::path::Path;
 
 use serde_json::Value;
 use snapbox::{assert_data_eq, file};
-use support::{Finished, Scratch, finish};
+use support::{Finished, Scratch, copy, finish};
 
 const RECORD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/record");
-
-/// Puts a copy of the recorded run into the scratch directory, with its description and each of
-/// its samples changed.
-fn copy(scratch: &Scratch, name: &str, run: impl Fn(&mut Value), sample: impl Fn(&mut Value)) {
-    let dir = scratch.path().join(name);
-    fs::create_dir(&dir).unwrap();
-    let read = |file| fs::read_to_string(Path::new(RECORD).join(file)).unwrap();
-    let mut description = serde_json::from_str(&read("run.json")).unwrap();
-    run(&mut description);
-    fs::write(dir.join("run.json"), description.to_string()).unwrap();
-    let mut samples = String::new();
-    for line in read("samples.jsonl").lines() {
-        let mut line = serde_json::from_str(line).unwrap();
-        sample(&mut line);
-        samples += &format!("{line}\n");
-    }
-    fs::write(dir.join("samples.jsonl"), samples).unwrap();
-}
 
 /// Multiplies the rate of a sample.
 fn scale(sample: &mut Value, by: f64) {
@@ -121,6 +103,116 @@ fn a_policy_decides_the_exit_status_after_everything_has_been_printed() {
     // A tenth less does not matter to everyone.
     let tolerant = ["before", "after", "--threshold", "15%", "--fail-on", "slower"];
     compare(&scratch, &tolerant).assert_code(0);
+}
+
+/// A run before, and the same run after in which other work disturbed four of six rounds of mmap1
+/// with four threads, and one round with two.
+fn with_a_disturbed_point() -> Scratch {
+    let scratch = Scratch::new();
+    copy(&scratch, "before", |_| {}, |_| {});
+    let disturb = |sample: &mut Value| {
+        let rounds = match sample["tasks"].as_u64() {
+            Some(4) => 4,
+            Some(2) => 1,
+            _ => 0,
+        };
+        let is_mmap1 = sample["testcase"] == "mmap1" && sample["mode"] == "threads";
+        if is_mmap1 && sample["round"].as_u64() < Some(rounds) {
+            sample["marks"] = serde_json::json!(["starved"]);
+            scale(sample, 0.5);
+        }
+    };
+    copy(&scratch, "after", |_| {}, disturb);
+    scratch
+}
+
+#[test]
+fn a_point_that_was_disturbed_is_inconclusive_in_every_format() {
+    let scratch = with_a_disturbed_point();
+    let note = "other work disturbed most rounds of 1 point on at least one side, so knee concludes \
+                nothing there; reduce other load, or measure again with --wait-quiet or more \
+                --patience\n";
+    for format in ["human", "markdown"] {
+        let finished = compare(&scratch, &["before", "after", "--format", format]);
+        finished
+            .assert_code(0)
+            .assert_stdout_has(note)
+            .assert_stdout_has("corrected for 22 points");
+        let disturbed = finished.stdout.lines().filter(|line| line.contains("~ too disturbed"));
+        let [row] = disturbed.collect::<Vec<_>>()[..] else { panic!("{finished:#?}") };
+        assert!(row.contains("mmap1 threads ×4"), "{row}");
+    }
+    for (side, args) in [("before", ["after", "before"]), ("after", ["before", "after"])] {
+        let finished = compare(&scratch, &[&args[..], &["--json"]].concat());
+        let document: Value = serde_json::from_str(&finished.stdout).unwrap();
+        let points = document["comparisons"][0]["points"].as_array().unwrap();
+        let point = |tasks: u64| {
+            let is = |p: &&Value| {
+                (&p["testcase"], &p["mode"], &p["tasks"])
+                    == (&"mmap1".into(), &"threads".into(), &tasks.into())
+            };
+            points.iter().find(is).unwrap()
+        };
+        assert_eq!(
+            (&point(4)["disturbed"], &point(4)["verdict"]),
+            (&true.into(), &"inconclusive".into())
+        );
+        assert_eq!(
+            (&point(4)[side]["rounds"], &point(4)[side]["measured"]),
+            (&2.into(), &6.into())
+        );
+        // A single disturbed round is left out, and the others suffice.
+        assert_eq!((&point(2)["disturbed"], &point(2)["verdict"]), (&false.into(), &"same".into()));
+        assert_eq!(
+            (&point(2)[side]["rounds"], &point(2)[side]["measured"]),
+            (&5.into(), &6.into())
+        );
+        let shared = points.iter().filter(|p| p["oversubscribed"] == true);
+        assert_eq!(shared.map(|p| &p["testcase"]).collect::<Vec<_>>(), ["tcp_loopback1"; 2]);
+    }
+}
+
+#[test]
+fn a_policy_that_a_disturbed_point_leaves_open_has_a_status_of_its_own() {
+    let scratch = with_a_disturbed_point();
+    for (policy, code) in [
+        ("slower", 5),
+        ("faster,missing", 5),
+        ("missing", 0),
+        ("inconclusive", 1),
+        ("slower,inconclusive", 1),
+    ] {
+        compare(&scratch, &["before", "after", "--fail-on", policy]).assert_code(code);
+    }
+    // A match elsewhere decides.
+    let slow = |sample: &mut Value| {
+        let by = if sample["testcase"] == "build1" { 0.5 } else { 1.0 };
+        scale(sample, by);
+    };
+    copy(&scratch, "slow", |_| {}, slow);
+    compare(&scratch, &["slow", "after", "--fail-on", "slower"]).assert_code(5);
+    compare(&scratch, &["slow", "after", "--fail-on", "faster"]).assert_code(1);
+    compare(&scratch, &["before", "slow", "after", "--fail-on", "slower"]).assert_code(1);
+}
+
+#[test]
+fn an_inconclusive_point_says_what_its_rounds_are_needed_for() {
+    let scratch = Scratch::new();
+    let noisy = |by: f64| {
+        move |sample: &mut Value| {
+            let round = sample["round"].as_f64().unwrap();
+            scale(sample, by * (1.0 + 0.1 * (round % 3.0)));
+        }
+    };
+    copy(&scratch, "before", |_| {}, noisy(1.0));
+    copy(&scratch, "same", |_| {}, noisy(1.0));
+    copy(&scratch, "faster", |_| {}, noisy(1.05));
+    compare(&scratch, &["before", "same"])
+        .assert_stdout_has("~ no difference found; about ")
+        .assert_stdout_has(" rounds needed to exclude a change of 2.0%\n");
+    compare(&scratch, &["before", "faster"])
+        .assert_stdout_has("~ unconfirmed; about ")
+        .assert_stdout_has(" rounds needed to confirm the change\n");
 }
 
 #[test]

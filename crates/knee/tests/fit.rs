@@ -4,7 +4,7 @@ mod support;
 
 use serde_json::Value;
 use snapbox::{assert_data_eq, file};
-use support::{Scratch, finish};
+use support::{Scratch, copy, finish};
 
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data");
 
@@ -51,6 +51,65 @@ fn a_published_curve_has_its_published_coefficients() {
     near("kappa", 0.000_104_4, 0.000_000_1);
     near("peak", 96.52, 0.01);
     assert_eq!(fit["is_prediction"], true);
+}
+
+#[test]
+fn a_fit_uses_sound_points_and_repeats_the_caveats() {
+    let scratch = Scratch::new();
+    let of = |sample: &Value, mode: &str, tasks: &[u64]| {
+        let has_tasks = tasks.iter().any(|&n| sample["tasks"] == n);
+        sample["testcase"] == "mmap1" && sample["mode"] == mode && has_tasks
+    };
+    let disturb = |sample: &mut Value| {
+        if of(sample, "processes", &[2, 4]) || of(sample, "threads", &[8]) {
+            sample["marks"] = serde_json::json!(["starved"]);
+        }
+    };
+    copy(&scratch, "disturbed", |_| {}, disturb);
+    fit(&scratch, &["disturbed"])
+        .assert_code(0)
+        .assert_stdout_has(
+            "no fit  mmap1 processes: without 2 disturbed points, the curve has only 2 of the three \
+             task counts that the law requires; ",
+        )
+        .assert_stdout_has(
+            "the fits leave out 3 disturbed points and 2 points with more tasks than CPUs; reduce",
+        );
+    let json = fit(&scratch, &["disturbed", "--json"]).stdout;
+    let document: Value = serde_json::from_str(&json).unwrap();
+    let tasks = |curve: &Value| {
+        let points = curve["fit"]["points"].as_array().unwrap().iter();
+        Value::from_iter(points.map(|point| point["tasks"].clone()))
+    };
+    let find = |name: &str, mode: &str| {
+        let mut curves = document["curves"].as_array().unwrap().iter();
+        curves.find(|curve| curve["testcase"] == name && curve["mode"] == mode).unwrap()
+    };
+    let [mmap, tcp] = ["mmap1", "tcp_loopback1"].map(|name| find(name, "threads"));
+    assert_eq!(
+        (tasks(mmap), &mmap["disturbed"]),
+        (serde_json::json!([1, 2, 4]), &serde_json::json!([8]))
+    );
+    assert_eq!(
+        (tasks(tcp), &tcp["oversubscribed"]),
+        (serde_json::json!([1, 2, 4]), &serde_json::json!([8]))
+    );
+
+    let one_round = |sample: &mut Value| sample["round"] = 0.into();
+    copy(&scratch, "once", |run| run["request"]["rounds"] = 1.into(), one_round);
+    fit(&scratch, &["once"]).assert_code(0).assert_stdout_has(
+        "some points have fewer than three rounds, so the fits cannot show how much results vary",
+    );
+    let slow_alone = |sample: &mut Value| {
+        let is_alone = of(sample, "processes", &[1]);
+        let by = if is_alone { 0.5 } else { 1.0 };
+        sample["total"] = (sample["total"].as_f64().unwrap() * by).into();
+    };
+    copy(&scratch, "slow", |_| {}, slow_alone);
+    fit(&scratch, &["slow"])
+        .assert_code(0)
+        .assert_stdout_has("the efficiency of mmap1 processes ×2 (200%), ")
+        .assert_stdout_has("may have slowed the point at 1 task");
 }
 
 #[test]

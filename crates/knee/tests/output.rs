@@ -2,6 +2,7 @@
 
 mod support;
 
+use serde_json::Value;
 use snapbox::{assert_data_eq, file};
 use support::{Scratch, finish};
 
@@ -38,23 +39,26 @@ fn the_lines_of_will_it_scale() {
 
 #[test]
 fn the_json_document_holds_run_curves_and_samples() {
-    let document: serde_json::Value = serde_json::from_str(&show(&["--format", "json"])).unwrap();
+    let document: Value = serde_json::from_str(&show(&["--format", "json"])).unwrap();
     assert_eq!(document["schema"], 1);
     assert_eq!(document["run"]["request"]["seed"], 7);
     assert_eq!(document["samples"].as_array().unwrap().len(), (3 * 2 * 4 - 1) * 6 * 3);
     let threads = &document["curves"][1];
     assert_eq!((&threads["testcase"], &threads["knee"]), (&"mmap1".into(), &2.into()));
     assert_eq!(threads["points"][3]["marks"]["starved"], 1);
+    // Each task has a helper, so eight tasks occupy 16 CPUs.
+    let shared = &document["curves"][2]["points"][3];
+    assert_eq!((&shared["oversubscribed"], &shared["efficiency"]), (&true.into(), &Value::Null));
 }
 
 #[test]
 fn the_knee_moves_with_its_threshold() {
-    let curves = |knee: &str| -> serde_json::Value {
+    let curves = |knee: &str| -> Value {
         serde_json::from_str(&show(&["--format", "json", "--knee", knee])).unwrap()
     };
     assert_eq!(curves("80%")["curves"][2]["knee"], 4);
-    assert_eq!(curves("50")["curves"][2]["knee"], 8);
-    assert_eq!(curves("10%")["curves"][2]["knee"], serde_json::Value::Null);
+    assert_eq!(curves("96")["curves"][2]["knee"], 2);
+    assert_eq!(curves("10%")["curves"][2]["knee"], Value::Null);
 }
 
 #[test]
@@ -72,7 +76,7 @@ fn the_list_names_every_family_and_what_a_testcase_needs() {
     let text = finish(&mut scratch.knee(&["list"]));
     text.assert_code(0).assert_stdout_has("needs");
     let json = finish(&mut scratch.knee(&["list", "--json"])).stdout;
-    let list: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let list: Value = serde_json::from_str(&json).unwrap();
     let testcases = list["testcases"].as_array().unwrap();
     let families =
         ["memory", "file", "directory", "lock", "ipc", "network", "process", "sync", "vm"];
@@ -162,10 +166,10 @@ fn the_man_page_shows_examples_as_typed_and_refers_to_no_other_page() {
 #[test]
 fn an_aa_run_keeps_the_noise_floor_for_later_runs() {
     let scratch = Scratch::new();
-    let mut aa = scratch.run(&["--aa", "-r", "4", "-t", "1", "getppid1"]);
+    let mut aa = scratch.run(&["--aa", "-r", "4", "-t", "1", "--patience", "1", "getppid1"]);
     finish(&mut aa).assert_code(0).assert_stderr_has("noise floor of this machine: typically");
     let kept = std::fs::read(scratch.path().join("state/knee/noise.json")).unwrap();
-    let kept: serde_json::Value = serde_json::from_slice(&kept).unwrap();
+    let kept: Value = serde_json::from_slice(&kept).unwrap();
     assert_eq!(kept["points"].as_array().unwrap().len(), 2);
     assert_eq!(kept["points"][0]["rounds"], 4);
     let later = finish(&mut scratch.knee(&["show", "record"]));
@@ -186,7 +190,7 @@ fn doctor_and_topology_speak_to_people_and_to_programs() {
     for command in ["doctor", "topology"] {
         finish(&mut scratch.knee(&[command])).assert_code(0);
         let json = finish(&mut scratch.knee(&[command, "--json"])).stdout;
-        let value: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let value: Value = serde_json::from_str(&json).unwrap();
         assert_eq!(value["schema"], 1, "{command}");
     }
 }

@@ -32,7 +32,8 @@ pub(crate) struct JudgementArgs {
           value_parser = percentage)]
     threshold: Option<f64>,
 
-    /// Exit with status 1 if any point (testcase, mode, task count) has one of these verdicts
+    /// Exit with status 1 if any point (testcase, mode, task count) has one of these verdicts, or
+    /// with status 5 if a point is too disturbed to tell
     #[arg(long, value_name = "VERDICT", value_enum, value_delimiter = ',')]
     fail_on: Vec<FailOn>,
 }
@@ -49,10 +50,16 @@ impl JudgementArgs {
 
     /// The exit status that --fail-on requires for these results.
     pub(crate) fn judge(&self, compared: &[(&Results, Compared)]) -> ExitStatus {
-        let found = |policy: FailOn| compared.iter().any(|(_, compared)| policy.finds(compared));
-        match self.fail_on.iter().any(|&policy| found(policy)) {
-            true => ExitStatus::Policy,
-            false => ExitStatus::Done,
+        let any = |holds: fn(FailOn, &Compared) -> bool| {
+            let policies = || self.fail_on.iter();
+            compared.iter().any(|(_, compared)| policies().any(|&policy| holds(policy, compared)))
+        };
+        if any(FailOn::finds) {
+            ExitStatus::Policy
+        } else if any(FailOn::could_find) {
+            ExitStatus::TooNoisy
+        } else {
+            ExitStatus::Done
         }
     }
 
@@ -76,6 +83,14 @@ impl FailOn {
                 let gap = compared.gaps.iter().any(|g| g.before.is_none() && g.after.is_some());
                 gap || !compared.variants.is_empty()
             }
+        }
+    }
+
+    /// Whether a point that is too disturbed for a verdict could have this one.
+    fn could_find(self, compared: &Compared) -> bool {
+        match self {
+            Self::Slower | Self::Faster => compared.points.iter().any(|point| point.disturbed),
+            Self::Inconclusive | Self::Missing => false,
         }
     }
 }

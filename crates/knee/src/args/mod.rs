@@ -49,10 +49,24 @@ pub(crate) fn existing(option: &str, path: &Path) -> anyhow::Result<PathBuf> {
     Ok(whole)
 }
 
-/// Returns an error if an input appears twice.
+/// Returns an error if an input appears twice, under the same name or another.
 pub(crate) fn require_distinct(inputs: &[PathBuf]) -> anyhow::Result<()> {
-    match inputs.iter().enumerate().find(|(nr, input)| inputs[..*nr].contains(input)) {
-        Some((_, twice)) => bail_usage!("{} appears twice; name each input once", twice.display()),
+    // An input that does not exist has no canonical path; its name has to do.
+    let paths: Vec<PathBuf> =
+        inputs.iter().map(|input| input.canonicalize().unwrap_or_else(|_| input.clone())).collect();
+    let twice = (0..inputs.len()).find_map(|nr| {
+        let first = paths[..nr].iter().position(|path| *path == paths[nr])?;
+        Some((&inputs[first], &inputs[nr]))
+    });
+    match twice {
+        Some((first, second)) if first == second => {
+            bail_usage!("{} appears twice; name each input once", second.display())
+        }
+        Some((first, second)) => bail_usage!(
+            "{} and {} are the same input; name each input once",
+            first.display(),
+            second.display()
+        ),
         None => Ok(()),
     }
 }

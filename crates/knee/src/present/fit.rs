@@ -1,13 +1,16 @@
 //! Fits of the Universal Scalability Law.
 
+use std::fmt;
+
 use knee_host::number::{plural, si, spread};
 use knee_host::text::{Cell, Column, Screen, Table};
-use knee_results::{Curve, Key, Results};
+use knee_results::{Curve, Key, Point, Results};
 use knee_stats::usl::{Basis, Estimate, Fit, FitOptions, Unfit};
 use serde_json::{Value, json as object};
 
 use super::enumeration::{and_more, grouped};
-use super::notes::lines;
+use super::notes::{CALMER, lines};
+use super::warnings::implausible;
 use crate::present::style::{BAD, BOLD, DIM, PLAIN};
 
 /// Version of the JSON document.
@@ -22,6 +25,52 @@ pub(crate) struct FittedCurve {
 impl FittedCurve {
     fn name(&self) -> String {
         format!("{} {}", self.curve.case, self.curve.mode)
+    }
+
+    /// Why there is no fit, if there is none.
+    fn error(&self) -> Option<String> {
+        let unfit = self.fit.as_ref().err()?;
+        let left_out = LeftOut::of([self]);
+        Some(match left_out.is_empty() {
+            true => unfit.to_string(),
+            false => format!("without {left_out}, {unfit}"),
+        })
+    }
+}
+
+/// Numbers of points that are not fitted, because they do not show how the testcase scales.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct LeftOut {
+    disturbed: usize,
+    oversubscribed: usize,
+}
+
+impl LeftOut {
+    fn of<'c>(curves: impl IntoIterator<Item = &'c FittedCurve>) -> Self {
+        let mut left_out = Self::default();
+        for point in curves.into_iter().flat_map(|fitted| fitted.curve.points()) {
+            // An oversubscribed point is left out even if nothing disturbs it.
+            left_out.oversubscribed += usize::from(point.oversubscribed);
+            left_out.disturbed += usize::from(point.disturbed && !point.oversubscribed);
+        }
+        left_out
+    }
+
+    fn is_empty(self) -> bool {
+        self == Self::default()
+    }
+}
+
+impl fmt::Display for LeftOut {
+    /// `1 disturbed point and 2 points with more tasks than CPUs`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let disturbed = plural(self.disturbed, "disturbed point");
+        let sharing = format!("{} with more tasks than CPUs", plural(self.oversubscribed, "point"));
+        match (self.disturbed, self.oversubscribed) {
+            (0, _) => f.write_str(&sharing),
+            (_, 0) => f.write_str(&disturbed),
+            _ => write!(f, "{disturbed} and {sharing}"),
+        }
     }
 }
 
@@ -44,7 +93,7 @@ pub(crate) fn table(
         Column::left("σ contention"),
         Column::left("κ coherency").drops(3),
         Column::right("R²").drops(1),
-        Column::right("knee"),
+        Column::right("fitted knee"),
         Column::left("finding"),
     ]);
     table.titles();
@@ -55,9 +104,8 @@ pub(crate) fn table(
     if fits().next().is_some() {
         text += &table.render(screen);
     }
-    let same = |a: &(&FittedCurve, &Unfit), b: &(&FittedCurve, &Unfit)| a.1 == b.1;
-    let unfit: Vec<_> = curves.iter().filter_map(|c| Some((c, c.fit.as_ref().err()?))).collect();
-    for group in grouped(&unfit, same) {
+    let unfit: Vec<_> = curves.iter().filter_map(|c| Some((c, c.error()?))).collect();
+    for group in grouped(&unfit, |a, b| a.1 == b.1) {
         let names: Vec<String> = group.iter().map(|(fitted, _)| fitted.name()).collect();
         let line = format!("{BAD}no fit{BAD:#}  {}: {}\n", names.join(", "), group[0].1);
         text += &screen.wrap(&line, "        ");
@@ -69,13 +117,26 @@ pub(crate) fn table(
         .filter_map(|(key, measured)| Some((key, measured, measured.gap.as_ref()?)))
         .filter(|(key, ..)| is_shown(key));
     let mut notes = Vec::new();
+    let left_out = LeftOut::of(curves);
+    if !left_out.is_empty() {
+        let advice = if left_out.disturbed > 0 { format!("; {CALMER}") } else { String::new() };
+        notes.push(format!("the fits leave out {left_out}{advice}"));
+    }
+    notes.extend(implausible(fits().map(|(fitted, _)| &fitted.curve)));
     if let Some((first, measured, reason)) = gaps.next() {
         let what =
             if measured.rounds.is_empty() { "no result for" } else { "incomplete result for" };
         let more = and_more(gaps.count());
         notes.push(format!("{what} {first} ({reason}){more}"));
     }
-    if curves.iter().any(|c| c.fit.as_ref().is_ok_and(|fit| !fit.is_prediction)) {
+    if fits().any(|(_, fit)| fit.basis != Basis::Rounds) {
+        notes.push(
+            "some points have fewer than three rounds, so the fits cannot show how much results \
+             vary between rounds; measure more rounds (-r)"
+                .to_owned(),
+        );
+    }
+    if fits().any(|(_, fit)| !fit.is_prediction) {
         notes.push(
             "a fit to fewer than six task counts describes only the measured points and predicts \
              nothing; measure more task counts (-t)"
@@ -87,8 +148,9 @@ pub(crate) fn table(
     }
     text += &lines(notes, None, screen);
     let method = format!(
-        "\n{DIM}{:.1}% bootstrap intervals from {} resamples, seed {}; the knee is the first task \
-         count below {} efficiency{DIM:#}\n",
+        "\n{DIM}{:.1}% bootstrap intervals from {} resamples, seed {}. The fitted knee is the \
+         first task count at which the law gives less than {} efficiency; knee show prints the \
+         measured knee.{DIM:#}\n",
         options.confidence * 100.0,
         options.resamples,
         options.seed,
@@ -177,7 +239,7 @@ pub(crate) fn json(
 fn curve_json(fitted: &FittedCurve, threshold: f64) -> Value {
     let value = |e: &Estimate| object!({ "value": e.value, "low": e.interval.map(|i| i.0), "high": e.interval.map(|i| i.1) });
     let fit = match &fitted.fit {
-        Err(unfit) => object!({ "error": unfit.to_string() }),
+        Err(_) => object!({ "error": fitted.error() }),
         Ok(fit) => object!({
             "law": if fit.is_amdahl { "Amdahl" } else { "universal scalability" },
             "lambda": value(&fit.lambda),
@@ -197,5 +259,15 @@ fn curve_json(fitted: &FittedCurve, threshold: f64) -> Value {
             "points": fit.residuals,
         }),
     };
-    object!({ "testcase": fitted.curve.case, "mode": fitted.curve.mode, "fit": fit })
+    let tasks_of = |is: fn(&Point) -> bool| -> Vec<u32> {
+        fitted.curve.points().iter().filter(|point| is(point)).map(|point| point.tasks).collect()
+    };
+    object!({
+        "testcase": fitted.curve.case,
+        "mode": fitted.curve.mode,
+        "fit": fit,
+        // Task counts that the fit leaves out.
+        "disturbed": tasks_of(|point| point.disturbed),
+        "oversubscribed": tasks_of(|point| point.oversubscribed),
+    })
 }

@@ -19,8 +19,14 @@ const SCHEMA: u32 = 1;
 const SPARKS: usize = 60;
 
 /// Text: a line per point that changed, followed by a line per change. With `detail`, also lists
-/// the other points and all notes.
-pub(crate) fn table(runs: &[Results], series: &[Series], detail: bool, screen: &Screen) -> String {
+/// the other points and all notes. Points with results in fewer than `fewest` runs are not tested.
+pub(crate) fn table(
+    runs: &[Results],
+    series: &[Series],
+    fewest: usize,
+    detail: bool,
+    screen: &Screen,
+) -> String {
     let mut text = String::new();
     let _ = writeln!(
         text,
@@ -59,14 +65,37 @@ pub(crate) fn table(runs: &[Results], series: &[Series], detail: bool, screen: &
         format!("{run} has no result for {first} ({reason}){more}")
     };
     text += &lines(gaps.iter().map(note), (!detail).then_some("--detail prints them"), screen);
-    let changed = series.iter().filter(|series| !series.changes.is_empty()).count();
     let gap = if shown().next().is_some() { "\n" } else { "" };
-    let of = plural(series.len(), "point");
-    let _ = writeln!(text, "{gap}{BOLD}{changed} of {of} changed.{BOLD:#}");
+    let _ = writeln!(text, "{gap}{BOLD}{}{BOLD:#}", closing(series, fewest));
     screen.wrap(&text, "  ")
 }
 
-/// Points that have no rate in a run.
+/// How many points changed, and how many could not be tested.
+fn closing(series: &[Series], fewest: usize) -> String {
+    let tested = tested(series);
+    let changed = series.iter().filter(|series| !series.changes.is_empty()).count();
+    match (tested, series.len() - tested) {
+        (0, _) => {
+            format!("Nothing could be tested: no point has undisturbed results in {fewest} runs.")
+        }
+        (_, 0) => format!("{changed} of {} changed.", plural(tested, "point")),
+        (_, untested) => {
+            let (others, have) = if untested == 1 { ("other", "has") } else { ("others", "have") };
+            format!(
+                "{changed} of {} changed; {untested} {others} {have} undisturbed results in fewer \
+                 than {fewest} runs.",
+                plural(tested, "point")
+            )
+        }
+    }
+}
+
+/// The number of points that have enough results to find a change.
+fn tested(series: &[Series]) -> usize {
+    series.iter().filter(|series| series.tested).count()
+}
+
+/// Points without a rate that counts in a run.
 struct Gaps {
     run: usize,
     /// The points, each with the reason.
@@ -79,8 +108,12 @@ fn gaps(runs: &[Results], series: &[Series]) -> Vec<Gaps> {
         let missing = |series: &&Series| !series.values.iter().any(|&(nr, _)| nr == run);
         let named = |series: &Series| {
             let measured = runs[run].points.get(&series.key);
-            let reason = measured.map_or(Some("not requested"), |measured| measured.gap.as_deref());
-            (series.key.to_string(), reason.unwrap_or("no rounds").to_owned())
+            let reason = match measured {
+                None => "not requested",
+                Some(measured) if measured.disturbed => "too disturbed",
+                Some(measured) => measured.gap.as_deref().unwrap_or("no rounds"),
+            };
+            (series.key.to_string(), reason.to_owned())
         };
         let points: Vec<_> = series.iter().filter(missing).map(named).collect();
         (!points.is_empty()).then_some(Gaps { run, points })
@@ -107,7 +140,7 @@ fn suspect(runs: &[Results], first: usize) -> String {
 }
 
 /// JSON for programs.
-pub(crate) fn json(runs: &[Results], series: &[Series]) -> Value {
+pub(crate) fn json(runs: &[Results], series: &[Series], fewest: usize) -> Value {
     let gaps = gaps(runs, series);
     let labels: Vec<Value> = runs
         .iter()
@@ -120,6 +153,7 @@ pub(crate) fn json(runs: &[Results], series: &[Series]) -> Value {
             })
         })
         .collect();
+    let tested = tested(series);
     let series: Vec<Value> = series
         .iter()
         .map(|series| {
@@ -128,6 +162,7 @@ pub(crate) fn json(runs: &[Results], series: &[Series]) -> Value {
                 "mode": series.key.mode,
                 "tasks": series.key.tasks,
                 "unit": series.unit,
+                "tested": series.tested,
                 "values": series.values.iter().map(|&(run, median)| {
                     object!({ "run": run, "median": median })
                 }).collect::<Vec<Value>>(),
@@ -146,5 +181,13 @@ pub(crate) fn json(runs: &[Results], series: &[Series]) -> Value {
         .flat_map(|gap| gap.points.iter().map(|point| (gap.run, point)))
         .map(|(run, (point, reason))| object!({ "run": run, "point": point, "reason": reason }))
         .collect();
-    object!({ "schema": SCHEMA, "runs": labels, "series": series, "gaps": gaps })
+    object!({
+        "schema": SCHEMA,
+        "runs": labels,
+        // A point is tested if it has undisturbed results in this many runs.
+        "fewest_runs": fewest,
+        "tested": tested,
+        "series": series,
+        "gaps": gaps,
+    })
 }

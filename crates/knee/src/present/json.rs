@@ -27,7 +27,8 @@ pub(super) fn render(
     Ok(())
 }
 
-/// A curve. Values relative to one task are null if there is no point at one task.
+/// A curve. Values relative to one task are null for points that are not sound, and for all points
+/// if there is no sound point at one task.
 fn curve_json(curve: &Curve, threshold: f64) -> Value {
     let point = |point: &Point| {
         let scaling = curve.scaling(point);
@@ -43,6 +44,10 @@ fn curve_json(curve: &Curve, threshold: f64) -> Value {
             "high": point.high,
             "confidence": point.confidence,
             "rounds": point.rounds,
+            "measured": point.measured,
+            "disturbed": point.disturbed,
+            "oversubscribed": point.oversubscribed,
+            "implausible": scaling.map(|scaling| scaling.is_implausible()),
             "min": point.per_task.map(|tasks| tasks.min),
             "max": point.per_task.map(|tasks| tasks.max),
             "fairness": point.per_task.map(|tasks| tasks.fairness),

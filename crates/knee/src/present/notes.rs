@@ -9,6 +9,10 @@ use super::style::DIM;
 /// Maximum notes below a table without `--detail`.
 const MOST: usize = 3;
 
+/// What to do about points that other work disturbed.
+pub(crate) const CALMER: &str =
+    "reduce other load, or measure again with --wait-quiet or more --patience";
+
 /// Lines with the most important of `notes`, which are sorted by importance, and a line that counts
 /// the others. `all` says how to print all notes. If it is `None`, returns all notes.
 pub(crate) fn lines<N: Display>(

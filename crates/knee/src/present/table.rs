@@ -4,9 +4,9 @@ mod detail;
 mod overview;
 mod remark;
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
-use knee_host::number::{percent_beside, tasks, threshold};
+use knee_host::number::{percent_beside, plural, tasks, threshold};
 use knee_results::{CONFIDENCE, Curve, Point};
 use knee_run::record::{Record, RunRecord};
 
@@ -45,8 +45,9 @@ pub(super) fn render(record: &Record, curves: &[Curve], view: &View<'_>) -> Stri
 fn head(run: &RunRecord, curves: &[Curve]) -> String {
     let request = &run.request;
     let points = || curves.iter().flat_map(Curve::points);
-    let confidence = points().map(|p| p.confidence).fold(CONFIDENCE, f64::min);
-    let intervals = if !curves.is_empty() && points().all(Point::has_interval) {
+    let calm = || points().filter(|point| !point.disturbed);
+    let confidence = calm().map(|p| p.confidence).fold(CONFIDENCE, f64::min);
+    let intervals = if calm().next().is_some() && calm().all(Point::has_interval) {
         format!(", {:.1}% intervals", confidence * 100.0)
     } else {
         String::new()
@@ -54,7 +55,7 @@ fn head(run: &RunRecord, curves: &[Curve]) -> String {
     format!(
         "{BOLD}{}{BOLD:#}\n{} of {} × {} s{intervals}, placement {}, seed {}\n\n",
         run.environment.summary(),
-        rounds(points().map(|p| p.rounds.len()), request.rounds),
+        rounds(points(), request.rounds as usize),
         request.samples,
         request.interval,
         request.placement,
@@ -62,24 +63,57 @@ fn head(run: &RunRecord, curves: &[Curve]) -> String {
     )
 }
 
-/// The round counts of the points, or `asked` if there are no points yet.
-fn rounds(of_points: impl Iterator<Item = usize> + Clone, asked: u32) -> String {
-    match (of_points.clone().min(), of_points.max()) {
-        (Some(1), Some(1)) => "1 round".to_owned(),
-        (Some(least), Some(most)) if least < most => format!("{least}–{most} rounds"),
-        (Some(n), _) => format!("{n} rounds"),
-        (None, _) if asked == 1 => "1 round".to_owned(),
-        (None, _) => format!("{asked} rounds"),
+/// The round counts of the points, or `asked` if there are no points yet: `6 rounds`, or if some
+/// rounds do not count, `5–6 of 6 rounds, 6–9 measured, each`.
+fn rounds<'p>(points: impl Iterator<Item = &'p Point> + Clone, asked: usize) -> String {
+    let counts = Extent::of(points.clone().map(counting));
+    let measured = Extent::of(points.map(|p| p.measured));
+    match (counts, measured) {
+        (Some(counts), Some(measured)) if counts != measured => {
+            let of = if counts.most <= asked { format!(" of {asked}") } else { String::new() };
+            format!("{counts}{of} rounds, {measured} measured, each")
+        }
+        (Some(Extent { least: 1, most: 1 }), _) => "1 round".to_owned(),
+        (Some(counts), _) => format!("{counts} rounds"),
+        (None, _) => plural(asked, "round"),
     }
 }
 
-/// Summarises the whole run in one sentence.
+/// How many rounds of a point count. Disturbed rounds never count, even where their rates are shown
+/// because no round is clean.
+fn counting(point: &Point) -> usize {
+    let shows_disturbed = point.disturbed && point.rounds.len() == point.measured;
+    if shows_disturbed { 0 } else { point.rounds.len() }
+}
+
+/// The least and the greatest of some numbers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Extent {
+    least: usize,
+    most: usize,
+}
+
+impl Extent {
+    fn of(numbers: impl Iterator<Item = usize> + Clone) -> Option<Self> {
+        Some(Self { least: numbers.clone().min()?, most: numbers.max()? })
+    }
+}
+
+impl fmt::Display for Extent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { least, most } = self;
+        if least < most { write!(f, "{least}–{most}") } else { least.fmt(f) }
+    }
+}
+
+/// Summarises the scaling of the whole run in one sentence. A curve counts only if all points at
+/// which each task has a CPU are sound: a disturbed one could be its knee.
 fn closing(curves: &[Curve], view: &View<'_>) -> String {
+    let (disturbed, curves): (Vec<&Curve>, Vec<&Curve>) =
+        curves.iter().partition(|c| c.points().iter().any(|p| p.disturbed && !p.oversubscribed));
     // A single point is not a curve, and efficiency requires a point at one task.
-    let (disturbed, curves): (Vec<&Curve>, Vec<&Curve>) = curves
-        .iter()
-        .filter(|c| c.points().len() > 1 && c.base().is_some())
-        .partition(|c| c.is_disturbed());
+    let is_curve = |c: &&Curve| c.sound().count() > 1 && c.base().is_some();
+    let curves: Vec<&Curve> = curves.into_iter().filter(is_curve).collect();
     let most = curves.iter().flat_map(|c| c.last()).map(|point| point.tasks).max();
     let Some(most) = most else { return String::new() };
     let mut knees: Vec<(u32, f64, f64, &Curve)> = curves

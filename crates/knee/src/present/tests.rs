@@ -10,6 +10,7 @@ use knee_run::plan::Case;
 use knee_run::record::{Machine, Record, Rounds, RunEnd, RunRecord, SampleLine};
 use knee_stats::Spread;
 use knee_testcases::CATALOGUE;
+use serde_json::{Value, json};
 
 use knee_host::text::Screen;
 
@@ -67,6 +68,11 @@ impl Example {
         self
     }
 
+    /// Adds `n` disturbed rounds to a point.
+    fn disturbed(self, testcase: &str, tasks: u32, rate: f64, n: usize) -> Self {
+        (0..n).fold(self, |example, _| example.round(testcase, tasks, rate, 2))
+    }
+
     /// Adds `n` identical rounds to a point.
     fn rounds(self, testcase: &str, tasks: u32, rate: f64, n: usize) -> Self {
         (0..n).fold(self, |example, _| example.round(testcase, tasks, rate, 0))
@@ -93,6 +99,17 @@ impl Example {
 
     fn curves(&self) -> Vec<Curve> {
         self.record.run.curves(&self.rounds)
+    }
+
+    /// The curves of the JSON document.
+    fn curves_as_json(&self) -> Value {
+        let mut json = Vec::new();
+        // Ignores the error about the missing samples, which come after the curves.
+        let _ = super::json::render(&self.record, &self.curves(), self.view.knee, &mut json);
+        let json = String::from_utf8(json).unwrap();
+        let (_, curves) = json.split_once("\"curves\":").unwrap();
+        let (curves, _) = curves.split_once(",\n\"samples\"").unwrap();
+        serde_json::from_str(curves).unwrap()
     }
 
     /// The table with one space between words, so that no test depends on the widths of columns.
@@ -145,17 +162,13 @@ fn without_a_point_at_one_task_there_is_no_efficiency() {
         .rounds("getppid1", 8, 300.0, 6);
     example
         .says(" - - 0.0% - ▆█")
-        .says("no curve has a result at 1 task, so there is no speed-up, efficiency or knee; add 1")
+        .says("no curve has a usable result at 1 task, so there is no speed-up, efficiency or knee; add 1")
         .never_says("First to stop");
-    let mut json = Vec::new();
-    // Ignores the error about the missing samples, which come after the summaries.
-    let _ = json::render(&example.record, &example.curves(), 0.8, &mut json);
-    let json = String::from_utf8(json).unwrap();
-    assert!(json.contains(r#""knee":null"#) && !json.contains(r#""knee":8"#), "{json}");
-    assert!(json.contains(r#""efficiency":null"#), "{json}");
+    let curve = &example.curves_as_json()[0];
+    assert_eq!((&curve["knee"], &curve["points"][1]["efficiency"]), (&Value::Null, &Value::Null));
     let detail = example.shown_in_detail();
     assert!(
-        detail.contains("knee unknown without a result at 1 task, peak at 8 tasks"),
+        detail.contains("knee unknown without a usable result at 1 task, peak at 8 tasks"),
         "{detail}"
     );
 }
@@ -175,7 +188,7 @@ fn the_summary_omits_a_curve_without_a_point_at_one_task() {
     example.record.run.end = Some(RunEnd::Interrupted);
     example
         .says("to continue it: knee run --resume runs/example\n")
-        .says("1 of 2 curves lacks a result at 1 task")
+        .says("1 of 2 curves lacks a usable result at 1 task")
         .never_says("add 1 to -t")
         .says("1 of 1 curve stays above 80% efficiency up to 2 tasks.");
 }
@@ -205,22 +218,144 @@ fn disturbed_rows_are_marked() {
         .rounds("getuid1", 1, 100.0, 6)
         .rounds("getuid1", 2, 200.0, 6);
     example.says("100% 0.0% ! - ▄█\n").says("100% 0.0% - ▄█\n").says(
-        "1 of 48 samples was disturbed (1 preempted by other work) and is left out where possible",
+        "1 of 48 samples was disturbed (1 preempted by other work) and does not count (rows marked !)",
     );
     let detail = example.shown_in_detail();
     assert!(detail.contains("200 to 200 ! 2.00×"), "{detail}");
 }
 
 #[test]
-fn a_point_with_only_disturbed_samples_causes_a_warning() {
-    let disturbed = |example: Example, tasks| {
-        (0..6).fold(example, |e, _| e.round("getppid1", tasks, f64::from(tasks), 2))
-    };
-    let half = disturbed(Example::new(&["getppid1"], &[1, 2]).rounds("getppid1", 1, 1.0, 6), 2);
-    half.says("all samples of getppid1 processes ×2 were disturbed, so do not trust these points")
-        .says(" !! ");
-    let all = disturbed(disturbed(Example::new(&["getppid1"], &[1, 2]), 1), 2);
-    all.says("all samples of this run were disturbed, so do not trust it").never_says("left out");
+fn a_disturbed_point_has_no_efficiency_in_any_output() {
+    let example = Example::new(&["getppid1"], &[1, 2, 4])
+        .rounds("getppid1", 1, 100.0, 6)
+        .rounds("getppid1", 2, 190.0, 6)
+        .rounds("getppid1", 4, 50.0, 2)
+        .disturbed("getppid1", 4, 40.0, 10);
+    // The rate is shown; the summary describes the points at 1 and 2 tasks.
+    example
+        .says("processes 100 190 50.0 1.90× 95% 0.0% !! - ▅█ at 2 tasks\n")
+        .says(
+            "other work disturbed most rounds of getppid1 processes ×4 (marked !!), so knee \
+             concludes nothing from these rates; reduce other load, or measure again with --wait-quiet \
+             or more --patience\n",
+        )
+        .never_says("First to stop");
+    let detail = example.shown_in_detail();
+    assert!(
+        detail.contains("4 50.0 50.0 to 50.0 !! - - 1.000 - - -\nknee not reached"),
+        "{detail}"
+    );
+}
+
+#[test]
+fn table_and_json_agree_on_what_a_point_shows() {
+    let example = Example::new(&["getppid1"], &[1, 2, 4, 9])
+        .rounds("getppid1", 1, 100.0, 6)
+        .rounds("getppid1", 2, 240.0, 6)
+        .disturbed("getppid1", 2, 240.0, 3)
+        .disturbed("getppid1", 4, 50.0, 12)
+        .rounds("getppid1", 9, 60.0, 6);
+    let curve = &example.curves_as_json()[0];
+    assert_eq!((&curve["knee"], &curve["peak"]), (&Value::Null, &2.into()));
+    let points = curve["points"].as_array().unwrap();
+    let field = |name: &str| Value::from_iter(points.iter().map(|point| point[name].clone()));
+    assert_eq!(field("measured"), json!([6, 9, 12, 6]));
+    assert_eq!(field("disturbed"), json!([false, false, true, false]));
+    assert_eq!(field("oversubscribed"), json!([false, false, false, true]));
+    assert_eq!(field("implausible"), json!([false, true, null, null]));
+    assert_eq!(field("efficiency"), json!([1.0, 1.2, null, null]));
+    let detail = example.shown_in_detail();
+    let lines: Vec<&str> = detail.lines().collect();
+    let row = |tasks: &str| *lines.iter().find(|line| line.starts_with(tasks)).unwrap();
+    assert!(row("2 240").contains(" ! 2.40× 120%? "), "{detail}");
+    assert!(row("4 50").contains(" !! - - 1.000 "), "{detail}");
+    assert!(row("9 60").ends_with(" - - 1.000 - - -"), "{detail}");
+}
+
+#[test]
+fn nothing_is_concluded_from_a_run_that_was_disturbed_throughout() {
+    let example = Example::new(&["getppid1"], &[1, 2])
+        .disturbed("getppid1", 1, 100.0, 12)
+        .disturbed("getppid1", 2, 50.0, 9);
+    example
+        .says("\n0 of 6 rounds, 9–12 measured, each of 2 × 0.2 s, placement")
+        .says("processes 100 50.0 - - - !! -\n")
+        .says("other work disturbed most rounds of every point, so this run shows nothing; reduce")
+        .says("no curve has a usable result at 1 task")
+        .never_says("do not count")
+        .never_says("curve stays");
+    let detail = example.shown_in_detail();
+    assert!(detail.contains("knee unknown without a usable result at 1 task, peak unknown"));
+}
+
+#[test]
+fn the_head_counts_the_rounds_that_count_and_those_that_were_measured() {
+    let example = Example::new(&["getppid1"], &[1, 2])
+        .rounds("getppid1", 1, 100.0, 6)
+        .disturbed("getppid1", 1, 50.0, 3)
+        .rounds("getppid1", 2, 200.0, 6)
+        .disturbed("getppid1", 2, 50.0, 3);
+    example
+        .says("\n6 of 6 rounds, 9 measured, each of 2 × 0.2 s, 95.0% intervals")
+        .says("12 of 36 samples were disturbed (12 preempted by other work) and do not count")
+        .never_says("--wait-quiet");
+    let example = example.rounds("getppid1", 2, 200.0, 2);
+    example.says("\n6–8 rounds, 9–11 measured, each of 2 × 0.2 s");
+}
+
+#[test]
+fn points_with_more_tasks_than_cpus_are_listed_apart_and_give_no_knee() {
+    let helper = "context_switch1@helper=next-cpu";
+    let mut example = Example::new(&["getppid1", helper], &[1, 4, 8, 16]);
+    for (n, rate) in [(1, 100.0), (4, 390.0), (8, 770.0), (16, 780.0)] {
+        example = example.rounds("getppid1", n, rate, 6).rounds(helper, n, rate, 6);
+    }
+    example
+        .says("getppid1 processes 100 390 770 780 7.70× 96% 0.0% - ▂▅█ at 8 tasks\n")
+        .says(
+            "with more than 8 tasks (4 if each task takes two CPUs, as in context_switch1@helper=",
+        )
+        .says("tasks share CPUs, so there is no efficiency or knee\n")
+        .says("2 of 2 curves stay above 80% efficiency up to 8 tasks.");
+    let detail = example.shown_in_detail();
+    let heading = "knee not reached, peak at 8 tasks\nmore tasks than CPUs: tasks share CPUs, so there \
+                   is no efficiency\n16 780 780 to 780 - - 1.000 - - -\n\n";
+    assert!(detail.contains(heading), "{detail}");
+    let two_each = "peak at 4 tasks\nmore tasks than CPUs (each task takes two): tasks share CPUs, so \
+                    there is no efficiency\n8 770 770 to 770 - - 1.000 - - -\n16 780";
+    assert!(detail.contains(two_each), "{detail}");
+    assert!(!detail.contains("no efficiency or knee"), "{detail}");
+}
+
+#[test]
+fn an_implausible_efficiency_is_marked_with_the_likely_reasons() {
+    Example::new(&["getppid1"], &[1, 2])
+        .rounds("getppid1", 1, 100.0, 6)
+        .rounds("getppid1", 2, 260.0, 6)
+        .says("2.60× 130%? 0.0%")
+        .says(
+            "the efficiency of getppid1 processes ×2 (130%) is implausible: placement, a \
+             low CPU frequency or a warm-up effect may have slowed the point at 1 task; try another",
+        );
+    Example::new(&["getppid1"], &[1, 2])
+        .rounds("getppid1", 1, 100.0, 6)
+        .rounds("getppid1", 2, 228.0, 6)
+        .says("2.28× 114% 0.0%")
+        .never_says("implausible");
+}
+
+#[test]
+fn the_summary_excludes_a_curve_whose_knee_could_be_a_disturbed_point() {
+    let example = Example::new(&["getppid1", "getuid1"], &[1, 2, 4, 9])
+        .rounds("getppid1", 1, 100.0, 6)
+        .disturbed("getppid1", 2, 100.0, 6)
+        .rounds("getppid1", 4, 390.0, 6)
+        .rounds("getuid1", 1, 100.0, 6)
+        .rounds("getuid1", 4, 390.0, 6)
+        .disturbed("getuid1", 9, 390.0, 6);
+    example.says(
+        "1 of 1 curve stays above 80% efficiency up to 4 tasks. 1 disturbed curve is excluded.",
+    );
 }
 
 #[test]

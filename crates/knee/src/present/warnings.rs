@@ -5,12 +5,13 @@ mod seats;
 
 use std::collections::BTreeMap;
 
-use knee_host::number::{plural, spread};
+use knee_host::number::{percent, plural, spread};
 use knee_results::{CONFIDENCE, Curve, Mark, Mode, Order, Point, PointId};
 use knee_run::record::{Record, RunEnd, RunRecord};
 
 use self::seats::{shared_beyond, without_spare_cpu};
 use super::enumeration::{NAMED, and_more};
+use super::notes::CALMER;
 use super::view::View;
 
 /// knee warns below this confidence. Five rounds give 93.75%, which the table header shows.
@@ -32,6 +33,7 @@ pub(super) fn warnings(record: &Record, curves: &[Curve], view: &View<'_>) -> Ve
             )
         }),
         disturbed(&points),
+        implausible(curves),
         few_rounds(run, &points),
         run.request.precision.and_then(|asked| imprecise(&points, asked)),
         run.environment.others_running.filter(|&threads| threads > 0).map(|threads| {
@@ -43,11 +45,9 @@ pub(super) fn warnings(record: &Record, curves: &[Curve], view: &View<'_>) -> Ve
         }),
         marked(&points),
         no_single_task(run, curves),
-        shared_beyond(run, curves).map(|beyond| {
-            format!(
-                "with more than {beyond}, tasks share CPUs, so the efficiency does not show the \
-                 scaling on more cores"
-            )
+        // The detailed table says so above these points.
+        shared_beyond(run, curves).filter(|_| !view.detail).map(|beyond| {
+            format!("with more than {beyond}, tasks share CPUs, so there is no efficiency or knee")
         }),
         without_spare_cpu(run, curves).map(|from| {
             format!(
@@ -86,22 +86,42 @@ fn supports_only_other_mode(run: &RunRecord, point: &PointId) -> bool {
     modes.is_some_and(|modes| !modes.contains(&point.mode))
 }
 
-/// A warning about points whose samples are all marked.
+/// A warning about points from which nothing may be concluded.
 fn disturbed(points: &[(&Curve, &Point)]) -> Option<String> {
     let names: Vec<String> =
         points.iter().filter(|(_, p)| p.disturbed).map(|(c, p)| name(c, p)).collect();
     if names.len() == points.len() && !names.is_empty() {
-        return Some(
-            "all samples of this run were disturbed, so do not trust it; reduce other load and \
-             run it again"
-                .to_owned(),
-        );
+        return Some(format!(
+            "other work disturbed most rounds of every point, so this run shows nothing; {CALMER}"
+        ));
     }
     let (named, others) = names.split_at(names.len().min(NAMED));
     (!named.is_empty()).then(|| {
         format!(
-            "all samples of {}{} were disturbed, so do not trust these points (marked !!); reduce \
-             other load, or use more rounds",
+            "other work disturbed most rounds of {}{} (marked !!), so knee concludes nothing from \
+             these rates; {CALMER}",
+            named.join(", "),
+            and_more(others.len())
+        )
+    })
+}
+
+/// A warning about points with more throughput per task than one task has.
+pub(super) fn implausible<'c>(curves: impl IntoIterator<Item = &'c Curve>) -> Option<String> {
+    let names: Vec<String> = curves
+        .into_iter()
+        .flat_map(|curve| curve.points().iter().map(move |point| (curve, point)))
+        .filter_map(|(curve, point)| {
+            let scaling = curve.scaling(point).filter(|scaling| scaling.is_implausible())?;
+            Some(format!("{} ({})", name(curve, point), percent(scaling.efficiency)))
+        })
+        .collect();
+    let (named, others) = names.split_at(names.len().min(NAMED));
+    (!named.is_empty()).then(|| {
+        format!(
+            "the efficiency of {}{} is implausible: placement, a low CPU frequency or a \
+             warm-up effect may have slowed the point at 1 task; try another --placement, the \
+             performance governor or a longer --warmup",
             named.join(", "),
             and_more(others.len())
         )
@@ -110,7 +130,9 @@ fn disturbed(points: &[(&Curve, &Point)]) -> Option<String> {
 
 /// A warning about too few rounds for the required confidence.
 fn few_rounds(run: &RunRecord, points: &[(&Curve, &Point)]) -> Option<String> {
-    let (_, point) = points.iter().min_by_key(|(_, point)| point.rounds.len())?;
+    // Another warning covers disturbed points.
+    let calm = points.iter().map(|(_, point)| point).filter(|point| !point.disturbed);
+    let point = calm.min_by_key(|point| point.rounds.len())?;
     let confidence = point.confidence * 100.0;
     match (point.rounds.len(), run.request.rounds as usize) {
         _ if point.confidence >= LEAST_CONFIDENCE => None,
@@ -121,7 +143,7 @@ fn few_rounds(run: &RunRecord, points: &[(&Curve, &Point)]) -> Option<String> {
         }
         (rounds, asked) if rounds < asked => Some(format!(
             "knee can use only {rounds} of {asked} rounds at some points, which gives \
-             {confidence:.1}% confidence; 95% requires six: reduce other load, or use more rounds"
+             {confidence:.1}% confidence (95% requires six); {CALMER}"
         )),
         (rounds, _) => Some(format!(
             "{rounds} rounds give only {confidence:.1}% confidence; use six rounds for 95%: -r 6"
@@ -148,8 +170,8 @@ fn imprecise(points: &[(&Curve, &Point)], asked: f64) -> Option<String> {
     ))
 }
 
-/// A warning about marked samples. `None` if all samples are marked, because knee then uses them
-/// all.
+/// A warning about marked samples. `None` if all samples are marked, because another warning covers
+/// their points.
 fn marked(points: &[(&Curve, &Point)]) -> Option<String> {
     let points = || points.iter().map(|(_, point)| point);
     let marked: u64 = points().map(|point| point.marked).sum();
@@ -163,10 +185,9 @@ fn marked(points: &[(&Curve, &Point)]) -> Option<String> {
     }
     let list: Vec<String> =
         marks.iter().map(|(mark, n)| format!("{n} {}", describe(*mark))).collect();
-    let (were, are) = if marked == 1 { ("was", "is") } else { ("were", "are") };
+    let (were, counts) = if marked == 1 { ("was", "does") } else { ("were", "do") };
     Some(format!(
-        "{marked} of {of} samples {were} disturbed ({}) and {are} left out where possible (rows \
-         marked !); reduce other load, or use more rounds",
+        "{marked} of {of} samples {were} disturbed ({}) and {counts} not count (rows marked !)",
         list.join(", ")
     ))
 }
@@ -182,13 +203,13 @@ fn describe(mark: Mark) -> &'static str {
     }
 }
 
-/// A warning about curves without a point at one task.
+/// A warning about curves without a sound point at one task.
 fn no_single_task(run: &RunRecord, curves: &[Curve]) -> Option<String> {
     let subject = match (curves.iter().filter(|c| c.base().is_none()).count(), curves.len()) {
         (0, _) => return None,
-        (lacking, of) if lacking == of => "no curve has a result".to_owned(),
-        (1, of) => format!("1 of {of} curves lacks a result"),
-        (lacking, of) => format!("{lacking} of {of} curves lack a result"),
+        (lacking, of) if lacking == of => "no curve has a usable result".to_owned(),
+        (1, of) => format!("1 of {of} curves lacks a usable result"),
+        (lacking, of) => format!("{lacking} of {of} curves lack a usable result"),
     };
     let advice = if run.request.tasks.contains(&1) { "" } else { "; add 1 to -t" };
     Some(format!("{subject} at 1 task, so there is no speed-up, efficiency or knee{advice}"))

@@ -78,6 +78,30 @@ impl Scratch {
     }
 }
 
+/// Puts a copy of the recorded run into the scratch directory, with its description and each of
+/// its samples changed.
+pub(crate) fn copy(
+    scratch: &Scratch,
+    name: &str,
+    run: impl Fn(&mut serde_json::Value),
+    sample: impl Fn(&mut serde_json::Value),
+) {
+    let record = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/record");
+    let dir = scratch.path().join(name);
+    fs::create_dir(&dir).unwrap();
+    let read = |file| fs::read_to_string(Path::new(record).join(file)).unwrap();
+    let mut description = serde_json::from_str(&read("run.json")).unwrap();
+    run(&mut description);
+    fs::write(dir.join("run.json"), description.to_string()).unwrap();
+    let mut samples = String::new();
+    for line in read("samples.jsonl").lines() {
+        let mut line = serde_json::from_str(line).unwrap();
+        sample(&mut line);
+        samples += &format!("{line}\n");
+    }
+    fs::write(dir.join("samples.jsonl"), samples).unwrap();
+}
+
 /// Runs to the end; the whole output is in the panic if a test fails on it.
 pub(crate) fn finish(command: &mut Command) -> Finished {
     let Output { status, stdout, stderr } = command.output().unwrap();

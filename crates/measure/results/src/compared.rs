@@ -42,10 +42,14 @@ pub struct ComparedPoint {
     pub family: Option<Family>,
     /// Whether its rates are invocations per second, so that times are more meaningful.
     pub timed: bool,
-    /// Rounds before and after.
+    /// Rounds before and after that count.
     pub rounds: [usize; 2],
+    /// Rounds before and after that were measured, including disturbed ones.
+    pub measured: [usize; 2],
     /// Whether a side is [disturbed](crate::Point::disturbed), so that nothing is claimed.
     pub disturbed: bool,
+    /// Whether a side is [oversubscribed](crate::Point::oversubscribed).
+    pub oversubscribed: bool,
     /// Why a side has fewer rounds than requested.
     pub gap: Option<String>,
     /// Medians, ratio, interval, p-value and verdict.
@@ -197,7 +201,9 @@ fn point(key: &Key, comparison: Comparison, before: &Results, after: &Results) -
         family: info.and_then(|info| info.family),
         timed: info.is_some_and(|info| info.timed),
         rounds: sides.map(|side| side.rounds.len()),
+        measured: sides.map(|side| side.measured),
         disturbed: sides.iter().any(|side| side.disturbed),
+        oversubscribed: sides.iter().any(|side| side.oversubscribed),
         gap: sides.iter().find_map(|side| side.gap.clone()),
         comparison,
     }

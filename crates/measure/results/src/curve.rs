@@ -101,9 +101,9 @@ impl Curve {
         &self.points
     }
 
-    /// Task count and rates of the rounds of each point, as input for a fit.
+    /// Task count and rates of the rounds of each sound point, as input for a fit.
     pub fn rounds(&self) -> Vec<(u32, Vec<f64>)> {
-        self.points.iter().map(|point| (point.tasks, point.rounds.clone())).collect()
+        self.sound().map(|point| (point.tasks, point.rounds.clone())).collect()
     }
 
     /// The point at `tasks`.
@@ -236,6 +236,7 @@ mod tests {
                 (Some(0.95), Verdict::Scales)
             );
             assert_eq!(curve.scaling(&curve.points()[3]), None);
+            assert_eq!(curve.rounds().iter().map(|(tasks, _)| *tasks).collect::<Vec<_>>(), [1, 2]);
         }
         let mut points = points;
         points[0].disturbed = true;

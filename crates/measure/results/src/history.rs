@@ -14,8 +14,11 @@ pub struct Series {
     pub key: Key,
     /// What its rates count, in the plural.
     pub unit: String,
-    /// (which run, median rate of its rounds), in time order; runs without rounds are left out.
+    /// (which run, median rate of its rounds), in time order. Runs without rounds are left out, and
+    /// runs in which other work disturbed the point.
     pub values: Vec<(usize, f64)>,
+    /// Whether there are enough values to find a change. Otherwise there are no `changes`.
+    pub tested: bool,
     /// Changes; each index is that of the first value after it.
     pub changes: Vec<ChangePoint>,
 }
@@ -50,15 +53,20 @@ fn series(runs: &[Results], key: &Key, options: &ChangeOptions) -> Series {
     let values: Vec<(usize, f64)> = runs
         .iter()
         .enumerate()
-        .filter_map(|(nr, run)| Some((nr, median(&run.points.get(key)?.rounds)?)))
+        .filter_map(|(nr, run)| {
+            let measured = run.points.get(key).filter(|measured| !measured.disturbed)?;
+            Some((nr, median(&measured.rounds)?))
+        })
         .collect();
     let rates: Vec<f64> = values.iter().map(|&(_, rate)| rate).collect();
     let info = runs.iter().find_map(|run| run.cases.get(&key.case));
+    let tested = options.fewest_values().is_some_and(|fewest| values.len() >= fewest);
     Series {
         key: key.clone(),
         unit: info.map_or(ITERATIONS, |info| &info.unit).to_owned(),
         values,
-        changes: change_points(&rates, options),
+        tested,
+        changes: if tested { change_points(&rates, options) } else { Vec::new() },
     }
 }
 
@@ -88,5 +96,29 @@ mod tests {
         assert_eq!(all[0].values[change.index].0, 9);
         assert!((change.after_median / change.before_median - 1.6).abs() < 0.01);
         assert_eq!(all[1].changes, []);
+    }
+
+    #[test]
+    fn disturbed_medians_are_left_out_and_few_values_are_not_tested() {
+        let key = Key { case: CaseId::new("a"), mode: None, tasks: Some(1) };
+        let mut runs: Vec<Results> = (0..16)
+            .map(|nr| {
+                let mut results = Results::new(Path::new("x"));
+                let rate = if nr < 8 { 50.0 } else { 80.0 } + f64::from(nr % 3) / 10.0;
+                results.add(key.clone(), rate, 1);
+                results
+            })
+            .collect();
+        let of = |runs: &[Results]| history(runs, &ChangeOptions::default()).remove(0);
+        assert_eq!((of(&runs).changes.len(), of(&runs).tested), (1, true));
+        for run in &mut runs[8..] {
+            run.points.values_mut().for_each(|measured| measured.disturbed = true);
+        }
+        let series = of(&runs);
+        assert_eq!(
+            series.values.iter().map(|&(nr, _)| nr).collect::<Vec<_>>(),
+            [0, 1, 2, 3, 4, 5, 6, 7]
+        );
+        assert_eq!((series.changes, series.tested), (vec![], false));
     }
 }

@@ -13,6 +13,10 @@
 
 use crate::median;
 
+/// Tolerance for rounding: shuffles that divide the values into the same two groups sum their
+/// distances in another order, and are as great.
+const ROUNDING: f64 = 1e-9;
+
 /// Settings of the search for change points.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ChangeOptions {
@@ -32,6 +36,23 @@ impl Default for ChangeOptions {
     /// false change that often; 999 shuffles; three runs, so that one bad run is not a change.
     fn default() -> Self {
         Self { significance: 0.01, permutations: 999, shortest_segment: 3, seed: 1 }
+    }
+}
+
+impl ChangeOptions {
+    /// The fewest values among which a change can be significant: one in the middle, with all
+    /// values on one side of it greater than all on the other. Of all ways to divide n values, two
+    /// are as extreme (these, and their mirror image), so p is at least 2 / C(n, n / 2). `None` if
+    /// there are too few shuffles for any p-value to be significant.
+    pub fn fewest_values(&self) -> Option<usize> {
+        if 1.0 / f64::from(self.permutations + 1) > self.significance {
+            return None;
+        }
+        let least_p = |n: usize| {
+            let half = n / 2;
+            2.0 * (1..=half).map(|k| k as f64 / (n - half + k) as f64).product::<f64>()
+        };
+        (2 * self.shortest_segment.max(2)..).find(|&n| least_p(n) <= self.significance)
     }
 }
 
@@ -104,6 +125,7 @@ fn p_value(
     random: &mut oorandom::Rand32,
 ) -> Option<f64> {
     let mut shuffled = series.to_vec();
+    let least = observed - observed.abs() * ROUNDING;
     // The original series counts as one of the shuffles.
     let mut as_great = 1;
     let share = |count: u32| f64::from(count) / f64::from(options.permutations + 1);
@@ -114,7 +136,7 @@ fn p_value(
                 values.swap(i, random.rand_range(0..i as u32 + 1) as usize);
             }
         }
-        if best_split(&shuffled, bounds, shortest).is_some_and(|s| s.weight >= observed) {
+        if best_split(&shuffled, bounds, shortest).is_some_and(|s| s.weight >= least) {
             as_great += 1;
         }
         if share(as_great) > options.significance {
@@ -211,6 +233,29 @@ mod tests {
             .count();
         // Binomial(100, 0.05) exceeds 11 once in 700.
         assert!(false_alarms <= 11, "{false_alarms}");
+    }
+
+    #[test]
+    fn the_fewest_values_are_those_in_which_the_greatest_change_is_significant() {
+        let mean_p = |n: usize| {
+            let step = noisy(&[(n / 2, 100.0), (n - n / 2, 200.0)], 3);
+            let p = |seed| {
+                let options = ChangeOptions { significance: 1.0, seed, ..Default::default() };
+                let changes = change_points(&step, &options);
+                changes.iter().find(|change| change.index == n / 2).unwrap().p
+            };
+            (0..20).map(p).sum::<f64>() / 20.0
+        };
+        for (significance, fewest) in [(0.01, 10), (0.05, 8), (0.12, 6)] {
+            let options = ChangeOptions { significance, ..Default::default() };
+            assert_eq!(options.fewest_values(), Some(fewest), "{significance}");
+            assert!(mean_p(fewest) <= significance, "{significance}: {}", mean_p(fewest));
+        }
+        assert!(mean_p(9) > 0.01 && mean_p(7) > 0.05, "{} {}", mean_p(9), mean_p(7));
+        let longer = ChangeOptions { shortest_segment: 8, ..Default::default() };
+        assert_eq!(longer.fewest_values(), Some(16));
+        let unresolved = ChangeOptions { significance: 0.0005, ..Default::default() };
+        assert_eq!(unresolved.fewest_values(), None);
     }
 
     #[test]

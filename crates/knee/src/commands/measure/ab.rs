@@ -56,7 +56,8 @@ Exit status:
   0  success, even if the sides differ
   1  a --fail-on condition matched
   3  a side cannot run
-  4  a side failed"
+  4  a side failed
+  5  no --fail-on condition matched, but other work disturbed a point too much to tell"
 )]
 pub(crate) struct Args {
     /// Baseline side: a command, FILE.so, or `NAME[@KEY=VALUE]`

@@ -23,6 +23,9 @@ use crate::stdout;
 ///
 /// If kappa is above 0, throughput peaks at sqrt((1-sigma)/kappa) tasks and then falls. If kappa
 /// cannot be distinguished from 0, knee fits Amdahl's law, which limits the speed-up to 1/sigma.
+///
+/// The law describes tasks that have a CPU each. knee therefore leaves out points with more tasks
+/// than CPUs, and points that other work disturbed.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee fit runs/2026-11-21T090000Z                 fit every curve
@@ -39,7 +42,8 @@ pub(crate) struct Args {
     #[arg(value_name = "NAME | GLOB")]
     names: Vec<glob::Pattern>,
 
-    /// Efficiency threshold: the knee is the first task count with an efficiency below P%
+    /// Efficiency threshold: the fitted knee is the first task count at which the fitted law gives
+    /// an efficiency below P%
     #[arg(long, value_name = "P%", default_value = "80%", value_parser = crate::args::percentage)]
     knee: f64,
 

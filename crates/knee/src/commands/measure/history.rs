@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
+use knee_host::number::threshold;
 use knee_host::text::Screen;
-use knee_results::{history, in_time_order};
+use knee_results::{Results, history, in_time_order};
 use knee_stats::ChangeOptions;
 
 use crate::args::require_distinct;
@@ -12,14 +13,12 @@ use crate::input::read;
 use crate::present::history::{json, table};
 use crate::stdout;
 
-/// Fewest runs that can show a change: three before it and three after.
-const FEWEST_RUNS: usize = 6;
-
 /// Find when throughput changed in a series of runs
 ///
 /// For each point (testcase, mode, task count), knee searches the medians of the runs for changes.
 /// knee uses the E-divisive algorithm (Matteson and James 2014), which needs no threshold, can find
-/// several changes, and ignores a single bad run.
+/// several changes, and ignores a single bad run. At 1% significance, knee finds changes only of
+/// points that have results in at least ten runs. Results that other work disturbed do not count.
 ///
 /// knee sorts records by start time. If the runs include results of will-it-scale, which have no
 /// start time, knee keeps all runs in the given order.
@@ -29,11 +28,12 @@ const FEWEST_RUNS: usize = 6;
   knee history nightly/* --detail         also list points that did not change
   knee history runs/* --json | jq '.series[] | select(.changes != [])'")]
 pub(crate) struct Args {
-    /// At least six records of knee run or results of will-it-scale
+    /// Records of knee run or results of will-it-scale, at least ten (see --significance)
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<PathBuf>,
 
-    /// Probability of reporting a change for a point that did not change
+    /// Probability of reporting a change for a point that did not change. A larger probability
+    /// requires fewer runs: 5% requires eight
     #[arg(long, value_name = "P%", default_value = "1%",
           allow_negative_numbers = true, value_parser = crate::args::percentage)]
     significance: f64,
@@ -57,10 +57,24 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
-    if args.runs.len() < FEWEST_RUNS {
+    let options = ChangeOptions {
+        significance: args.significance,
+        shortest_segment: args.shortest as usize,
+        seed: args.seed,
+        ..ChangeOptions::default()
+    };
+    let significance = threshold(args.significance);
+    let Some(fewest) = options.fewest_values() else {
         bail_usage!(
-            "knee history requires at least {FEWEST_RUNS} runs, but got {}; to compare two runs, \
-             use knee compare",
+            "--significance {significance}: too small for the {} shuffles of the permutation test; \
+             use 0.1% or more",
+            options.permutations
+        );
+    };
+    if args.runs.len() < fewest {
+        bail_usage!(
+            "knee history requires at least {fewest} runs to find a change at {significance} \
+             significance, but got {}; to compare two runs, use knee compare",
             args.runs.len()
         );
     }
@@ -70,17 +84,30 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         .iter()
         .map(|run| read(run).map(|read| read.results))
         .collect::<Result<Vec<_>, _>>()?;
+    require_no_copies(&runs)?;
     in_time_order(&mut runs);
-    let options = ChangeOptions {
-        significance: args.significance,
-        shortest_segment: args.shortest as usize,
-        seed: args.seed,
-        ..ChangeOptions::default()
-    };
     let series = history(&runs, &options);
     match args.json {
-        true => stdout::print_json(&json(&runs, &series))?,
-        false => stdout::print(&table(&runs, &series, args.detail, &Screen::of_stdout()))?,
+        true => stdout::print_json(&json(&runs, &series, fewest))?,
+        false => stdout::print(&table(&runs, &series, fewest, args.detail, &Screen::of_stdout()))?,
     }
     Ok(ExitStatus::Done)
+}
+
+/// Returns an error if two records are copies of the same run, which would count twice.
+fn require_no_copies(runs: &[Results]) -> anyhow::Result<()> {
+    let is_copy = |a: &Results, b: &Results| match (&a.origin, &b.origin) {
+        (Some(a), Some(b)) => a.environment == b.environment && a.request == b.request,
+        _ => false,
+    };
+    for (nr, run) in runs.iter().enumerate() {
+        if let Some(first) = runs[..nr].iter().find(|first| is_copy(first, run)) {
+            bail_usage!(
+                "{} and {} are copies of the same run; name each run once",
+                first.source.display(),
+                run.source.display()
+            );
+        }
+    }
+    Ok(())
 }

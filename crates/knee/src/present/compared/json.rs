@@ -45,6 +45,16 @@ fn comparison(after: &Results, compared: &Compared) -> Value {
     })
 }
 
+/// One side of a point: 0 before, 1 after.
+fn side_of_point(point: &ComparedPoint, side: usize) -> Value {
+    let medians = [point.comparison.before_median, point.comparison.after_median];
+    json!({
+        "median": medians[side],
+        "rounds": point.rounds[side],
+        "measured": point.measured[side],
+    })
+}
+
 fn point(point: &ComparedPoint) -> Value {
     let c = &point.comparison;
     let test = c.test.map(|test| match test {
@@ -60,8 +70,8 @@ fn point(point: &ComparedPoint) -> Value {
         "tasks": point.key.tasks,
         "family": point.family,
         "unit": point.unit,
-        "before": { "median": c.before_median, "rounds": point.rounds[0] },
-        "after": { "median": c.after_median, "rounds": point.rounds[1] },
+        "before": side_of_point(point, 0),
+        "after": side_of_point(point, 1),
         "ratio": c.ratio.map(|i| i.ratio),
         "low": c.test.and(c.ratio).map(|i| i.low),
         "high": c.test.and(c.ratio).map(|i| i.high),
@@ -71,6 +81,7 @@ fn point(point: &ComparedPoint) -> Value {
         "verdict": c.verdict.as_str(),
         "rounds_needed": c.rounds_needed,
         "disturbed": point.disturbed,
+        "oversubscribed": point.oversubscribed,
         "unfinished": point.gap,
         "seconds": point.timed.then(|| json!({
             "before": 1.0 / c.before_median,

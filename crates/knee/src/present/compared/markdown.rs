@@ -46,7 +46,7 @@ pub(crate) fn render(comparisons: &Comparisons<'_>) -> String {
         text.push('\n');
         let timed = compared.points.first().is_some_and(|point| point.timed);
         let [before, after] = if timed { ["before", "after"] } else { ["before /s", "after /s"] };
-        text += &points(compared, ["point", before, after], "").markdown();
+        text += &points(compared, &comparisons.options, ["point", before, after], "").markdown();
         let _ = writeln!(text, "\n{}.", method(compared, &comparisons.options));
     }
     text

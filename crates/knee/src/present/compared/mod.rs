@@ -13,6 +13,7 @@ use knee_run::noise::NoiseFloors;
 use knee_stats::{CompareOptions, RatioInterval, Test, Verdict, pairs_to_claim};
 
 use super::enumeration::{and_more, grouped};
+use super::notes::CALMER;
 
 /// One run, and the comparison of each other run with it.
 pub(crate) struct Comparisons<'r> {
@@ -71,7 +72,7 @@ pub(crate) fn p_value(p: f64) -> String {
 }
 
 /// The verdict in words; if it is inconclusive, what would decide it.
-fn verdict(point: &ComparedPoint) -> String {
+fn verdict(point: &ComparedPoint, compared: &Compared, options: &CompareOptions) -> String {
     match point.comparison.verdict {
         Verdict::Faster => "▲ faster".to_owned(),
         Verdict::Slower => "▼ slower".to_owned(),
@@ -82,7 +83,13 @@ fn verdict(point: &ComparedPoint) -> String {
             "~ different, but perhaps by less than the threshold".to_owned()
         }
         Verdict::Inconclusive => match point.comparison.rounds_needed {
-            Some(n) => format!("~ no difference found; about {n} rounds needed"),
+            Some(n) if exceeds_threshold(point, compared, options) => {
+                format!("~ unconfirmed; about {n} rounds needed to confirm the change")
+            }
+            Some(n) => format!(
+                "~ no difference found; about {n} rounds needed to exclude a change of {}",
+                spread(options.threshold.unwrap_or(0.0))
+            ),
             None => "~ too noisy".to_owned(),
         },
     }
@@ -94,6 +101,16 @@ fn is_small_but_real(point: &ComparedPoint) -> bool {
         .comparison
         .ratio
         .is_some_and(|i| point.comparison.adjusted_p < 0.05 && (i.low > 1.0 || i.high < 1.0))
+}
+
+/// Whether the estimated change is at least the threshold, with and without the correction for
+/// drift.
+fn exceeds_threshold(point: &ComparedPoint, compared: &Compared, options: &CompareOptions) -> bool {
+    point.comparison.ratio.is_some_and(|RatioInterval { ratio, .. }| {
+        let drift = compared.drift.unwrap_or(1.0);
+        let change = (ratio - 1.0).abs().min((ratio / drift - 1.0).abs());
+        change >= options.threshold.unwrap_or(0.0)
+    })
 }
 
 /// `1 faster, 2 slower, 3 the same, 4 inconclusive`, without zero counts.
@@ -155,12 +172,13 @@ fn notes(before: &Results, compared: &Compared, options: &CompareOptions) -> Vec
     let disturbed = compared.points.iter().filter(|point| point.disturbed).count();
     if disturbed > 0 {
         notes.push(format!(
-            "other work disturbed most samples of {} on at least one side; reduce other load and \
-             measure again",
+            "other work disturbed most rounds of {} on at least one side, so knee concludes \
+             nothing there; {CALMER}",
             plural(disturbed, "point")
         ));
     }
-    let few = compared.points.iter().filter(|point| point.rounds.contains(&1)).count();
+    let is_few = |point: &&ComparedPoint| !point.disturbed && point.rounds.contains(&1);
+    let few = compared.points.iter().filter(is_few).count();
     if few > 0 {
         notes.push(format!(
             "{} only one round on a side, which proves nothing; measure more rounds (-r)",
@@ -243,22 +261,24 @@ fn too_few_pairs(
     options: &CompareOptions,
 ) -> Option<String> {
     let run = before.origin.as_ref().filter(|_| compared.in_turns)?;
-    let needed = pairs_to_claim(compared.points.len(), options.confidence);
+    // Another note covers disturbed points, and the correction of p-values ignores them.
+    let calm = || compared.points.iter().filter(|point| !point.disturbed);
+    let needed = pairs_to_claim(calm().count(), options.confidence) as usize;
     let few = |point: &&ComparedPoint| {
-        let is_open = point.comparison.verdict == Verdict::Inconclusive;
-        is_open && (point.rounds[0] as u64) < u64::from(needed)
+        point.comparison.verdict == Verdict::Inconclusive && point.rounds[0] < needed
     };
-    let first = compared.points.iter().find(few)?;
-    let more = and_more(compared.points.iter().filter(few).count() - 1);
-    let (used, asked) = (first.rounds[0], run.request.rounds);
-    let lost = match run.complete {
-        _ if used as u64 == u64::from(asked) => String::new(),
-        true => format!(" of {asked} (the others were disturbed)"),
-        false => format!(" of {asked} (the others are unfinished)"),
+    let first = calm().find(few)?;
+    let more = and_more(calm().filter(few).count() - 1);
+    let (used, asked) = (first.rounds[0], run.request.rounds as usize);
+    let (lost, advice) = match run.complete {
+        _ if used >= asked => (String::new(), "use more rounds (-r)"),
+        true => (format!(" of {asked} (the others were disturbed)"), CALMER),
+        false => {
+            (format!(" of {asked} (the others are unfinished)"), "continue the run with --resume")
+        }
     };
     Some(format!(
-        "{}{more}: knee can use only {}{lost}, but {}% confidence requires {needed}; reduce other \
-         load, or use more rounds (-r)",
+        "{}{more}: knee can use only {}{lost}, but {}% confidence requires {needed}; {advice}",
         first.key,
         plural(used, "round"),
         options.confidence * 100.0
@@ -310,9 +330,9 @@ fn hidden_in_noise(before: &Results, compared: &Compared) -> Option<String> {
 
 /// Describes the statistical method in one sentence.
 fn method(compared: &Compared, options: &CompareOptions) -> String {
-    let tests: BTreeSet<&str> = compared
-        .points
-        .iter()
+    // Disturbed points are not tested.
+    let tested = || compared.points.iter().filter(|point| !point.disturbed);
+    let tests: BTreeSet<&str> = tested()
         .filter_map(|point| point.comparison.test)
         .map(|test| match test {
             Test::Welch => "Welch",
@@ -320,7 +340,7 @@ fn method(compared: &Compared, options: &CompareOptions) -> String {
             Test::SignedRankExact | Test::SignedRankNormal => "Wilcoxon's signed ranks",
         })
         .collect();
-    let n = compared.points.len();
+    let n = tested().count();
     let tests = tests.into_iter().collect::<Vec<_>>().join(" or ");
     let by = if tests.is_empty() { String::new() } else { format!("; p by {tests}") };
     let corrected = if n > 1 {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use knee_host::number::plural;
 use knee_host::text::{Cell, Column, Screen, Table};
 use knee_results::{Compared, ComparedPoint, Family, Results};
-use knee_stats::Verdict;
+use knee_stats::{CompareOptions, Verdict};
 
 use super::{
     Comparisons, change, changes, gaps, medians, method, notes, p_value, quantity, tally, verdict,
@@ -32,7 +32,8 @@ pub(crate) fn render(comparisons: &Comparisons<'_>, detail: bool, screen: &Scree
         }
         if !compared.points.is_empty() {
             let titles = [quantity(compared), "before", "after"];
-            text = text + &points(compared, titles, "-").render(screen) + "\n";
+            text += &points(compared, &comparisons.options, titles, "-").render(screen);
+            text.push('\n');
         }
         text += &families(compared);
         for absent in gaps(&compared.gaps) {
@@ -68,7 +69,12 @@ fn side(results: &Results, compared: &Compared) -> String {
 
 /// The points of a comparison. `what`, `before` and `after` are titles, and `none` stands for unknown
 /// values.
-pub(super) fn points(compared: &Compared, [what, before, after]: [&str; 3], none: &str) -> Table {
+pub(super) fn points(
+    compared: &Compared,
+    options: &CompareOptions,
+    [what, before, after]: [&str; 3],
+    none: &str,
+) -> Table {
     let mut table = Table::new(vec![
         Column::left(what),
         Column::right(before).drops(3),
@@ -81,7 +87,9 @@ pub(super) fn points(compared: &Compared, [what, before, after]: [&str; 3], none
     table.titles();
     for point in &compared.points {
         let c = &point.comparison;
-        let [ratio, interval] = changes(point).unwrap_or(["new", none].map(str::to_owned));
+        // There is no ratio to nothing, or of too few rounds.
+        let unknown = if c.before_median == 0.0 { "new" } else { none };
+        let [ratio, interval] = changes(point).unwrap_or([unknown, none].map(str::to_owned));
         let colour = colour(point);
         let [before, after] = medians(point);
         let p = if c.test.is_some() { p_value(c.adjusted_p) } else { none.to_owned() };
@@ -92,7 +100,7 @@ pub(super) fn points(compared: &Compared, [what, before, after]: [&str; 3], none
             Cell::new(ratio, colour),
             interval.into(),
             p.into(),
-            Cell::new(verdict(point), colour),
+            Cell::new(verdict(point, compared, options), colour),
         ]);
     }
     table

@@ -5,7 +5,7 @@ use knee_host::text::{Cell, Column, Table};
 use knee_results::{Curve, Knee, Point};
 use knee_run::record::RunRecord;
 
-use super::remark::{against_processes, disturbed};
+use super::remark::{against_processes, disturbed, doubtful};
 use crate::present::style::{BAD, BOLD, PLAIN, UNKNOWN};
 use crate::present::view::View;
 
@@ -25,6 +25,7 @@ pub(super) fn render(run: &RunRecord, curves: &[Curve], view: &View<'_>) -> Stri
         Column::left("").gap(1),
         Column::right("speed-up").gap(1),
         Column::right("effic."),
+        Column::left("").gap(0),
         Column::right("fairness").drops(3),
         Column::right("user").drops(2),
         Column::right("sys").drops(2),
@@ -38,15 +39,16 @@ pub(super) fn render(run: &RunRecord, curves: &[Curve], view: &View<'_>) -> Stri
         table.text(format!("{BOLD}{} {}{BOLD:#}  {description}", curve.case, curve.mode));
         let unit = case.map_or("iterations", |case| case.unit.as_str());
         table.titles_but(RATE, &format!("{unit}/s"));
+        let (sharing, own): (Vec<&Point>, Vec<&Point>) =
+            curve.points().iter().partition(|point| point.oversubscribed);
         let bytes = case.map_or(0, |case| case.bytes);
-        for point in curve.points() {
-            let mut row = row(curve, point, view);
-            if bytes > 0 {
-                row.push(format!("{}B/s", si(point.rate * bytes as f64)).into());
-            }
-            table.row(row);
+        own.iter().for_each(|point| table.row(row(curve, point, bytes, view)));
+        table.text(closing(curves, curve, view));
+        if !sharing.is_empty() {
+            table.text(sharing_heading(case.map_or(1, |case| case.cpus_per_task)));
+            sharing.iter().for_each(|point| table.row(row(curve, point, bytes, view)));
         }
-        table.text(closing(curves, curve, view) + "\n");
+        table.text("");
     }
     table.render(&view.screen)
 }
@@ -54,18 +56,26 @@ pub(super) fn render(run: &RunRecord, curves: &[Curve], view: &View<'_>) -> Stri
 /// `knee at 2 tasks, peak at 3 tasks`
 fn closing(curves: &[Curve], curve: &Curve, view: &View<'_>) -> String {
     let knee = match curve.knee(view.knee) {
-        Knee::Unknown => "unknown without a result at 1 task".to_owned(),
+        Knee::Unknown => "unknown without a usable result at 1 task".to_owned(),
         Knee::At(n) => format!("at {}", tasks(n)),
         Knee::NotReached => "not reached".to_owned(),
     };
-    let peak = tasks(curve.peak().map_or(0, |p| p.tasks));
+    let peak =
+        curve.peak().map_or("unknown".to_owned(), |peak| format!("at {}", tasks(peak.tasks)));
     let against = curve.last().and_then(|last| {
         Some(format!(", {} at {}", against_processes(curves, curve, last, view)?, last.tasks))
     });
-    format!("knee {knee}, peak at {peak}{}", against.unwrap_or_default())
+    format!("knee {knee}, peak {peak}{}", against.unwrap_or_default())
 }
 
-fn row(curve: &Curve, p: &Point, view: &View<'_>) -> Vec<Cell> {
+/// The heading of the points with more tasks than CPUs.
+fn sharing_heading(cpus_per_task: u64) -> String {
+    let needed = if cpus_per_task > 1 { " (each task takes two)" } else { "" };
+    format!("more tasks than CPUs{needed}: tasks share CPUs, so there is no efficiency")
+}
+
+/// A line of a testcase that moves `bytes` per iteration.
+fn row(curve: &Curve, p: &Point, bytes: u64, view: &View<'_>) -> Vec<Cell> {
     let cpu = p.cpu.map(|c| [c.user, c.system, c.idle].map(percent));
     let [user, system, idle] = cpu.unwrap_or([UNKNOWN; 3].map(str::to_owned));
     let interval = if p.has_interval() {
@@ -75,7 +85,8 @@ fn row(curve: &Curve, p: &Point, view: &View<'_>) -> Vec<Cell> {
     };
     let at_knee = curve.knee(view.knee) == Knee::At(p.tasks);
     let mark = if at_knee { BAD } else { PLAIN };
-    let (speedup, efficiency, bar) = match curve.scaling(p) {
+    let scaling = curve.scaling(p);
+    let (speedup, efficiency, bar) = match scaling {
         Some(scaling) => {
             let length = scaling.efficiency.min(LONGEST_BAR) * BAR;
             (
@@ -87,17 +98,22 @@ fn row(curve: &Curve, p: &Point, view: &View<'_>) -> Vec<Cell> {
         None => (UNKNOWN.to_owned(), UNKNOWN.to_owned(), String::new()),
     };
     let fairness = p.per_task.map_or(UNKNOWN.to_owned(), |tasks| format!("{:.3}", tasks.fairness));
-    vec![
+    let mut row: Vec<Cell> = vec![
         p.tasks.to_string().into(),
         si(p.rate).into(),
         interval.into(),
         Cell::new(disturbed(std::slice::from_ref(p)), BAD),
         speedup.into(),
         Cell::new(efficiency, mark),
+        Cell::new(doubtful(scaling), BAD),
         fairness.into(),
         user.into(),
         system.into(),
         idle.into(),
         Cell::new(bar, mark),
-    ]
+    ];
+    if bytes > 0 {
+        row.push(format!("{}B/s", si(p.rate * bytes as f64)).into());
+    }
+    row
 }

@@ -5,7 +5,7 @@ use knee_host::text::{Cell, Column, Table};
 use knee_results::{Curve, Family, Point};
 use knee_run::record::{Record, RunRecord};
 
-use super::remark::{against_processes, disturbed};
+use super::remark::{against_processes, disturbed, doubtful};
 use crate::present::sparkline::sparkline;
 use crate::present::style::{BAD, DIM, PLAIN, UNKNOWN};
 use crate::present::view::View;
@@ -30,16 +30,10 @@ pub(super) fn render(record: &Record, curves: &[Curve], view: &View<'_>) -> Stri
         let name = if last == Some(&curve.case) { String::new() } else { curve.case.to_string() };
         last = Some(&curve.case);
         let mut row = vec![Cell::from(name), curve.mode.as_str().into()];
-        row.extend(
-            shown.iter().map(|n| {
-                Cell::from(curve.at(*n).map_or(UNKNOWN.to_owned(), |point| si(point.rate)))
-            }),
-        );
-        if let Some(last) = curve.last() {
-            row.extend(verdict(curve, last, view));
-            let remarks = remarks(run, curves, curve, last, view).join("  ");
-            row.push(Cell::new(remarks, DIM));
-        }
+        row.extend(shown.iter().map(|n| rate(curve.at(*n))));
+        row.extend(verdict(curve, view));
+        let remarks = curve.last().map(|last| remarks(run, curves, curve, last, view).join("  "));
+        row.push(Cell::new(remarks.unwrap_or_default(), DIM));
         table.row(row);
     }
     table.render(&view.screen) + "\n"
@@ -54,6 +48,7 @@ fn columns(shown: &[u32]) -> Vec<Column> {
     columns.extend([
         Column::right("speed-up").drops(11),
         Column::right("effic."),
+        Column::left("").gap(0),
         Column::right("±").drops(10),
         Column::left("").gap(1),
         Column::right("knee").gap(1),
@@ -63,17 +58,22 @@ fn columns(shown: &[u32]) -> Vec<Column> {
     columns
 }
 
-/// The summary of a curve: the cells from the speed-up to the sparkline.
-fn verdict(curve: &Curve, last: &Point, view: &View<'_>) -> [Cell; 6] {
-    let points = curve.points();
-    let rates: Vec<f64> = points.iter().map(|p| p.rate).collect();
-    let widest = if points.iter().all(Point::has_interval) {
-        spread(points.iter().map(Point::relative_half_width).fold(0.0, f64::max))
+/// The rate at a task count. Rates that are not sound are dimmed.
+fn rate(point: Option<&Point>) -> Cell {
+    let style = if point.is_none_or(Point::is_sound) { PLAIN } else { DIM };
+    Cell::new(point.map_or(UNKNOWN.to_owned(), |point| si(point.rate)), style)
+}
+
+/// The summary of the sound points of a curve: the cells from the speed-up to the sparkline.
+fn verdict(curve: &Curve, view: &View<'_>) -> [Cell; 7] {
+    let rates: Vec<f64> = curve.sound().map(|p| p.rate).collect();
+    let widest = if !rates.is_empty() && curve.sound().all(Point::has_interval) {
+        spread(curve.sound().map(Point::relative_half_width).fold(0.0, f64::max))
     } else {
         UNKNOWN.to_owned()
     };
     // A single point shows nothing about scaling.
-    let scaling = curve.scaling(last).filter(|_| points.len() > 1);
+    let scaling = curve.last().and_then(|last| curve.scaling(last)).filter(|_| rates.len() > 1);
     let knee = curve.knee(view.knee).tasks();
     let mark = if knee.is_some() { BAD } else { PLAIN };
     [
@@ -82,14 +82,15 @@ fn verdict(curve: &Curve, last: &Point, view: &View<'_>) -> [Cell; 6] {
             scaling.map_or(UNKNOWN.to_owned(), |s| percent_beside(s.efficiency, view.knee)),
             mark,
         ),
+        Cell::new(doubtful(scaling), BAD),
         widest.into(),
-        Cell::new(disturbed(points), BAD),
+        Cell::new(disturbed(curve.points()), BAD),
         Cell::new(knee.map_or(UNKNOWN.to_owned(), |n| n.to_string()), mark),
         sparkline(&rates).into(),
     ]
 }
 
-/// Remarks after the numbers of a line.
+/// Remarks after the numbers of a line, which describe the point `last`.
 fn remarks(
     run: &RunRecord,
     curves: &[Curve],
@@ -98,6 +99,10 @@ fn remarks(
     view: &View<'_>,
 ) -> Vec<String> {
     let mut remarks = Vec::new();
+    let is_highest = run.request.tasks.iter().all(|&n| n <= last.tasks);
+    if !is_highest && last.tasks > 1 {
+        remarks.push(format!("at {}", tasks(last.tasks)));
+    }
     if let Some(case) = run.case(&curve.case) {
         if case.bytes > 0 {
             remarks.push(format!("{}B/s", si(last.rate * case.bytes as f64)));

@@ -1,6 +1,6 @@
 //! Remarks beside the numbers of a curve.
 
-use knee_results::{Curve, Mode, Point};
+use knee_results::{Curve, Mode, Point, Scaling};
 
 use crate::present::view::View;
 
@@ -15,7 +15,7 @@ pub(super) fn against_processes(
         return None;
     }
     let processes = curves.iter().find(|c| c.case == curve.case && c.mode == Mode::Processes)?;
-    let processes = processes.at(last.tasks)?;
+    let processes = processes.at(last.tasks).filter(|point| point.is_sound())?;
     let ratio = last.rate / processes.rate;
     let floor = view.floors.map_or(0.0, |floors| floors.of(&curve.id(last.tasks)));
     let known = last.has_interval() && processes.has_interval();
@@ -24,7 +24,12 @@ pub(super) fn against_processes(
     differs.then(|| format!("{ratio:.2}× of processes"))
 }
 
-/// `!` if some samples are disturbed, `!!` if all samples of a point are.
+/// `?` if the efficiency is implausible.
+pub(super) fn doubtful(scaling: Option<Scaling>) -> &'static str {
+    if scaling.is_some_and(|scaling| scaling.is_implausible()) { "?" } else { "" }
+}
+
+/// `!` if some samples are marked, `!!` if a point is disturbed.
 pub(super) fn disturbed(points: &[Point]) -> &'static str {
     match (points.iter().any(|p| p.marked > 0), points.iter().any(|p| p.disturbed)) {
         (_, true) => "!!",

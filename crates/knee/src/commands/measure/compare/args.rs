@@ -44,7 +44,8 @@ Exit status:
   0  success, even if the results differ
   1  a --fail-on condition matched
   2  a file has no results or fewer than three numbers, or the runs have no points in common
-  3  a file cannot be read"
+  3  a file cannot be read
+  5  no --fail-on condition matched, but other work disturbed a point too much to tell"
 )]
 pub(crate) struct Args {
     /// Baseline, followed by the runs or files to compare with it; at most seven in all. A
