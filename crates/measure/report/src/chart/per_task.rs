@@ -54,15 +54,7 @@ pub(crate) fn per_task(panel: &Panel) -> Markup {
         let means = |piece: &[Point]| -> Vec<(f64, f64)> {
             piece.iter().map(|p| (x(p.tasks), frame.y.within(mean(p)))).collect()
         };
-        let mut beyond = Path::default();
-        for piece in reading.oversubscribed() {
-            beyond.line(means(piece).into_iter());
-        }
-        let mut range = Path::default();
-        let mut line = Path::default();
-        let mut fairness = Path::default();
-        for piece in reading.unbroken() {
-            line.line(means(piece).into_iter());
+        let spread = |piece: &[Point], range: &mut Path, fairness: &mut Path| {
             for known in piece.split(|p| p.per_task.is_none()).filter(|k| !k.is_empty()) {
                 let known = || known.iter().filter_map(|p| Some((x(p.tasks), p.per_task?)));
                 let above = known().map(|(x, t)| (x, frame.y.within(t.max)));
@@ -70,9 +62,25 @@ pub(crate) fn per_task(panel: &Panel) -> Markup {
                 range.line(above.chain(below)).close();
                 fairness.line(known().map(|(x, t)| (x, fairness_y(t.fairness))));
             }
+        };
+        let [mut range, mut line, mut fairness] = [(); 3].map(|()| Path::default());
+        for piece in reading.unbroken() {
+            line.line(means(piece).into_iter());
+            spread(piece, &mut range, &mut fairness);
         }
-        let paths =
-            [("shared-cpus", &beyond), ("band", &range), ("line", &line), ("line", &fairness)];
+        let [mut beyond_range, mut beyond, mut beyond_fairness] = [(); 3].map(|()| Path::default());
+        for piece in reading.oversubscribed() {
+            beyond.line(means(piece).into_iter());
+            spread(piece, &mut beyond_range, &mut beyond_fairness);
+        }
+        let paths = [
+            ("band shared-cpus-band", &beyond_range),
+            ("shared-cpus", &beyond),
+            ("shared-cpus", &beyond_fairness),
+            ("band", &range),
+            ("line", &line),
+            ("line", &fairness),
+        ];
         frame.drawing.group(&run_class(reading.curve.run), &paths);
         for point in reading.disturbed() {
             let y = frame.y.within(mean(point));

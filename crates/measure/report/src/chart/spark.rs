@@ -6,7 +6,7 @@ use knee_host::number::percent;
 use knee_results::{Mode, Point};
 use maud::Markup;
 
-use super::drawing::{Drawing, Path};
+use super::drawing::{Anchor, Drawing, Path};
 use super::run_class;
 use super::scale::Scale;
 use crate::reading::{CurveReading, Reading, range};
@@ -15,6 +15,8 @@ use crate::verdict::Labelled as _;
 const WIDTH: f64 = 132.0;
 const HEIGHT: f64 = 84.0;
 const EDGE: f64 = 5.0;
+/// Distance between the end of perfect scaling and its label, which leaves room for the curve.
+const BESIDE: f64 = 14.0;
 /// Minimum logarithm of a speed-up: less than a quarter of the throughput of one task is drawn as a
 /// quarter, because the shape is clear by then.
 const LEAST_SPEEDUP: f64 = -2.0;
@@ -74,6 +76,9 @@ pub(crate) fn spark(scale: &SparkScale, name: &str, mode: Mode, curves: &[CurveR
     let mut ideal = Path::default();
     ideal.line(ends.into_iter().map(|n| (scale.x.at(n), scale.y.at(n))));
     drawing.path("ideal", &ideal);
+    let (x, y) = (scale.x.at(scale.with_cpus), scale.y.at(scale.with_cpus));
+    let label = format!("{:.0}×", scale.with_cpus.exp2());
+    drawing.text("scale", (x - BESIDE, y + 3.0), Anchor::End, &label);
     for reading in curves {
         let at = |point: &Point| {
             let y = speedup(reading, point)?.log2().max(LEAST_SPEEDUP);

@@ -23,8 +23,8 @@ pub(super) fn overview(reading: &Reading) -> Markup {
                 @if scale.is_some() {
                     "Speed-up against task count. Both axes are logarithmic and the same for all "
                     "testcases. "
-                    "The dotted diagonal is perfect scaling, a flat line means no scaling, and a falling "
-                    "line is a loss. A bar across a curve marks its knee, the first task count \
+                    "The dotted diagonal is perfect scaling, with its greatest speed-up beside it; a flat "
+                    "line means no scaling, and a falling line is a loss. A bar across a curve marks its knee, the first task count \
                      with an \
                      efficiency below "
                     (percent(reading.page.knee_efficiency)) "."
