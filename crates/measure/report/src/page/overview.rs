@@ -239,12 +239,12 @@ fn table(reading: &Reading) -> Markup {
                         th scope="col" { "mode" }
                         @if reading.compares() { th scope="col" { "run" } }
                         @for rate in [
-                            "rate at the lowest task count, per s",
-                            "rate at the highest task count, per s",
+                            "rate at the lowest usable task count, per s",
+                            "rate at the highest one, per s",
                         ] {
                             th.n scope="col" { (rate) }
                         }
-                        @for number in ["highest task count", "efficiency", "knee", "peak", "σ", "κ"] {
+                        @for number in ["highest usable task count", "efficiency", "knee", "peak", "σ", "κ"] {
                             th.n scope="col" { (number) }
                         }
                         th scope="col" { "verdict" }
