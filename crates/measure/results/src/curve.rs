@@ -238,12 +238,21 @@ mod tests {
             );
             assert_eq!(curve.scaling(&curve.points()[3]), None);
         }
-        assert!(with(|p| p.disturbed = true).is_disturbed());
-        assert!(!with(|p| (p.disturbed, p.oversubscribed) = (true, true)).is_disturbed());
         let mut points = points;
         points[0].disturbed = true;
         let curve = Curve::new(CaseId::new("a"), Mode::Threads, points);
         assert_eq!((curve.knee(0.8), curve.base()), (Knee::Unknown, None));
+    }
+
+    #[test]
+    fn a_disturbed_point_with_more_tasks_than_cpus_does_not_exclude_the_curve() {
+        let with = |change: fn(&mut Point)| {
+            let mut points = curve(&[(1, 10.0), (2, 19.0), (4, 5.0)]).into_points();
+            change(&mut points[2]);
+            Curve::new(CaseId::new("a"), Mode::Threads, points)
+        };
+        assert!(with(|p| p.disturbed = true).is_disturbed());
+        assert!(!with(|p| (p.disturbed, p.oversubscribed) = (true, true)).is_disturbed());
     }
 
     #[test]

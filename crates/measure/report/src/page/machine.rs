@@ -118,9 +118,10 @@ fn method(reading: &Reading) -> Markup {
             @if reading.has(|curve| curve.disturbed().next().is_some()) {
                 dt { "Disturbance" }
                 dd {
-                    "A point is disturbed if other work or the hypervisor disturbed more than half of \
-                     its requested rounds. It counts in no efficiency, knee, peak, verdict or \
-                     comparison, and a curve with such a point is not counted in the title."
+                    "A point is disturbed if fewer than half of the requested rounds are free of \
+                     disturbance by other work or the hypervisor. It counts in no efficiency, knee, \
+                     peak, verdict or comparison, and a curve with such a point is not counted in the \
+                     title."
                 }
             }
             dt { "Fairness" }
