@@ -27,6 +27,31 @@ fn the_page_of_a_record_holds_every_curve_and_gap_and_is_the_same_each_time() {
 }
 
 #[test]
+fn the_page_and_the_table_exclude_the_same_disturbed_curves() {
+    let scratch = Scratch::new();
+    let copy = scratch.path().join("copy");
+    fs::create_dir(&copy).unwrap();
+    fs::copy(format!("{DATA}/record/run.json"), copy.join("run.json")).unwrap();
+    let samples = fs::read_to_string(format!("{DATA}/record/samples.jsonl")).unwrap();
+    let is_disturbed = |line: &str| {
+        line.contains(r#""testcase":"mmap1","mode":"threads","tasks":2,"#)
+            || line.contains(r#""testcase":"build1","mode":"processes","tasks":4,"#)
+    };
+    let marked = samples.lines().map(|line| match is_disturbed(line) {
+        true => line.replace(r#""marks":[]"#, r#""marks":["starved"]"#) + "\n",
+        false => format!("{line}\n"),
+    });
+    fs::write(copy.join("samples.jsonl"), marked.collect::<String>()).unwrap();
+    finish(&mut scratch.knee(&["show", "copy"])).assert_stdout_has(" 2 disturbed curves ");
+    let html = finish(&mut scratch.knee(&["report", "copy", "-o", "-"])).stdout.clone();
+    assert!(html.contains("; 2 disturbed curves are not counted</h1>"));
+    assert_eq!(html.matches("tasks 2: disturbed by other work").count(), 1);
+    let record = format!("{DATA}/record");
+    let html = finish(&mut scratch.knee(&["report", &record, "copy", "-o", "-"])).stdout.clone();
+    assert!(html.contains("; 2 points are too disturbed to compare</h1>"));
+}
+
+#[test]
 fn further_runs_are_compared_with_the_first() {
     let scratch = Scratch::new();
     let copy = scratch.path().join("copy");

@@ -186,7 +186,7 @@
     const [ofAll, ofTask] = [beside(point.rate), beside(point.rate / point.tasks)];
     for (const key of ["low", "high"]) point[key] = ofAll(point[key]);
     for (const key of ["min", "max"]) point[key] = ofTask(point[key]);
-    for (const key of ["confidence", "fairness", "user", "system", "idle"]) point[key] = share(point[key]);
+    for (const key of ["confidence", "fairness", "user", "system", "idle", "efficiency"]) point[key] = share(point[key]);
     point.rounds = point.rounds.map(ofAll);
     return point;
   }
@@ -277,16 +277,19 @@
     if (gap) return `${who}not measured: ${gap.reason}`;
     const point = curve.points.find((candidate) => candidate.tasks === n);
     if (!point) return "";
-    const first = curve.points[0];
-    const efficiency = point.rate / n / first.rate;
     const parts = [`${si(point.rate)} ${data.case.unit}/s [${si(point.low)}, ${si(point.high)}]`];
-    if (curve.points.length > 1 && first.tasks === 1 && first.rate > 0) parts.push(`efficiency ${(efficiency * 100).toFixed(0)}%`);
+    if (point.disturbed) parts.unshift("⊗ disturbed, nothing is concluded");
+    if (point.oversubscribed) parts.push("more tasks than CPUs, no efficiency");
+    if (curve.points.length > 1 && point.efficiency !== null) {
+      parts.push(`efficiency ${(point.efficiency * 100).toFixed(0)}%${point.implausible ? ", implausible" : ""}`);
+    }
     if (point.min !== null) parts.push(`per task ${si(point.min)} to ${si(point.max)}`, `fairness ${point.fairness.toFixed(3)}`);
     if (point.idle !== null) parts.push(`idle ${(point.idle * 100).toFixed(0)}%`);
     if (point.change) {
-      const verdict = { slower: "slower than", faster: "faster than", same: "same as", inconclusive: "inconclusive against" };
-      const by = point.change.ratio ? `×${point.change.ratio.value.toFixed(3)}` : `– ${point.change.note}`;
-      parts.push(`${verdict[point.change.verdict]} ${page.runs[0].label}: ${by}`);
+      const verdict = { slower: "slower than", faster: "faster than", same: "same as", inconclusive: "inconclusive against", disturbed: "too disturbed to compare with" };
+      const { ratio, note } = point.change;
+      const by = point.change.verdict === "disturbed" ? "" : ratio ? `: ×${ratio.value.toFixed(3)}` : `: – ${note}`;
+      parts.push(`${verdict[point.change.verdict]} ${page.runs[0].label}${by}`);
     }
     return who + parts.join(" · ");
   }
@@ -299,7 +302,7 @@
 
   // ---- Downloads
 
-  const COLUMNS = ["run", "testcase", "mode", "tasks", "rate", "low", "high", "confidence", "min", "max", "fairness", "user", "system", "idle", "samples", "marked", "ratio", "ratio_low", "ratio_high", "p", "verdict", "rounds", "missing"];
+  const COLUMNS = ["run", "testcase", "mode", "tasks", "rate", "low", "high", "confidence", "min", "max", "fairness", "user", "system", "idle", "samples", "marked", "efficiency", "measured", "disturbed", "oversubscribed", "implausible", "ratio", "ratio_low", "ratio_high", "p", "verdict", "rounds", "missing"];
 
   function lines({ case: testcase, curves }) {
     const lines = [];
@@ -308,7 +311,7 @@
       for (const p of curve.points) {
         const { ratio, p: chance, verdict } = p.change ?? {};
         const { value, low, high } = ratio ?? {};
-        lines.push([...key, p.tasks, p.rate, p.low, p.high, p.confidence, p.min, p.max, p.fairness, p.user, p.system, p.idle, p.samples, p.marked, value, low, high, chance, verdict, p.rounds.join(" "), ""]);
+        lines.push([...key, p.tasks, p.rate, p.low, p.high, p.confidence, p.min, p.max, p.fairness, p.user, p.system, p.idle, p.samples, p.marked, p.efficiency, p.measured, p.disturbed, p.oversubscribed, p.implausible, value, low, high, chance, verdict, p.rounds.join(" "), ""]);
       }
       for (const gap of curve.missing) lines.push([...key, gap.tasks, ...Array(COLUMNS.length - 5).fill(""), gap.reason]);
     }
@@ -321,7 +324,7 @@
   }
 
   // The table of a compressed testcase: the columns of the CSV file, except the testcase and the
-  // mode, and except columns without values.
+  // mode, and except columns without values or with only "false".
   function tabulate(details) {
     const place = details.querySelector(".rows");
     if (!place || place.hasChildNodes()) return;
@@ -329,7 +332,7 @@
     const data = parsed.get(details.closest("details.case"));
     const rows = lines({ ...data, curves: data.curves.filter((curve) => curve.mode === mode) });
     const shown = COLUMNS.map((_, i) => i).filter((i) => i > 2 || (i === 0 && several));
-    const used = shown.filter((i) => rows.some((row) => (row[i] ?? "") !== ""));
+    const used = shown.filter((i) => rows.some((row) => (row[i] ?? "") !== "" && row[i] !== false));
     const cells = (tag, row) => used.map((i) => make(tag, {}, String(row[i] ?? "") || "–"));
     const body = make("tbody");
     for (const row of rows) {

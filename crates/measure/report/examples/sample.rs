@@ -1,7 +1,7 @@
 //! Writes a synthetic page: `cargo run -p knee-report --example sample -- KIND FILE`.
 //!
 //! Kinds: `one` run, `two` runs (before and after), `few` testcases in two runs, `single` task
-//! count, `large` (100 testcases in two modes), `huge` (100 testcases with 256 points each),
+//! count, `doubtful` points, `large` (100 testcases in two modes), `huge` (100 testcases with 256 points each),
 //! `matrix` (of four operations), `matrices` (of 25 and of four, beside two runs), `shared` (a
 //! check). The numbers are made up by a formula; the same kind always gives the same bytes.
 
@@ -15,7 +15,9 @@ fn main() {
         std::process::exit(2);
     };
     let Some(page) = synthetic::page(kind) else {
-        eprintln!("no kind '{kind}': one, two, few, single, large, huge, matrix, matrices, shared");
+        eprintln!(
+            "no kind '{kind}': one, two, few, single, doubtful, large, huge, matrix, matrices, shared"
+        );
         std::process::exit(2);
     };
     std::fs::write(file, knee_report::render(&page)).expect("the page can be written");

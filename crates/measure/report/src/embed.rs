@@ -1,17 +1,18 @@
 //! The numbers of a page as JSON in the page: for its script, for downloads, and for later analysis
 //! of the file. Each testcase is separate, so that the script parses only what it shows.
 
-use knee_results::{PerTask, Point};
-use knee_stats::Comparison;
+use knee_results::{PerTask, Point, Scaling};
 use knee_stats::usl::{Estimate, Fit};
 use maud::{Markup, PreEscaped, html};
 use serde_json::{Value, json};
 
+use crate::model::Change;
 use crate::page::{change_note, fit_note};
 use crate::reading::{CaseReading, CurveReading, Reading};
+use crate::verdict::ChangeVerdict;
 
 /// Version of the embedded JSON.
-const SCHEMA: u32 = 2;
+const SCHEMA: u32 = 3;
 /// Significant digits of a rate: more than the precision of any measurement, with few bytes on the
 /// page.
 const DIGITS: usize = 6;
@@ -22,9 +23,11 @@ const PART: f64 = 1e-4;
 /// A point to write as a row of numbers.
 struct Row<'p> {
     point: &'p Point,
+    /// Unknown if the point or the one at one task is not sound.
+    scaling: Option<Scaling>,
     /// The rate as the script reads it, so that rounding errors do not accumulate.
     rate: f64,
-    change: Option<&'p Comparison>,
+    change: Option<&'p Change>,
 }
 
 /// The name of a number, and the function that reads it from a row.
@@ -34,7 +37,7 @@ type Column = (&'static str, fn(&Row) -> Value);
 ///
 /// `low`, `high` and the rounds are differences to the rate, in parts of it; `min` and `max` are
 /// differences to the rate per task. If the rate is 0, the differences are relative to 1.
-const COLUMNS: [Column; 15] = [
+const COLUMNS: [Column; 20] = [
     ("tasks", |row| json!(row.point.tasks)),
     ("rate", |row| json!(row.rate)),
     ("low", |row| json!(beside(row.rate, row.point.low))),
@@ -48,6 +51,11 @@ const COLUMNS: [Column; 15] = [
     ("idle", |row| json!(row.point.cpu.map(|cpu| parts(cpu.idle)))),
     ("samples", |row| json!(row.point.samples)),
     ("marked", |row| json!(row.point.marked)),
+    ("efficiency", |row| json!(row.scaling.map(|scaling| parts(scaling.efficiency)))),
+    ("measured", |row| json!(row.point.measured)),
+    ("disturbed", |row| json!(row.point.disturbed)),
+    ("oversubscribed", |row| json!(row.point.oversubscribed)),
+    ("implausible", |row| json!(row.scaling.is_some_and(|scaling| scaling.is_implausible()))),
     ("rounds", |row| row.point.rounds.iter().map(|&round| beside(row.rate, round)).collect()),
     ("change", |row| json!(row.change.map(change))),
 ];
@@ -80,7 +88,8 @@ fn curve(reading: &CurveReading) -> Value {
     let curve = reading.curve;
     let row = |point: &Point| -> Value {
         let rate = to_digits(point.rate);
-        let row = Row { point, rate, change: curve.changes.get(&point.tasks) };
+        let scaling = reading.scaling(point);
+        let row = Row { point, scaling, rate, change: curve.changes.get(&point.tasks) };
         COLUMNS.iter().map(|(_, number)| number(&row)).collect()
     };
     json!({
@@ -109,14 +118,16 @@ fn fit(fit: &Fit) -> Value {
     })
 }
 
-fn change(by: &Comparison) -> Value {
+fn change(change: &Change) -> Value {
+    let by = &change.comparison;
     let ratio = by.ratio.map(|r| json!({ "value": r.ratio, "low": r.low, "high": r.high }));
-    let mut change = json!({ "ratio": ratio, "p": by.adjusted_p, "verdict": by.verdict.as_str() });
-    let note = change_note(by);
+    let verdict = ChangeVerdict::of(change).as_str();
+    let mut json = json!({ "ratio": ratio, "p": by.adjusted_p, "verdict": verdict });
+    let note = change_note(change);
     if !note.is_empty() {
-        change["note"] = json!(note);
+        json["note"] = json!(note);
     }
-    change
+    json
 }
 
 /// The data that all testcases share.

@@ -3,11 +3,12 @@
 use std::fmt::Write as _;
 
 use knee_host::number::{change, percent, plural, tasks};
-use knee_results::Verdict;
-use knee_stats::{self as stats, Comparison};
+use knee_stats as stats;
 
 use crate::matrix::{Matrix, Pair};
+use crate::model::Change;
 use crate::reading::{CaseReading, CurveReading, Reading};
+use crate::verdict::{ChangeVerdict, CurveVerdict};
 
 /// The main finding in one sentence.
 pub(crate) fn sentence(reading: &Reading) -> String {
@@ -38,21 +39,31 @@ fn comparison(reading: &Reading, run: usize) -> Option<String> {
         let changes = curve.curve.changes.iter();
         compared.extend(changes.map(|(&tasks, change)| (case, curve, tasks, change)));
     }
-    let of = |verdict| compared.iter().filter(move |(.., change)| change.verdict == verdict);
+    let of = |verdict| {
+        let verdict = ChangeVerdict::Compared(verdict);
+        compared.iter().filter(move |(.., change)| ChangeVerdict::of(change) == verdict)
+    };
     let farthest = |verdict| {
-        let away = |by: &Comparison| by.ratio.map_or(0.0, |ratio| ratio.ratio.ln().abs());
+        let away = |by: &Change| by.comparison.ratio.map_or(0.0, |ratio| ratio.ratio.ln().abs());
         of(verdict).max_by(|a, b| away(a.3).total_cmp(&away(b.3))).map(|(case, curve, n, by)| {
             let place = curve.measured.mode.tasks(*n);
-            let by = by.ratio.map_or("by an unknown ratio".to_owned(), |ratio| change(ratio.ratio));
+            let ratio = by.comparison.ratio;
+            let by = ratio.map_or("by an unknown ratio".to_owned(), |ratio| change(ratio.ratio));
             format!("{by} ({}, {place})", case.name)
         })
     };
-    let all = plural(compared.len(), "point");
+    let disturbed = compared.iter().filter(|(.., change)| change.disturbed).count();
+    let clean = compared.len() - disturbed;
+    let all = plural(clean, "point");
     let (slower, faster) = (of(stats::Verdict::Slower).count(), of(stats::Verdict::Faster).count());
     if compared.is_empty() {
         return None;
     }
-    Some(match (farthest(stats::Verdict::Slower), farthest(stats::Verdict::Faster)) {
+    if clean == 0 {
+        let all = plural(disturbed, "point");
+        return Some(format!("{base} and {label} cannot be compared: other work disturbed {all}"));
+    }
+    let mut text = match (farthest(stats::Verdict::Slower), farthest(stats::Verdict::Faster)) {
         (Some(worst), None) => {
             format!(
                 "{label} is slower than {base} at {slower} of {all}, at worst {worst}; no point \
@@ -72,38 +83,76 @@ fn comparison(reading: &Reading, run: usize) -> Option<String> {
             let mut text = format!("No difference found between {base} and {label} at {all}");
             let open = of(stats::Verdict::Inconclusive).count();
             if open > 0 {
-                let _ = write!(text, " ({open} too noisy to tell)");
+                let _ = write!(text, " ({open} inconclusive)");
             }
             text
         }
-    })
+    };
+    if disturbed > 0 {
+        let are = if disturbed == 1 { "is" } else { "are" };
+        let _ = write!(text, "; {} {are} too disturbed to compare", plural(disturbed, "point"));
+    }
+    Some(text)
 }
 
-/// How the testcases of the runs scale.
+/// How the testcases of the runs scale. Disturbed curves do not count, but it says how many there
+/// are.
 fn scaling(reading: &Reading) -> String {
-    let of = |curve: &CurveReading| curve.measured.last_efficiency().unwrap_or(f64::INFINITY);
-    let worst = reading
-        .curves()
-        .filter(|(_, curve)| curve.verdict < Verdict::Unknown)
-        .min_by(|(_, a), (_, b)| a.verdict.cmp(&b.verdict).then(of(a).total_cmp(&of(b))));
-    let Some((case, curve)) = worst else { return no_verdict(reading) };
-    let text = one(case, curve);
-    let measured =
-        |case: &&CaseReading| case.curves.iter().any(|curve| curve.verdict < Verdict::Unknown);
-    let all = reading.cases.iter().filter(measured).count();
-    let with = |verdict| {
-        reading.cases.iter().filter(|case| case.curves.iter().any(|c| c.verdict == verdict)).count()
+    let disturbed =
+        reading.curves().filter(|(_, curve)| curve.verdict == CurveVerdict::Disturbed).count();
+    let text = match worst(reading) {
+        Some((case, curve)) => scaling_of_all(reading, case, curve),
+        None if reading.curves().all(|(_, curve)| {
+            matches!(curve.verdict, CurveVerdict::Disturbed | CurveVerdict::Missing)
+        }) =>
+        {
+            let what = measured(reading, |_| true);
+            return format!("{what}, but other work disturbed every curve: nothing is concluded");
+        }
+        None => no_verdict(reading),
     };
+    match disturbed {
+        0 => text,
+        1 => text + "; 1 disturbed curve is not counted",
+        n => format!("{text}; {n} disturbed curves are not counted"),
+    }
+}
+
+/// The curve that scales worst. Of implausible curves, it is the least plausible one.
+fn worst<'r, 'p>(reading: &'r Reading<'p>) -> Option<(&'r CaseReading<'p>, &'r CurveReading<'p>)> {
+    let badness = |curve: &CurveReading| match curve.verdict {
+        CurveVerdict::Implausible => -greatest_efficiency(curve),
+        _ => curve.measured.last_efficiency().unwrap_or(f64::INFINITY),
+    };
+    let counted = reading.curves().filter(|(_, curve)| curve.verdict.counts());
+    counted
+        .min_by(|(_, a), (_, b)| a.verdict.cmp(&b.verdict).then(badness(a).total_cmp(&badness(b))))
+}
+
+fn greatest_efficiency(curve: &CurveReading) -> f64 {
+    curve.implausible().map(|(_, scaling)| scaling.efficiency).fold(0.0, f64::max)
+}
+
+fn scaling_of_all(reading: &Reading, case: &CaseReading, curve: &CurveReading) -> String {
+    let text = one(case, curve);
+    let counted = |case: &&CaseReading| case.curves.iter().any(|curve| curve.verdict.counts());
+    let all = reading.cases.iter().filter(counted).count();
     if all == 1 {
         return text;
     }
+    let alike = |case: &&CaseReading| case.curves.iter().any(|c| c.verdict == curve.verdict);
+    let n = reading.cases.iter().filter(alike).count();
     match curve.verdict {
-        Verdict::Retrograde => format!(
-            "{} of {all} testcases lose throughput with more tasks; {text}",
-            with(Verdict::Retrograde)
-        ),
-        Verdict::Contended => {
-            format!("{} of {all} testcases stop scaling; {text}", with(Verdict::Contended))
+        CurveVerdict::Retrograde => {
+            format!("{n} of {all} testcases lose throughput with more tasks; {text}")
+        }
+        CurveVerdict::Contended => format!("{n} of {all} testcases stop scaling; {text}"),
+        CurveVerdict::Implausible => {
+            let show = if n == 1 { "shows" } else { "show" };
+            format!(
+                "No testcase stops scaling, but {n} of {all} {show} an implausible efficiency; \
+                 {text}"
+            )
         }
         _ => format!("All {all} testcases scale; the worst: {text}"),
     }
@@ -119,16 +168,20 @@ fn one(case: &CaseReading, curve: &CurveReading) -> String {
     let efficiency = curve.measured.last_efficiency().unwrap_or_default();
     let most = mode.tasks(last.tasks);
     match (curve.verdict, curve.knee) {
-        (Verdict::Retrograde, _) => format!(
+        (CurveVerdict::Retrograde, _) => format!(
             "{name} peaks at {}, then loses {} of its throughput",
             mode.tasks(peak.tasks),
             percent(1.0 - last.rate / peak.rate)
         ),
-        (Verdict::Contended, Some(knee)) => format!(
+        (CurveVerdict::Contended, Some(knee)) => format!(
             "{name} stops scaling at {}: {most} do the work of {:.1}",
             mode.tasks(knee),
             efficiency * f64::from(last.tasks)
         ),
+        (CurveVerdict::Implausible, _) => {
+            let efficiency = percent(greatest_efficiency(curve));
+            format!("{name} reaches {efficiency} efficiency, which is implausible")
+        }
         _ => format!("{name} scales to {most} at {} efficiency", percent(efficiency)),
     }
 }
@@ -160,24 +213,36 @@ fn commuting(matrix: &Matrix) -> String {
     }
 }
 
+/// How many testcases have points on a curve that `is_meant`.
+fn measured(reading: &Reading, is_meant: impl Fn(&CurveReading) -> bool) -> String {
+    let is_measured = |case: &&CaseReading| {
+        case.curves.iter().any(|curve| is_meant(curve) && !curve.measured.points().is_empty())
+    };
+    plural(reading.cases.iter().filter(is_measured).count(), "testcase") + " measured"
+}
+
 /// The title if no curve has a verdict.
 fn no_verdict(reading: &Reading) -> String {
-    let measured = reading
-        .cases
-        .iter()
-        .filter(|case| case.curves.iter().any(|curve| !curve.measured.points().is_empty()))
-        .count();
-    let counts: std::collections::BTreeSet<u32> =
-        reading.curves().flat_map(|(_, c)| c.measured.points().iter().map(|p| p.tasks)).collect();
-    let what = plural(measured, "testcase");
-    if reading.curves().any(|(_, curve)| curve.verdict == Verdict::Unknown) {
-        return format!("{what} measured, but not with 1 task: no efficiency, no knee");
+    let is_meant = |curve: &CurveReading| curve.verdict != CurveVerdict::Disturbed;
+    let curves = || reading.curves().map(|(_, curve)| curve).filter(|curve| is_meant(curve));
+    let points = || curves().flat_map(|curve| curve.measured.points());
+    let counts: std::collections::BTreeSet<u32> = points().map(|point| point.tasks).collect();
+    let shares_cpus = points().any(|point| point.oversubscribed);
+    let what = measured(reading, is_meant);
+    if points().all(|point| point.oversubscribed) {
+        return format!("{what}, but only with more tasks than CPUs: no efficiency, no knee");
+    }
+    if curves().any(|curve| curve.verdict == CurveVerdict::Unknown) {
+        return format!("{what}, but not with 1 task: no efficiency, no knee");
     }
     match counts.first() {
         Some(n) if counts.len() == 1 => {
-            format!("{what} measured at {}: no curve", tasks(*n))
+            format!("{what} at {}: no curve", tasks(*n))
         }
-        _ => format!("{what} measured, each at one task count: no curve"),
+        _ if shares_cpus => {
+            format!("{what}, each at one task count without shared CPUs: no curve")
+        }
+        _ => format!("{what}, each at one task count: no curve"),
     }
 }
 
@@ -186,7 +251,7 @@ mod tests {
     use knee_results::{self as results, CaseId, Mode, Point};
     use knee_stats::{CompareOptions, Verdict, compare};
 
-    use crate::model::{Curve, Page, Run};
+    use crate::model::{Change, Curve, Page, Run};
 
     fn page(curves: &[&[(u32, f64)]]) -> Page {
         let curves = curves.iter().zip(["a", "b", "c"]).map(|(rates, name)| {
@@ -206,7 +271,7 @@ mod tests {
         let mut curve = Curve { run: 1, ..page.curves[0].clone() };
         let mut comparison = compare(&[1.0], &[ratio], &CompareOptions::default()).unwrap();
         comparison.verdict = verdict;
-        curve.changes.insert(2, comparison);
+        curve.changes.insert(2, Change { comparison, disturbed: false });
         page.curves.push(curve);
         page
     }
@@ -310,7 +375,86 @@ mod tests {
         );
         assert_eq!(
             title(&compared(Verdict::Inconclusive, 1.1)),
-            "No difference found between base and new at 1 point (1 too noisy to tell)"
+            "No difference found between base and new at 1 point (1 inconclusive)"
         );
+    }
+
+    /// `page` with a change to the points of some curves.
+    fn with(mut page: Page, curves: &[usize], change: impl Fn(&mut Point)) -> Page {
+        for &nr in curves {
+            let old = &page.curves[nr].measured;
+            let (case, mode, mut points) = (old.case.clone(), old.mode, old.points().to_vec());
+            points.iter_mut().for_each(&change);
+            page.curves[nr].measured = results::Curve::new(case, mode, points);
+        }
+        page
+    }
+
+    #[test]
+    fn disturbed_curves_are_not_counted_but_mentioned() {
+        let good: &[_] = &[(1, 10.0), (2, 19.0)];
+        let bad: &[_] = &[(1, 10.0), (2, 5.0)];
+        let disturbs = |point: &mut Point| point.disturbed = point.tasks == 2;
+        assert_eq!(
+            title(&with(page(&[good, bad, good]), &[1], disturbs)),
+            "All 2 testcases scale; the worst: a scales to 2 threads at 95% efficiency; 1 \
+             disturbed curve is not counted"
+        );
+        assert_eq!(
+            title(&with(page(&[bad, bad, good]), &[0, 1], disturbs)),
+            "c scales to 2 threads at 95% efficiency; 2 disturbed curves are not counted"
+        );
+        assert_eq!(
+            title(&with(page(&[bad, &[(2, 1.0)]]), &[0], disturbs)),
+            "1 testcase measured at 2 tasks: no curve; 1 disturbed curve is not counted"
+        );
+        assert_eq!(
+            title(&with(page(&[good, bad]), &[0, 1], disturbs)),
+            "2 testcases measured, but other work disturbed every curve: nothing is concluded"
+        );
+    }
+
+    #[test]
+    fn points_with_more_tasks_than_cpus_are_not_in_the_title() {
+        let loses: &[_] = &[(1, 10.0), (2, 19.0), (4, 5.0)];
+        let shares = |least| move |point: &mut Point| point.oversubscribed = point.tasks >= least;
+        assert_eq!(
+            title(&with(page(&[loses]), &[0], shares(4))),
+            "a scales to 2 threads at 95% efficiency"
+        );
+        assert_eq!(
+            title(&with(page(&[loses]), &[0], shares(2))),
+            "1 testcase measured, each at one task count without shared CPUs: no curve"
+        );
+        assert_eq!(
+            title(&with(page(&[loses]), &[0], shares(1))),
+            "1 testcase measured, but only with more tasks than CPUs: no efficiency, no knee"
+        );
+    }
+
+    #[test]
+    fn an_implausible_efficiency_is_not_praised() {
+        let doubtful: &[_] = &[(1, 10.0), (2, 70.0)];
+        assert_eq!(title(&page(&[doubtful])), "a reaches 350% efficiency, which is implausible");
+        let good: &[_] = &[(1, 10.0), (2, 19.0)];
+        assert_eq!(
+            title(&page(&[good, doubtful])),
+            "No testcase stops scaling, but 1 of 2 shows an implausible efficiency; b reaches 350% \
+             efficiency, which is implausible"
+        );
+    }
+
+    #[test]
+    fn the_title_of_two_runs_says_how_many_points_are_too_disturbed_to_compare() {
+        let mut page = compared(Verdict::Slower, 0.88);
+        let change = page.curves[1].changes[&2];
+        page.curves[1].changes.insert(1, Change { disturbed: true, ..change });
+        assert_eq!(
+            title(&page),
+            "new is slower than base at 1 of 1 point, at worst −12.0% (a, 2 threads); no point is \
+             faster; 1 point is too disturbed to compare"
+        );
+        page.curves[1].changes.remove(&2);
+        assert_eq!(title(&page), "base and new cannot be compared: other work disturbed 1 point");
     }
 }

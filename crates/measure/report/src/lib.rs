@@ -15,6 +15,7 @@
 //! drawing  the matrix of shared lines as a separate drawing
 //! finite   values that are not numbers become marked gaps
 //! reading  results derived from the numbers: efficiency, verdicts, order
+//! verdict  what is concluded from a curve or a comparison, in words and symbols
 //! finding  the title: the one sentence to remember
 //! chart    SVG: scales, axes, and one file per kind of chart
 //! page     HTML: head, overview, testcases, when operations commute, machine and method
@@ -49,10 +50,11 @@ mod model;
 mod page;
 mod reading;
 mod shared;
+mod verdict;
 
 pub use drawing::draw;
 pub use matrix::{Differing, Matrix, MatrixError, MatrixOperation, Pair};
-pub use model::{Curve, Growth, KNEE_EFFICIENCY, Missing, Page, Profile, Run, Waits};
+pub use model::{Change, Curve, Growth, KNEE_EFFICIENCY, Missing, Page, Profile, Run, Waits};
 pub use shared::{Shared, SharedLine, SharedSide, SharedVerdict};
 
 /// The page as HTML. Panics if the run of a curve is not on the page.

@@ -141,7 +141,7 @@ pub struct Curve {
     pub missing: Vec<Missing>,
     /// For a further run, the comparisons with the first run, by task count, of points that both
     /// have.
-    pub changes: BTreeMap<u32, Comparison>,
+    pub changes: BTreeMap<u32, Change>,
     /// The fit of the Universal Scalability Law, or why there is none.
     pub fit: Result<usl::Fit, String>,
 }
@@ -163,6 +163,15 @@ impl Curve {
         let measured = self.measured.points().iter().map(|point| point.tasks);
         measured.chain(self.missing.iter().map(|gap| gap.tasks))
     }
+}
+
+/// The comparison of a point with the same point of the first run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Change {
+    /// Medians, ratio, interval, p-value and verdict.
+    pub comparison: Comparison,
+    /// Whether a side is [disturbed](knee_results::Point::disturbed), so that nothing is concluded.
+    pub disturbed: bool,
 }
 
 /// A point without a result.

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use knee_results::{CaseId, CaseInfo, Family, Mode, Point, Verdict};
-use knee_stats as stats;
+use knee_results::{CaseId, CaseInfo, Family, Mode, Point, Scaling};
 
 use crate::model::{Curve, Page, Run};
+use crate::verdict::{ChangeVerdict, CurveVerdict};
 
 /// A page with the results derived from its numbers.
 pub(crate) struct Reading<'p> {
     pub(crate) page: &'p Page,
-    /// The testcases, the one that scales worst first; those without a curve last.
+    /// The testcases, the one that scales worst first; those without a curve that counts last.
     pub(crate) cases: Vec<CaseReading<'p>>,
 }
 
@@ -30,48 +30,9 @@ pub(crate) struct CurveReading<'p> {
     pub(crate) measured: &'p knee_results::Curve,
     pub(crate) run: &'p Run,
     pub(crate) knee: Option<u32>,
-    pub(crate) verdict: Verdict,
+    pub(crate) verdict: CurveVerdict,
     /// Point counts by verdict of the comparison with the first run.
-    pub(crate) changes: BTreeMap<stats::Verdict, usize>,
-}
-
-/// The texts and the symbol for a verdict.
-pub(crate) struct Label {
-    /// Its class in the style sheet.
-    pub(crate) class: &'static str,
-    pub(crate) shape: &'static str,
-    pub(crate) words: &'static str,
-}
-
-/// A verdict on a curve or on a change.
-pub(crate) trait Labelled {
-    fn label(self) -> Label;
-}
-
-impl Labelled for Verdict {
-    fn label(self) -> Label {
-        let (shape, words) = match self {
-            Self::Retrograde => ("▼", "retrograde"),
-            Self::Contended => ("◐", "contended"),
-            Self::Scales => ("●", "scales"),
-            Self::Unknown => ("○", "no point at 1 task"),
-            Self::OnePoint => ("·", "one task count"),
-            Self::Missing => ("✕", "not measured"),
-        };
-        Label { class: self.as_str(), shape, words }
-    }
-}
-
-impl Labelled for stats::Verdict {
-    fn label(self) -> Label {
-        let shape = match self {
-            Self::Slower => "▽",
-            Self::Faster => "△",
-            Self::Inconclusive => "?",
-            Self::Same => "=",
-        };
-        Label { class: self.as_str(), shape, words: self.as_str() }
-    }
+    pub(crate) changes: BTreeMap<ChangeVerdict, usize>,
 }
 
 impl<'p> Reading<'p> {
@@ -102,6 +63,11 @@ impl<'p> Reading<'p> {
         self.cases.iter().flat_map(|case| case.curves.iter().map(move |curve| (case, curve)))
     }
 
+    /// Whether some curve has a property.
+    pub(crate) fn has(&self, property: impl Fn(&CurveReading<'p>) -> bool) -> bool {
+        self.curves().any(|(_, curve)| property(curve))
+    }
+
     /// Whether the page has sections about runs. A page without any contents has them too.
     pub(crate) fn shows_runs(&self) -> bool {
         !self.page.runs.is_empty() || (self.page.matrices.is_empty() && self.page.shared.is_empty())
@@ -119,10 +85,10 @@ impl<'p> CaseReading<'p> {
         self.info.family.map_or("unknown", Family::as_str)
     }
 
-    /// The lowest efficiency of a curve at its highest task count.
-    pub(crate) fn worst_efficiency(&self) -> Option<f64> {
-        let last = self.curves.iter().filter_map(|reading| reading.measured.last_efficiency());
-        last.reduce(f64::min)
+    /// The lowest efficiency of a curve that counts at its highest task count.
+    fn worst_efficiency(&self) -> Option<f64> {
+        let counted = self.curves.iter().filter(|reading| reading.verdict.counts());
+        counted.filter_map(|reading| reading.measured.last_efficiency()).reduce(f64::min)
     }
 
     /// The requested modes with their curves.
@@ -179,22 +145,68 @@ impl<'p> CurveReading<'p> {
             measured: &curve.measured,
             run: &page.runs[curve.run],
             knee: curve.measured.knee(knee).tasks(),
-            verdict: curve.measured.verdict(knee),
-            changes: tally(curve.changes.values().map(|change| change.verdict)),
+            verdict: CurveVerdict::of(&curve.measured, knee),
+            changes: tally(curve.changes.values().map(ChangeVerdict::of)),
         }
     }
 
-    /// The efficiency of a point, if the curve has a point at one task.
-    pub(crate) fn efficiency(&self, point: &Point) -> Option<f64> {
-        Some(self.measured.scaling(point)?.efficiency)
+    /// The scaling of a point, if it and the point at one task are sound.
+    pub(crate) fn scaling(&self, point: &Point) -> Option<Scaling> {
+        self.measured.scaling(point)
     }
 
-    /// The points, split at gaps, so that no line is drawn across a gap.
+    /// The efficiency of a point, if it and the point at one task are sound.
+    pub(crate) fn efficiency(&self, point: &Point) -> Option<f64> {
+        Some(self.scaling(point)?.efficiency)
+    }
+
+    /// The sound points, split at gaps and at disturbed points, so that no line is drawn across
+    /// them.
     pub(crate) fn unbroken(&self) -> impl Iterator<Item = &'p [Point]> {
-        let gaps = &self.curve.missing;
-        self.measured.points().chunk_by(|point, next| {
-            !gaps.iter().any(|gap| (point.tasks..next.tasks).contains(&gap.tasks))
+        let pieces = self.measured.points().chunk_by(|point, next| {
+            point.is_sound() && next.is_sound() && !self.has_gap(point, next)
+        });
+        pieces.filter(|piece| piece[0].is_sound())
+    }
+
+    /// The undisturbed points with more tasks than CPUs, split like [`CurveReading::unbroken`]. The
+    /// first piece begins with the point before them, if nothing is between.
+    pub(crate) fn oversubscribed(&self) -> impl Iterator<Item = &'p [Point]> {
+        let pieces = self.measured.points().chunk_by(|point, next| {
+            !point.disturbed && !next.disturbed && next.oversubscribed && !self.has_gap(point, next)
+        });
+        pieces.filter(|piece| {
+            piece.last().is_some_and(|point| point.oversubscribed && !point.disturbed)
         })
+    }
+
+    /// The lowest task count with more tasks than CPUs.
+    pub(crate) fn first_oversubscribed(&self) -> Option<u32> {
+        let point = self.measured.points().iter().find(|point| point.oversubscribed);
+        point.map(|point| point.tasks)
+    }
+
+    /// The highest requested task count at which each task has a CPU; 0 if there is none.
+    pub(crate) fn highest_with_cpus(&self) -> u32 {
+        let first = self.first_oversubscribed().unwrap_or(u32::MAX);
+        self.curve.task_counts().filter(|&n| n < first).max().unwrap_or(0)
+    }
+
+    /// The disturbed points.
+    pub(crate) fn disturbed(&self) -> impl Iterator<Item = &'p Point> {
+        self.measured.points().iter().filter(|point| point.disturbed)
+    }
+
+    /// The sound points whose efficiency is implausible.
+    pub(crate) fn implausible(&self) -> impl Iterator<Item = (&'p Point, Scaling)> {
+        let measured = self.measured;
+        let scalings = measured.sound().filter_map(|point| Some((point, measured.scaling(point)?)));
+        scalings.filter(|(_, scaling)| scaling.is_implausible())
+    }
+
+    fn has_gap(&self, point: &Point, next: &Point) -> bool {
+        let gaps = &self.curve.missing;
+        gaps.iter().any(|gap| (point.tasks..next.tasks).contains(&gap.tasks))
     }
 }
 
@@ -205,15 +217,40 @@ mod tests {
     use super::*;
     use crate::model::Missing;
 
-    #[test]
-    fn a_gap_breaks_the_line() {
-        let points = [1, 2, 8].map(|n| Point::new(n, vec![f64::from(n)]).unwrap());
-        let measured = knee_results::Curve::new(CaseId::new("a"), Mode::Threads, points.into());
+    /// The task counts of the lines through sound points and through points with more tasks than
+    /// CPUs.
+    fn lines(change: impl Fn(&mut Point), missing: &[u32]) -> [Vec<Vec<u32>>; 2] {
+        let points = [1, 2, 4, 8, 16].into_iter().filter(|n| !missing.contains(n)).map(|n| {
+            let mut point = Point::new(n, vec![f64::from(n)]).unwrap();
+            change(&mut point);
+            point
+        });
+        let measured = knee_results::Curve::new(CaseId::new("a"), Mode::Threads, points.collect());
         let mut curve = Curve::new(0, measured);
-        curve.missing = vec![Missing { tasks: 4, reason: "boom".to_owned() }];
+        let gap = |&tasks: &u32| Missing { tasks, reason: "boom".to_owned() };
+        curve.missing = missing.iter().map(gap).collect();
         let page = Page { runs: vec![Run::default()], curves: vec![curve], ..Page::default() };
         let reading = CurveReading::of(&page, &page.curves[0]);
-        let pieces: Vec<usize> = reading.unbroken().map(<[Point]>::len).collect();
-        assert_eq!(pieces, [2, 1]);
+        let tasks = |piece: &[Point]| piece.iter().map(|point| point.tasks).collect();
+        [reading.unbroken().map(tasks).collect(), reading.oversubscribed().map(tasks).collect()]
+    }
+
+    #[test]
+    fn gaps_and_disturbed_points_break_the_line() {
+        assert_eq!(lines(|_| (), &[4]), [vec![vec![1, 2], vec![8, 16]], vec![]]);
+        let disturbed = lines(|point| point.disturbed = point.tasks == 2, &[]);
+        assert_eq!(disturbed, [vec![vec![1], vec![4, 8, 16]], vec![]]);
+    }
+
+    #[test]
+    fn points_with_more_tasks_than_cpus_have_a_line_of_their_own() {
+        let beyond = |point: &mut Point| point.oversubscribed = point.tasks > 4;
+        assert_eq!(lines(beyond, &[]), [vec![vec![1, 2, 4]], vec![vec![4, 8, 16]]]);
+        assert_eq!(lines(beyond, &[8]), [vec![vec![1, 2, 4]], vec![vec![16]]]);
+        let disturbed = |point: &mut Point| {
+            beyond(point);
+            point.disturbed = point.tasks == 8;
+        };
+        assert_eq!(lines(disturbed, &[]), [vec![vec![1, 2, 4]], vec![vec![16]]]);
     }
 }

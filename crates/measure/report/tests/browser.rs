@@ -229,6 +229,34 @@ fn the_points_of_a_testcase_can_be_saved_as_csv() {
 }
 
 #[test]
+fn doubtful_points_are_told_apart_in_the_downloads_and_beside_the_slider() {
+    let Some(page) = Opened::new("doubtful") else { return };
+    let shown = played(
+        &page,
+        "const details = document.querySelector('details[data-case=\"page_fault1\"]');
+         const texts = [];
+         URL.createObjectURL = (blob) => { texts.push(blob.text()); return '#'; };
+         for (const button of details.querySelectorAll('.tools button')) button.click();
+         const [csv, json] = await Promise.all(texts);
+         const rows = csv.split('\\n').map((line) => line.split(','));
+         const at = (name) => rows[0].indexOf(name);
+         const seen = rows.filter((row) => row[0] === '6.12' && row[2] === 'threads')
+           .filter((row) => ['2', '4', '48'].includes(row[3]))
+           .map((row) => ['tasks', 'disturbed', 'oversubscribed', 'implausible', 'measured']
+             .map((name) => row[at(name)]).join('/') + '/' + (row[at('efficiency')] !== ''));
+         const curve = JSON.parse(json).cases[0].curves.find((c) => c.mode === 'threads');
+         seen.push(curve.scaling, curve.points.filter((point) => point.disturbed).length);
+         document.body.dataset.seen = seen.join(' ');
+         location.hash = '#case=page_fault1&n=4&mode=threads';",
+    );
+    let seen = "2/false/false/false/5/true 4/true/false/false/5/false 48/false/true/false/5/false \
+                disturbed 1";
+    assert!(shown.dom.contains(&format!("data-seen=\"{seen}\"")), "{}", shown.log);
+    assert!(shown.dom.contains("4 threads, 6.12: ⊗ disturbed, nothing is concluded · "));
+    assert!(shown.dom.contains("too disturbed to compare with 6.12"));
+}
+
+#[test]
 fn the_pair_that_commutes_least_is_shown_until_another_one_is_selected() {
     let Some(page) = Opened::new("matrices") else { return };
     let shown = page.show("#commute=made-up-4.call1.call2");

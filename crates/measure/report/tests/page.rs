@@ -2,9 +2,10 @@
 
 mod synthetic;
 
-use knee_report::{Curve, Missing, Page, Run, render};
+use knee_report::{Change, Curve, Missing, Page, Run, render};
 use knee_results::{self as results, CaseId, CaseInfo, Mode, PerTask, Point};
 use knee_stats::{CompareOptions, compare};
+use serde_json::json;
 use snapbox::{assert_data_eq, file};
 
 /// The visible text of a page: a line for each row, item, heading and sentence, and the
@@ -193,6 +194,144 @@ fn a_large_page_compresses_complete_testcases_and_says_so() {
     assert!(!small.contains("are packed") && unpacked(&small, "content").is_empty());
 }
 
+/// The curves in the data of the first testcase.
+fn embedded(html: &str) -> serde_json::Value {
+    let (_, json) =
+        html.split_once(r#"<script class="case-data" type="application/json">"#).unwrap();
+    serde_json::from_str(json.split("</script>").next().unwrap()).unwrap()
+}
+
+/// The values of a column in the data of the first curve.
+fn column(html: &str, name: &str) -> Vec<serde_json::Value> {
+    let data = embedded(html);
+    let columns = data["columns"].as_array().unwrap();
+    let at = columns.iter().position(|column| column == name).unwrap();
+    let points = data["curves"][0]["points"].as_array().unwrap();
+    points.iter().map(|point| point[at].clone()).collect()
+}
+
+/// The rows of the data tables with a class.
+fn rows_of_class<'h>(html: &'h str, class: &str) -> Vec<&'h str> {
+    let rows = html.split("<tr ").filter_map(|row| row.split("</tr>").next());
+    rows.filter(|row| row.contains(&format!(r#"class="{class}""#))).collect()
+}
+
+#[test]
+fn the_page_of_doubtful_points_explains_its_verdicts_and_excludes_disturbed_curves() {
+    let mut page = synthetic::page("doubtful").unwrap();
+    page.runs.truncate(1);
+    page.curves.retain(|curve| curve.run == 0);
+    let text = words(&render(&page));
+    let overview = lines(&text, "▼ 1", 64);
+    assert_data_eq!(overview, file!["data/doubtful.txt"].raw());
+}
+
+#[test]
+fn a_disturbed_point_is_marked_on_the_curve_the_card_the_table_and_in_the_data() {
+    let disturbed = Point { disturbed: true, ..point(2, 2.0) };
+    let html = render(&one_curve(vec![point(1, 1.0), disturbed, point(4, 4.0)]));
+    let [tile] = html.split(r#"<li class="tile""#).skip(1).collect::<Vec<_>>()[..] else {
+        panic!("one tile")
+    };
+    let (tile, rest) = tile.split_once("</ol>").unwrap();
+    assert!(tile.contains(r#"data-verdicts="disturbed""#));
+    assert!(tile.contains(r#"class="verdict disturbed""#) && !tile.contains("scales"));
+    assert_eq!(count(tile, r#"<path class="disturbed""#), 1);
+    // The legend, throughput, efficiency and rate per task.
+    assert_eq!(count(rest, r#"<path class="disturbed""#), 4);
+    assert_eq!(count(rest, "disturbed by other work; nothing is concluded from this point"), 3);
+    let [row] = rows_of_class(&html, "unsound")[..] else { panic!("one row is marked") };
+    assert!(row.contains("⊗ disturbed") && row.contains("<td>–</td>"), "{row}");
+    assert_eq!(column(&html, "disturbed"), [false, true, false]);
+    assert_eq!(column(&html, "efficiency"), json!([10000, null, 10000]).as_array().unwrap()[..]);
+    assert_eq!(embedded(&html)["curves"][0]["scaling"], "disturbed");
+}
+
+#[test]
+fn a_disturbed_point_is_marked_where_there_is_no_curve() {
+    let html = render(&one_curve(vec![Point { disturbed: true, ..point(2, 2.0) }]));
+    assert!(html.contains("<h1>1 testcase measured, but other work disturbed every curve"));
+    let (_, chart) = html.split_once("chart rounds-chart").unwrap();
+    let (chart, _) = chart.split_once("</svg>").unwrap();
+    assert_eq!(count(chart, r#"<path class="disturbed""#), 1);
+    assert_eq!(count(chart, r#"<path class="interval""#), 0);
+    assert!(html.contains(r#"data-verdicts="disturbed""#));
+}
+
+/// The end of a path of one line, horizontally.
+fn end_of(html: &str, class: &str) -> f64 {
+    let (_, path) = html.split_once(&format!(r#"<path class="{class}" d="M"#)).unwrap();
+    let (start, line) = path.split_once(['l', 'h']).unwrap();
+    let x = |text: &str| {
+        let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+        text[..end].parse::<f64>().unwrap()
+    };
+    x(start) + x(line)
+}
+
+#[test]
+fn points_with_more_tasks_than_cpus_are_apart_and_have_no_efficiency() {
+    let sharing = Point { oversubscribed: true, ..point(4, 1.0) };
+    let html = render(&one_curve(vec![point(1, 1.0), point(2, 2.0), sharing]));
+    assert!(html.contains("<h1>a1 scales to 2 threads at 100% efficiency</h1>"));
+    let charts: Vec<&str> = html.split(r#"<svg class="chart""#).skip(1).collect();
+    assert_eq!(charts.len(), 3);
+    for chart in &charts {
+        let (chart, _) = chart.split_once("</svg>").unwrap();
+        let (_, boundary) = chart.split_once(r#"<path class="boundary" d="M"#).unwrap();
+        let boundary: f64 = boundary.split(' ').next().unwrap().parse().unwrap();
+        assert!(chart.contains(">more tasks than CPUs</text>"));
+        if chart.contains(r#"class="ideal""#) {
+            assert!(end_of(chart, "ideal") < boundary, "{chart}");
+        }
+    }
+    assert_eq!(count(charts[0], r#"<path class="shared-cpus""#), 1);
+    assert_eq!(count(charts[1], r#"<path class="shared-cpus""#), 0, "it has no efficiency");
+    let [row] = rows_of_class(&html, "unsound")[..] else { panic!("one row is marked") };
+    assert!(row.contains("more tasks than CPUs") && row.contains("<td>–</td>"), "{row}");
+    assert!(html.contains("From 4 tasks on, there are more tasks than CPUs."));
+    assert!(html.contains("100%</strong> at 2 "), "the efficiency is that at 2 tasks");
+    assert_eq!(column(&html, "oversubscribed"), [false, false, true]);
+    assert_eq!(column(&html, "efficiency")[2], serde_json::Value::Null);
+    let curve = &embedded(&html)["curves"][0];
+    assert_eq!((&curve["peak"], &curve["knee"]), (&json!(2), &json!(null)));
+}
+
+#[test]
+fn an_implausible_efficiency_is_marked_with_its_likely_reason() {
+    let html = render(&one_curve(vec![point(1, 1.0), point(2, 7.0)]));
+    assert!(html.contains("<h1>a1 reaches 350% efficiency, which is implausible</h1>"));
+    assert_eq!(count(&html, "verdict scales"), 0);
+    let badge =
+        r#"<span class="verdict implausible" title="an efficiency is above 115%; more likely, "#;
+    assert!(html.contains(badge));
+    assert!(html.contains("Implausible: an efficiency is above 115%; more likely, the placement"));
+    assert!(html.contains("? implausible</td>"));
+    assert_eq!(column(&html, "implausible"), [false, true]);
+}
+
+#[test]
+fn a_comparison_with_a_disturbed_side_claims_nothing() {
+    let mut page = one_curve(vec![point(1, 1.0), point(2, 2.0)]);
+    page.runs.push(Run { label: "new".to_owned(), ..Run::default() });
+    let mut after = Curve { run: 1, ..curve("a1", vec![point(1, 1.0), point(2, 9.0)]) };
+    let comparison = compare(&[1.0; 9], &[9.0; 9], &CompareOptions::default()).unwrap();
+    assert!(comparison.verdict.is_change());
+    after.changes.insert(2, Change { comparison, disturbed: true });
+    page.curves.push(after);
+    let html = render(&page);
+    assert!(
+        html.contains("<h1>base and new cannot be compared: other work disturbed 1 point</h1>")
+    );
+    assert!(html.contains(r#"data-changes="disturbed""#) && !html.contains("1 faster"));
+    assert!(html.contains("too disturbed</span> (other work disturbed a side)"));
+    assert!(html.contains(r#""verdict":"disturbed""#));
+    let (_, chart) = html.split_once("<title>Change against the first run").unwrap();
+    let (chart, _) = chart.split_once("</svg>").unwrap();
+    assert_eq!(count(chart, r#"<path class="disturbed""#), 1);
+    assert_eq!(count(chart, "median faster"), 0);
+}
+
 #[test]
 fn an_unknown_value_has_a_dash_and_a_reason() {
     let known = Some(PerTask { min: 0.5, max: 1.5, fairness: 0.9 });
@@ -200,8 +339,8 @@ fn an_unknown_value_has_a_dash_and_a_reason() {
     page.curves[0].fit = Err("2 different task counts".to_owned());
     page.runs.push(Run { label: "new".to_owned(), ..Run::default() });
     let mut after = Curve { run: 1, ..page.curves[0].clone() };
-    let from_nothing = compare(&[0.0], &[1.0], &CompareOptions::default()).unwrap();
-    after.changes.insert(1, from_nothing);
+    let comparison = compare(&[0.0], &[1.0], &CompareOptions::default()).unwrap();
+    after.changes.insert(1, Change { comparison, disturbed: false });
     page.curves.push(after);
     let html = render(&page);
     for text in [

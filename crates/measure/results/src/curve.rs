@@ -6,7 +6,7 @@ use crate::{CaseId, Mode, Point, PointId};
 
 /// Highest efficiency that is plausible. More cache for each task and coarser sharing of locks
 /// explain a few percent above 1.
-const MAX_PLAUSIBLE_EFFICIENCY: f64 = 1.15;
+pub const MAX_PLAUSIBLE_EFFICIENCY: f64 = 1.15;
 
 /// One testcase in one mode.
 #[derive(Debug, Clone, PartialEq)]
@@ -180,9 +180,10 @@ impl Curve {
         }
     }
 
-    /// Whether one of its points is disturbed.
+    /// Whether a point at which each task has a CPU is disturbed. It could be the knee or the peak, so
+    /// the curve counts in no summary.
     pub fn is_disturbed(&self) -> bool {
-        self.points.iter().any(|point| point.disturbed)
+        self.points.iter().any(|point| point.disturbed && !point.oversubscribed)
     }
 }
 
@@ -242,6 +243,17 @@ mod tests {
         points[0].disturbed = true;
         let curve = Curve::new(CaseId::new("a"), Mode::Threads, points);
         assert_eq!((curve.knee(0.8), curve.base()), (Knee::Unknown, None));
+    }
+
+    #[test]
+    fn a_disturbed_point_with_more_tasks_than_cpus_does_not_exclude_the_curve() {
+        let with = |change: fn(&mut Point)| {
+            let mut points = curve(&[(1, 10.0), (2, 19.0), (4, 5.0)]).into_points();
+            change(&mut points[2]);
+            Curve::new(CaseId::new("a"), Mode::Threads, points)
+        };
+        assert!(with(|p| p.disturbed = true).is_disturbed());
+        assert!(!with(|p| (p.disturbed, p.oversubscribed) = (true, true)).is_disturbed());
     }
 
     #[test]

@@ -37,7 +37,7 @@ mod will_it_scale;
 
 pub use case_id::{CaseId, Side};
 pub use compared::{Compared, ComparedPoint, FamilySummary, Gap, Verdicts};
-pub use curve::{Curve, Knee, Scaling, Verdict};
+pub use curve::{Curve, Knee, MAX_PLAUSIBLE_EFFICIENCY, Scaling, Verdict};
 pub use difference::{Difference, differences};
 pub use family::Family;
 pub use history::{Series, history, in_time_order};

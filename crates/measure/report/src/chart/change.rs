@@ -9,6 +9,7 @@ use super::drawing::Path;
 use super::frame::{BOTTOM, Frame};
 use super::throughput::MARKED_POINTS;
 use super::{Panel, run_class, sentences};
+use crate::model::Change;
 use crate::page::words_of_changes;
 
 const HEIGHT: f64 = BOTTOM + 26.0;
@@ -18,7 +19,8 @@ const LEAST_RANGE: f64 = 0.1;
 pub(crate) fn change(panel: &Panel) -> Markup {
     let changes = || {
         let readings = panel.curves.iter();
-        readings.flat_map(|r| r.curve.changes.values()).filter_map(|change| change.ratio)
+        let compared = readings.flat_map(|r| r.curve.changes.values()).filter(|c| !c.disturbed);
+        compared.filter_map(|change| change.comparison.ratio)
     };
     let least = changes().map(|c| c.low.min(c.ratio)).fold(1.0 - LEAST_RANGE, f64::min);
     let most = changes().map(|c| c.high.max(c.ratio)).fold(1.0 + LEAST_RANGE, f64::max);
@@ -42,13 +44,16 @@ pub(crate) fn change(panel: &Panel) -> Markup {
         format!("{sign}{:.0}%", percent.abs())
     });
     frame.level("axis", 1.0);
+    frame.boundaries(panel);
     let runs = panel.curves.len();
     let mut ends = Vec::new();
     for (i, reading) in panel.curves.iter().enumerate() {
         let run = reading.curve.run;
         let changed = || {
-            let changes = reading.curve.changes.iter();
-            changes.filter_map(|(&tasks, change)| Some((tasks, change.ratio?, change.verdict)))
+            let changes = reading.curve.changes.iter().filter(|(_, change)| !change.disturbed);
+            changes.filter_map(|(&tasks, Change { comparison, .. })| {
+                Some((tasks, comparison.ratio?, comparison.verdict))
+            })
         };
         let mut line = Path::default();
         let mut intervals = Path::default();
@@ -72,8 +77,12 @@ pub(crate) fn change(panel: &Panel) -> Markup {
             }
             frame.drawing.path(&format!("median {}", verdict.as_str()), &marks);
         }
-        if let Some((_, last, _)) = changed().next_back() {
-            ends.push((frame.y.within(last.ratio), run_class(run), number::change(last.ratio)));
+        for (&tasks, _) in reading.curve.changes.iter().filter(|(_, change)| change.disturbed) {
+            frame.disturbed(panel, (i, tasks), BOTTOM - 8.0);
+        }
+        if let Some((n, last, _)) = changed().next_back() {
+            let at = (frame.x_of_run(n, i, runs), frame.y.within(last.ratio));
+            ends.push((at, run_class(run), number::change(last.ratio)));
         }
     }
     frame.end_labels(ends);

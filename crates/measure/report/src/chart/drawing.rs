@@ -211,6 +211,24 @@ impl Path {
         self.move_to(x - reach, y + reach).line_to(x + reach, y - reach)
     }
 
+    /// A circle with a cross in it.
+    pub(super) fn disturbed(&mut self, x: f64, y: f64) -> &mut Self {
+        self.pen = None;
+        self.move_to(x, y);
+        self.pen = None;
+        self.data.push_str(DISTURBED);
+        self
+    }
+
+    /// A circle around a marker.
+    pub(super) fn ring(&mut self, x: f64, y: f64) -> &mut Self {
+        self.pen = None;
+        self.move_to(x, y);
+        self.pen = None;
+        self.data.push_str(RING);
+        self
+    }
+
     /// A dot: a line of no length, which a round cap makes visible.
     pub(super) fn dot(&mut self, x: f64, y: f64) -> &mut Self {
         self.move_to(x, y);
@@ -269,6 +287,10 @@ const MARKERS: [&str; 6] = [
     "m-3.7-2.8l3.7 6.4l3.7-6.4z",
     "m-3.2-3.2l6.4 6.4m0-6.4l-6.4 6.4",
 ];
+
+/// A circle with a cross in it, and a wide circle, centred on a point.
+const DISTURBED: &str = "m-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0m1.5-3.5l7 7m0-7l-7 7";
+const RING: &str = "m-6.5 0a6.5 6.5 0 1 0 13 0a6.5 6.5 0 1 0-13 0";
 
 #[cfg(test)]
 mod tests {

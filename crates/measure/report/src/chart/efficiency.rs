@@ -8,6 +8,7 @@ use super::drawing::Path;
 use super::frame::{BOTTOM, Frame};
 use super::throughput::MARKED_POINTS;
 use super::{Panel, run_class, sentences};
+use crate::verdict::implausible;
 
 const HEIGHT: f64 = BOTTOM + 26.0;
 
@@ -25,10 +26,11 @@ pub(crate) fn efficiency(panel: &Panel) -> Markup {
     });
     let mut frame = Frame::new(panel, HEIGHT, (0.0, best * 1.05), "Efficiency", &description);
     frame.grid(percent);
-    frame.level("ideal", 1.0);
+    frame.boundaries(panel);
+    frame.ideal_level(panel, 1.0);
     frame.level("threshold", panel.reading.page.knee_efficiency);
     let mut ends = Vec::new();
-    for reading in panel.curves {
+    for (i, reading) in panel.curves.iter().enumerate() {
         let run = reading.curve.run;
         let sparse = reading.measured.points().len() <= MARKED_POINTS;
         let mut line = Path::default();
@@ -41,8 +43,18 @@ pub(crate) fn efficiency(panel: &Panel) -> Markup {
         }
         let class = if sparse { "line marked" } else { "line" };
         frame.drawing.group(&run_class(run), &[(class, &line)]);
-        if let Some(last) = reading.measured.last_efficiency() {
-            ends.push((frame.y.at(last), run_class(run), percent(last)));
+        for (point, scaling) in reading.implausible() {
+            let mut ring = Path::default();
+            ring.ring(frame.x.at(f64::from(point.tasks)), frame.y.at(scaling.efficiency));
+            frame.drawing.titled_path("implausible", &ring, &implausible());
+        }
+        for point in reading.disturbed() {
+            frame.disturbed(panel, (i, point.tasks), BOTTOM - 8.0);
+        }
+        let last = reading.measured.last().zip(reading.measured.last_efficiency());
+        if let Some((point, efficiency)) = last {
+            let at = (frame.x.at(f64::from(point.tasks)), frame.y.at(efficiency));
+            ends.push((at, run_class(run), percent(efficiency)));
         }
     }
     frame.end_labels(ends);

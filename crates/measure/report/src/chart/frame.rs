@@ -2,9 +2,9 @@
 
 use knee_host::number::Prefix;
 
-use super::Panel;
 use super::drawing::{Anchor, Drawing, Path};
 use super::scale::{Scale, count_ticks, round_ticks, tick_decimals};
+use super::{Panel, run_class};
 
 /// Width in user units; the style sheet scales it to the width of its column.
 pub(super) const WIDTH: f64 = 320.0;
@@ -19,6 +19,8 @@ const LEFT: f64 = 42.0;
 const RIGHT: f64 = 265.0;
 /// Distance between the ends of the axis and the outermost points.
 const INSET: f64 = 8.0;
+/// Greatest distance between the boundary of oversubscription and the first point beyond it.
+const BEFORE: f64 = 24.0;
 /// Approximate number of ticks on the vertical axis.
 const TICKS: u32 = 5;
 /// Minimum distance between numbers on the horizontal axis.
@@ -96,6 +98,19 @@ impl Frame {
         self.drawing.path(class, &path);
     }
 
+    /// The horizontal line of perfect scaling at `value`, which ends where there are more tasks than
+    /// CPUs in all runs.
+    pub(super) fn ideal_level(&mut self, panel: &Panel, value: f64) {
+        let ends = panel.curves.iter().map(|curve| curve.highest_with_cpus()).max();
+        let end = match ends {
+            Some(n) if n < panel.tasks.1 => self.x.within(f64::from(n)),
+            _ => RIGHT,
+        };
+        let mut path = Path::default();
+        path.move_to(LEFT, self.y.within(value)).horizontal_to(end);
+        self.drawing.path("ideal", &path);
+    }
+
     /// The name of a drawing below the axis.
     pub(super) fn name_below(&mut self, y: f64, name: &str) {
         self.drawing.text("tick", (LEFT - 6.0, y), Anchor::End, name);
@@ -112,6 +127,37 @@ impl Frame {
         const APART: f64 = 3.0;
         let middle = (runs.saturating_sub(1)) as f64 / 2.0;
         self.x.at(f64::from(n)) + (run as f64 - middle) * APART
+    }
+
+    /// A vertical line between the points whose tasks each have a CPU and those with more tasks.
+    pub(super) fn boundaries(&mut self, panel: &Panel) {
+        let boundaries = panel.boundaries();
+        let mut line = Path::default();
+        for &(below, first) in &boundaries {
+            let at = |n: u32| self.x.at(f64::from(n));
+            let before = if below == 0 { INSET } else { (at(first) - at(below)) / 2.0 };
+            line.move_to(at(first) - before.min(BEFORE), BOTTOM).vertical_to(TOP);
+        }
+        self.drawing.path("boundary", &line);
+        if !boundaries.is_empty() {
+            let text = "more tasks than CPUs";
+            self.drawing.text("tick", (WIDTH, TOP - 6.0), Anchor::End, text);
+        }
+    }
+
+    /// A mark at a disturbed point, with an explanation as its title.
+    pub(super) fn disturbed(&mut self, panel: &Panel, (run, tasks): (usize, u32), y: f64) {
+        let runs = panel.curves.len();
+        let x = self.x_of_run(tasks, run, runs);
+        let mut mark = Path::default();
+        mark.disturbed(x, y);
+        let why = format!(
+            "{}, {tasks} tasks: disturbed by other work; nothing is concluded from this point",
+            panel.curves[run].run.label
+        );
+        self.drawing.open_group(&run_class(panel.curves[run].curve.run));
+        self.drawing.titled_path("disturbed", &mark, &why);
+        self.drawing.close_group();
     }
 
     /// A cross on the axis for each point without a result, with the reason as its title.
@@ -131,24 +177,25 @@ impl Frame {
         }
     }
 
-    /// Writes texts at the right end of lines, moved apart if they would overlap.
-    pub(super) fn end_labels(&mut self, mut labels: Vec<(f64, String, String)>) {
+    /// Writes texts beside the right ends of lines, moved apart if they would overlap. A label is the
+    /// end of its line, its class and its text.
+    pub(super) fn end_labels(&mut self, mut labels: Vec<((f64, f64), String, String)>) {
         const LINE: f64 = 13.0;
-        labels.sort_by(|a, b| a.0.total_cmp(&b.0));
+        labels.sort_by(|a, b| a.0.1.total_cmp(&b.0.1));
         let mut free = f64::NEG_INFINITY;
-        for (y, ..) in &mut labels {
+        for ((_, y), ..) in &mut labels {
             *y = y.max(free);
             free = *y + LINE;
         }
         let mut free = BOTTOM;
-        for (y, ..) in labels.iter_mut().rev() {
+        for ((_, y), ..) in labels.iter_mut().rev() {
             *y = y.min(free);
             free = *y - LINE;
         }
-        for (y, class, text) in labels {
+        for ((x, y), class, text) in labels {
             self.drawing.text(
                 &format!("end {class}"),
-                (RIGHT + 3.0, y + 4.0),
+                (x + INSET + 3.0, y + 4.0),
                 Anchor::Start,
                 &text,
             );

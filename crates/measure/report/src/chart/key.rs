@@ -49,6 +49,15 @@ pub(crate) fn sample(class: &str) -> Markup {
         "gap" => {
             path.cross(x, y, 4.0);
         }
+        "disturbed" => {
+            path.disturbed(x, y);
+        }
+        "implausible" => {
+            let mut marker = Path::default();
+            marker.marker(0, x, y);
+            drawing.path("median", &marker);
+            path.ring(x, y);
+        }
         "band" => {
             path.move_to(2.0, 1.0).horizontal_to(width - 2.0).vertical_to(height - 1.0);
             path.horizontal_to(2.0).close();

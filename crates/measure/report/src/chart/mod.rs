@@ -21,6 +21,8 @@ pub(crate) use rounds::rounds;
 pub(crate) use spark::{SparkScale, spark};
 pub(crate) use throughput::{draws_rounds, throughput};
 
+use std::collections::BTreeSet;
+
 use crate::reading::{CaseReading, CurveReading, Reading};
 use knee_host::number::Prefix;
 use knee_results::Mode;
@@ -45,6 +47,16 @@ impl Panel<'_, '_> {
         format!("{}, {}", self.case.name, self.mode.as_str())
     }
 
+    /// For each run with more tasks than CPUs, the [highest](CurveReading::highest_with_cpus) task
+    /// count without that, and the lowest one with it.
+    pub(crate) fn boundaries(&self) -> BTreeSet<(u32, u32)> {
+        let boundary = |curve: &CurveReading| {
+            let first = curve.first_oversubscribed()?;
+            Some((curve.highest_with_cpus(), first))
+        };
+        self.curves.iter().filter_map(boundary).collect()
+    }
+
     /// The task counts of all runs.
     fn counts(&self) -> Vec<u32> {
         let mut counts: Vec<u32> =
@@ -55,20 +67,40 @@ impl Panel<'_, '_> {
     }
 }
 
-/// A description of each curve of a panel, for readers who cannot see the chart.
+/// A description of each curve of a panel, for readers who cannot see the chart; `of` describes its
+/// sound points.
 fn sentences(panel: &Panel, of: impl Fn(&CurveReading) -> Option<String>) -> String {
     let several = panel.curves.len() > 1;
     let sentences = panel.curves.iter().filter_map(|reading| {
-        let mut text = of(reading)?;
+        let doubts = doubts(reading);
+        let mut text = match of(reading) {
+            Some(text) => text + &doubts,
+            None if doubts.is_empty() => return None,
+            None => doubts.trim_start().to_owned(),
+        };
         if several {
             text = format!("{}: {text}", reading.run.label);
-        }
-        if !reading.curve.missing.is_empty() {
-            let gaps: Vec<String> =
-                reading.curve.missing.iter().map(|gap| gap.tasks.to_string()).collect();
-            text += &format!(" Not measured: {} tasks.", gaps.join(", "));
         }
         Some(text)
     });
     sentences.collect::<Vec<String>>().join(" ")
+}
+
+/// The points of a curve that do not show how it scales.
+fn doubts(reading: &CurveReading) -> String {
+    let list =
+        |tasks: Vec<u32>| tasks.iter().map(u32::to_string).collect::<Vec<String>>().join(", ");
+    let mut text = String::new();
+    let missing = list(reading.curve.missing.iter().map(|gap| gap.tasks).collect());
+    if !missing.is_empty() {
+        text += &format!(" Not measured: {missing} tasks.");
+    }
+    let disturbed = list(reading.disturbed().map(|point| point.tasks).collect());
+    if !disturbed.is_empty() {
+        text += &format!(" Disturbed: {disturbed} tasks.");
+    }
+    if let Some(first) = reading.first_oversubscribed() {
+        text += &format!(" More tasks than CPUs from {first} tasks on.");
+    }
+    text
 }

@@ -37,6 +37,7 @@ pub(crate) fn per_task(panel: &Panel) -> Markup {
     let mut frame = Frame::new(panel, HEIGHT, (0.0, top), "Throughput per task", &description);
     let prefix = Prefix::for_max(top);
     frame.grid_of_rates(prefix, prefix.letter());
+    frame.boundaries(panel);
     let (one, none) = (BELOW, BELOW + FAIRNESS);
     let fairness_y = |fairness: f64| none + (one - none) * fairness.clamp(0.0, 1.0);
     let mut bounds = Path::default();
@@ -48,13 +49,12 @@ pub(crate) fn per_task(panel: &Panel) -> Markup {
     if points().all(|point| point.per_task.is_none()) {
         frame.note_below((one + none) / 2.0 + 4.0, "not known");
     }
-    for reading in panel.curves {
-        let mut range = Path::default();
-        let mut means = Path::default();
-        let mut fairness = Path::default();
-        for piece in reading.unbroken() {
-            let x = |n: u32| frame.x.at(f64::from(n));
-            means.line(piece.iter().map(|p| (x(p.tasks), frame.y.within(mean(p)))));
+    for (i, reading) in panel.curves.iter().enumerate() {
+        let x = |n: u32| frame.x.at(f64::from(n));
+        let means = |piece: &[Point]| -> Vec<(f64, f64)> {
+            piece.iter().map(|p| (x(p.tasks), frame.y.within(mean(p)))).collect()
+        };
+        let spread = |piece: &[Point], range: &mut Path, fairness: &mut Path| {
             for known in piece.split(|p| p.per_task.is_none()).filter(|k| !k.is_empty()) {
                 let known = || known.iter().filter_map(|p| Some((x(p.tasks), p.per_task?)));
                 let above = known().map(|(x, t)| (x, frame.y.within(t.max)));
@@ -62,9 +62,30 @@ pub(crate) fn per_task(panel: &Panel) -> Markup {
                 range.line(above.chain(below)).close();
                 fairness.line(known().map(|(x, t)| (x, fairness_y(t.fairness))));
             }
+        };
+        let [mut range, mut line, mut fairness] = [(); 3].map(|()| Path::default());
+        for piece in reading.unbroken() {
+            line.line(means(piece).into_iter());
+            spread(piece, &mut range, &mut fairness);
         }
-        let paths = [("band", &range), ("line", &means), ("line", &fairness)];
+        let [mut beyond_range, mut beyond, mut beyond_fairness] = [(); 3].map(|()| Path::default());
+        for piece in reading.oversubscribed() {
+            beyond.line(means(piece).into_iter());
+            spread(piece, &mut beyond_range, &mut beyond_fairness);
+        }
+        let paths = [
+            ("band shared-cpus-band", &beyond_range),
+            ("shared-cpus", &beyond),
+            ("shared-cpus", &beyond_fairness),
+            ("band", &range),
+            ("line", &line),
+            ("line", &fairness),
+        ];
         frame.drawing.group(&run_class(reading.curve.run), &paths);
+        for point in reading.disturbed() {
+            let y = frame.y.within(mean(point));
+            frame.disturbed(panel, (i, point.tasks), y);
+        }
     }
     frame.gaps(panel);
     frame.drawing.finish()

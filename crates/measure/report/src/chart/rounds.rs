@@ -42,17 +42,25 @@ pub(crate) fn rounds(panel: &Panel) -> Markup {
     for (row, reading) in readings().enumerate() {
         let y = TOP + (row as f64 + 0.5) * ROW;
         let run = reading.curve.run;
-        let (mut dots, mut interval, mut median) =
-            (Path::default(), Path::default(), Path::default());
+        let [mut dots, mut interval, mut median, mut disturbed] = [(); 4].map(|()| Path::default());
         for point in reading.measured.points() {
             for (i, &round) in point.rounds.iter().enumerate() {
                 // Three heights, so that equal rounds do not hide one another.
                 dots.dot(x.at(round), y + [5.0, 8.0, 11.0][i % 3]);
             }
-            interval.move_to(x.at(point.low), y - 2.0).horizontal_to(x.at(point.high));
-            median.marker(run, x.at(point.rate), y - 2.0);
+            if point.disturbed {
+                disturbed.disturbed(x.at(point.rate), y - 2.0);
+            } else {
+                interval.move_to(x.at(point.low), y - 2.0).horizontal_to(x.at(point.high));
+                median.marker(run, x.at(point.rate), y - 2.0);
+            }
         }
-        let paths = [("interval", &interval), ("rounds", &dots), ("median", &median)];
+        let paths = [
+            ("interval", &interval),
+            ("rounds", &dots),
+            ("median", &median),
+            ("disturbed", &disturbed),
+        ];
         drawing.group(&run_class(run), &paths);
     }
     drawing.finish()

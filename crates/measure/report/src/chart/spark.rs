@@ -6,14 +6,17 @@ use knee_host::number::percent;
 use knee_results::{Mode, Point};
 use maud::Markup;
 
-use super::drawing::{Drawing, Path};
+use super::drawing::{Anchor, Drawing, Path};
 use super::run_class;
 use super::scale::Scale;
-use crate::reading::{CurveReading, Labelled, Reading, range};
+use crate::reading::{CurveReading, Reading, range};
+use crate::verdict::Labelled as _;
 
 const WIDTH: f64 = 132.0;
 const HEIGHT: f64 = 84.0;
 const EDGE: f64 = 5.0;
+/// Distance between the end of perfect scaling and its label, which leaves room for the curve.
+const BESIDE: f64 = 14.0;
 /// Minimum logarithm of a speed-up: less than a quarter of the throughput of one task is drawn as a
 /// quarter, because the shape is clear by then.
 const LEAST_SPEEDUP: f64 = -2.0;
@@ -25,6 +28,18 @@ const APART: f64 = 0.8;
 pub(crate) struct SparkScale {
     x: Scale,
     y: Scale,
+    /// The end of perfect scaling, as a logarithm of a task count.
+    with_cpus: f64,
+}
+
+/// The speed-up to draw at a point, also at one that is not sound. `None` if it is unknown because
+/// the point at one task is not sound.
+fn speedup(reading: &CurveReading, point: &Point) -> Option<f64> {
+    match reading.measured.base() {
+        Some(one) if one.rate > 0.0 => Some(point.rate / one.rate),
+        Some(_) => Some(0.0),
+        None => (point.tasks == 1).then_some(1.0),
+    }
 }
 
 impl SparkScale {
@@ -34,13 +49,18 @@ impl SparkScale {
         reading.curves().find(|(_, curve)| curve.measured.last_efficiency().is_some())?;
         let (x0, x1) = (f64::from(first).log2(), f64::from(last).log2());
         let speedups = reading.curves().flat_map(|(_, reading)| {
-            let measured = &reading.measured;
-            measured.points().iter().filter_map(|point| Some(measured.scaling(point)?.speedup))
+            reading.measured.points().iter().filter_map(|point| speedup(reading, point))
         });
+        // Perfect scaling ends where there are more tasks than CPUs.
+        let with_cpus = reading.curves().map(|(_, curve)| curve.highest_with_cpus()).max();
+        let with_cpus = f64::from(with_cpus.unwrap_or(last).max(first));
         let (least, most) = speedups
             .map(|speedup| speedup.log2().max(LEAST_SPEEDUP))
-            .fold((x0, x1), |(low, high), speedup| (low.min(speedup), high.max(speedup)));
+            .fold((x0, with_cpus.log2()), |(low, high), speedup| {
+                (low.min(speedup), high.max(speedup))
+            });
         Some(Self {
+            with_cpus: with_cpus.log2(),
             x: Scale::new((x0, x1), (EDGE, WIDTH - EDGE)),
             y: Scale::new((least, most), (HEIGHT - EDGE, EDGE)),
         })
@@ -52,43 +72,41 @@ pub(crate) fn spark(scale: &SparkScale, name: &str, mode: Mode, curves: &[CurveR
     let description: Vec<String> = curves.iter().map(|reading| sentence(reading, mode)).collect();
     let title = format!("{name}, {}", mode.as_str());
     let mut drawing = Drawing::new("spark", (WIDTH, HEIGHT), &title, &description.join(" "), "");
-    let (x0, x1) = scale.x.domain;
+    let ends = [scale.x.domain.0, scale.with_cpus];
     let mut ideal = Path::default();
-    ideal.line([x0, x1].into_iter().map(|n| (scale.x.at(n), scale.y.at(n))));
+    ideal.line(ends.into_iter().map(|n| (scale.x.at(n), scale.y.at(n))));
     drawing.path("ideal", &ideal);
+    let (x, y) = (scale.x.at(scale.with_cpus), scale.y.at(scale.with_cpus));
+    let label = format!("{:.0}×", scale.with_cpus.exp2());
+    drawing.text("scale", (x - BESIDE, y + 3.0), Anchor::End, &label);
     for reading in curves {
-        let at = |n: u32, efficiency: f64| {
-            let n = f64::from(n).log2();
-            (scale.x.at(n), scale.y.within((n + efficiency.log2()).max(LEAST_SPEEDUP)))
+        let at = |point: &Point| {
+            let y = speedup(reading, point)?.log2().max(LEAST_SPEEDUP);
+            Some((scale.x.at(f64::from(point.tasks).log2()), scale.y.within(y)))
         };
         let run = reading.curve.run;
-        let mut line = Path::default();
-        let mut knee = Path::default();
+        let [mut beyond, mut line, mut knee, mut disturbed, mut gaps] =
+            [(); 5].map(|()| Path::default());
+        for piece in reading.oversubscribed() {
+            beyond.line(thinned(scale, reading, piece).into_iter().filter_map(at));
+        }
         for piece in reading.unbroken() {
-            let last = piece.last().map(|point| point.tasks);
-            let peak = reading.measured.peak().map(|point| point.tasks);
-            let mut drawn = f64::NEG_INFINITY;
-            let kept = piece.iter().filter(|point| {
-                let n = Some(point.tasks);
-                let x = scale.x.at(f64::from(point.tasks).log2());
-                let keeps = x - drawn >= APART || [last, peak, reading.knee].contains(&n);
-                if keeps {
-                    drawn = x;
-                }
-                keeps
-            });
-            let shown = |point: &Point| Some(at(point.tasks, reading.efficiency(point)?));
-            line.line(kept.filter_map(shown));
+            line.line(thinned(scale, reading, piece).into_iter().filter_map(at));
         }
         let at_knee = reading.knee.and_then(|tasks| reading.measured.at(tasks));
-        if let Some(point) = at_knee
-            && let Some(efficiency) = reading.efficiency(point)
-        {
-            let (x, y) = at(point.tasks, efficiency);
+        if let Some((x, y)) = at_knee.and_then(at) {
             knee.move_to(x, y - 6.0).vertical_to(y + 6.0);
         }
-        drawing.group(&run_class(run), &[("line", &line), ("knee-mark", &knee)]);
-        let mut gaps = Path::default();
+        for (x, y) in reading.disturbed().filter_map(at) {
+            disturbed.disturbed(x, y);
+        }
+        let paths = [
+            ("shared-cpus", &beyond),
+            ("line", &line),
+            ("knee-mark", &knee),
+            ("disturbed", &disturbed),
+        ];
+        drawing.group(&run_class(run), &paths);
         for gap in &reading.curve.missing {
             let (x, y) = (scale.x.at(f64::from(gap.tasks).log2()), HEIGHT - EDGE - 2.0);
             gaps.cross(x, y, 2.5);
@@ -96,6 +114,22 @@ pub(crate) fn spark(scale: &SparkScale, name: &str, mode: Mode, curves: &[CurveR
         drawing.path("gap", &gaps);
     }
     drawing.finish()
+}
+
+/// The points of a piece of a line that are visibly apart, with its knee, its peak and its ends.
+fn thinned<'p>(scale: &SparkScale, reading: &CurveReading, piece: &'p [Point]) -> Vec<&'p Point> {
+    let last = piece.last().map(|point| point.tasks);
+    let peak = reading.measured.peak().map(|point| point.tasks);
+    let mut drawn = f64::NEG_INFINITY;
+    let is_kept = |point: &&Point| {
+        let x = scale.x.at(f64::from(point.tasks).log2());
+        let is_kept = x - drawn >= APART || [last, peak, reading.knee].contains(&Some(point.tasks));
+        if is_kept {
+            drawn = x;
+        }
+        is_kept
+    };
+    piece.iter().filter(is_kept).collect()
 }
 
 fn sentence(reading: &CurveReading, mode: Mode) -> String {

@@ -8,7 +8,8 @@ use maud::Markup;
 use super::drawing::{Anchor, Path};
 use super::frame::{BOTTOM, Frame, TOP};
 use super::{Panel, cpu, run_class, sentences};
-use crate::reading::{CurveReading, Labelled};
+use crate::reading::CurveReading;
+use crate::verdict::Labelled as _;
 
 /// With more points than this, markers would overlap; a band replaces them.
 pub(super) const MARKED_POINTS: usize = 40;
@@ -36,6 +37,7 @@ pub(crate) fn throughput(panel: &Panel) -> Markup {
     let height = BOTTOM + cpu::height(panel);
     let mut frame = Frame::new(panel, height, y, "Throughput", &description);
     frame.grid_of_rates(panel.prefix, "");
+    frame.boundaries(panel);
     for reading in panel.curves {
         frame.drawing.open_group(&run_class(reading.curve.run));
         ideal(&mut frame, reading);
@@ -47,6 +49,10 @@ pub(crate) fn throughput(panel: &Panel) -> Markup {
     }
     for (i, reading) in panel.curves.iter().enumerate() {
         measured(&mut frame, reading, (i, panel.curves.len()));
+        for point in reading.disturbed() {
+            let y = frame.y.within(point.rate);
+            frame.disturbed(panel, (i, point.tasks), y);
+        }
     }
     frame.gaps(panel);
     cpu::draw(&mut frame, panel);
@@ -55,7 +61,7 @@ pub(crate) fn throughput(panel: &Panel) -> Markup {
 
 fn sentence(panel: &Panel, reading: &CurveReading) -> Option<String> {
     let (first, last, peak) =
-        (reading.measured.points().first()?, reading.measured.last()?, reading.measured.peak()?);
+        (reading.measured.sound().next()?, reading.measured.last()?, reading.measured.peak()?);
     let unit = &panel.case.info.unit;
     let at = |n| panel.mode.tasks(n);
     let mut text = format!("{} {unit}/s with {}", si(first.rate), at(first.tasks));
@@ -72,22 +78,23 @@ fn sentence(panel: &Panel, reading: &CurveReading) -> Option<String> {
     Some(format!("{text}; verdict: {}.", reading.verdict.label().words))
 }
 
-/// The line of perfect scaling, from the lowest task count up to the end of an axis.
+/// The line of perfect scaling from the sound point with the fewest tasks. It ends where there are
+/// more tasks than CPUs, or at the end of an axis.
 fn ideal(frame: &mut Frame, reading: &CurveReading) {
-    let Some(first) = reading.measured.points().first() else { return };
+    let Some(first) = reading.measured.sound().next() else { return };
     let per_task = first.rate / f64::from(first.tasks);
     if per_task <= 0.0 {
         return;
     }
     let from = f64::from(first.tasks);
-    let to = frame.x.domain.1.min(frame.y.domain.1 / per_task);
+    let to = f64::from(reading.highest_with_cpus()).min(frame.y.domain.1 / per_task);
     let mut path = Path::default();
     path.line([from, to].into_iter().map(|n| (frame.x.at(n), frame.y.within(n * per_task))));
     frame.drawing.path("ideal", &path);
 }
 
 fn fit(frame: &mut Frame, law: &Fit, reading: &CurveReading) {
-    let (Some(first), Some(last)) = (reading.measured.points().first(), reading.measured.last())
+    let (Some(first), Some(last)) = (reading.measured.sound().next(), reading.measured.last())
     else {
         return;
     };
@@ -145,11 +152,22 @@ fn measured(frame: &mut Frame, reading: &CurveReading, (i, runs): (usize, usize)
             band.line(above.chain(below)).close();
         }
     }
+    let mut beyond = Path::default();
+    let mut beyond_marks = Path::default();
+    for piece in reading.oversubscribed() {
+        beyond.line(piece.iter().map(|p| (frame.x_of_run(p.tasks, i, runs), frame.y.at(p.rate))));
+        for point in piece.iter().filter(|point| sparse && point.oversubscribed) {
+            let at = (frame.x_of_run(point.tasks, i, runs), frame.y.at(point.rate));
+            beyond_marks.marker(reading.curve.run, at.0, at.1);
+        }
+    }
     let mut rounds = Path::default();
     let mut intervals = Path::default();
     for (p, point) in reading.measured.points().iter().enumerate().filter(|_| sparse) {
         let x = frame.x_of_run(point.tasks, i, runs);
-        intervals.move_to(x, frame.y.within(point.low)).vertical_to(frame.y.within(point.high));
+        if !point.disturbed {
+            intervals.move_to(x, frame.y.within(point.low)).vertical_to(frame.y.within(point.high));
+        }
         if draws_rounds(reading) {
             let next = reading.measured.points().get(p + 1);
             let room = next.map_or(BESIDE, |next| frame.x_of_run(next.tasks, i, runs) - x);
@@ -159,7 +177,13 @@ fn measured(frame: &mut Frame, reading: &CurveReading, (i, runs): (usize, usize)
         }
     }
     let line_class = if sparse { "line marked" } else { "line" };
-    let paths =
-        [("band", &band), ("rounds", &rounds), ("interval", &intervals), (line_class, &line)];
+    let paths = [
+        ("shared-cpus", &beyond),
+        ("band", &band),
+        ("rounds", &rounds),
+        ("interval", &intervals),
+        ("median shared-cpus-point", &beyond_marks),
+        (line_class, &line),
+    ];
     frame.drawing.group(&run_class(reading.curve.run), &paths);
 }

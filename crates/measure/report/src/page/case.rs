@@ -1,6 +1,6 @@
 //! One testcase: its charts for each mode, what the fit says, the numbers.
 
-use knee_host::number::{Prefix, percent, si};
+use knee_host::number::{Prefix, percent, si, tasks};
 use knee_results::{CaseInfo, Mode};
 use maud::{Markup, html};
 
@@ -10,6 +10,7 @@ use super::{fit, profiles, table, words};
 use crate::chart::{self, Panel, run_class, swatch};
 use crate::embed;
 use crate::reading::{CaseReading, CurveReading, Reading, max_rate};
+use crate::verdict;
 
 /// On a page with up to this many testcases, all of them are open from the start.
 const ALL_OPEN: usize = 4;
@@ -54,7 +55,16 @@ fn legend(reading: &Reading) -> Markup {
             li { (chart::sample("median")) "median of the rounds and its interval" }
             li { (chart::sample("rounds")) "a round" }
             li { (chart::sample("gap")) "not measured" }
+            @if reading.has(|curve| curve.disturbed().next().is_some()) {
+                li { (chart::sample("disturbed")) "disturbed: nothing is concluded from the point" }
+            }
             @if reading.cases.iter().any(CaseReading::is_curve) {
+                @if reading.has(|curve| curve.oversubscribed().next().is_some()) {
+                    li { (chart::sample("shared-cpus")) "more tasks than CPUs: no efficiency, knee or peak" }
+                }
+                @if reading.has(|curve| curve.implausible().next().is_some()) {
+                    li { (chart::sample("implausible")) "implausible efficiency" }
+                }
                 li { (chart::sample("ideal")) "perfect scaling" }
                 @if fitted(true) { li { (chart::sample("fit")) "Universal Scalability Law" } }
                 @if fitted(false) {
@@ -88,7 +98,7 @@ fn one(reading: &Reading, case: &CaseReading, open: bool, packs: bool) -> Markup
                 span.description { (case.info.description) }
                 span.at-a-glance {
                     @for (mode, curves) in case.modes() {
-                        span data-mode=(mode.as_str()) { (glance(mode, curves)) }
+                        span data-mode=(mode.as_str()) { (glance(reading, mode, curves)) }
                     }
                 }
             }
@@ -114,12 +124,14 @@ fn content(reading: &Reading, case: &CaseReading, packs: bool) -> Markup {
 }
 
 /// The verdict on a mode in the summary line of a testcase, from its last run.
-fn glance(mode: Mode, curves: &[CurveReading]) -> Markup {
+fn glance(reading: &Reading, mode: Mode, curves: &[CurveReading]) -> Markup {
     html! {
         (mode.as_str()) " "
         @if let Some(curve) = curves.last() {
-            @if let Some(efficiency) = curve.measured.last_efficiency() { strong { (percent(efficiency)) } " " }
-            (words::verdict(curve.verdict))
+            @if let Some(efficiency) = curve.measured.last_efficiency() {
+                strong { (percent(efficiency)) } (words::at_last(curve)) " "
+            }
+            (words::explained(curve, reading.page.knee_efficiency))
             @if !curve.changes.is_empty() { " " (words::changes(&curve.changes)) }
         }
     }
@@ -174,7 +186,15 @@ fn mode_section(
                         }
                         (chart::throughput(&panel))
                     }
-                    figure { figcaption { "Efficiency" } (chart::efficiency(&panel)) }
+                    figure {
+                        figcaption {
+                            "Efficiency"
+                            @if !panel.boundaries().is_empty() {
+                                " " span.own-scale { "(not with more tasks than CPUs)" }
+                            }
+                        }
+                        (chart::efficiency(&panel))
+                    }
                     figure {
                         figcaption { "Per task, " (case.info.unit) "/s" } (chart::per_task(&panel))
                     }
@@ -192,6 +212,7 @@ fn mode_section(
                 p.note { "There are too many rounds to draw each round; the band shows the \
                     interval of the median." }
             }
+            (caveats(curves))
             (fit::fits(&panel))
             @if packs { (table::place(&panel)) } @else { (table::points(&panel)) }
         }
@@ -207,13 +228,20 @@ fn verdicts(reading: &Reading, curves: &[CurveReading]) -> Markup {
                     @if reading.compares() {
                         (swatch(curve.curve.run)) strong { (curve.run.label) } " "
                     }
-                    (words::verdict(curve.verdict))
+                    (words::explained(curve, reading.page.knee_efficiency))
                     @if let Some(knee) = curve.knee { " · knee " strong { (knee) } }
                     @if let (Some(peak), Some(_)) = (curve.measured.peak(), curve.measured.last_efficiency()) {
                         " · peak throughput at " strong { (peak.tasks) }
                     }
                     @if !curve.changes.is_empty() {
                         " · against " (reading.page.runs[0].label) ": " (words::changes(&curve.changes))
+                    }
+                    @let disturbed = list(curve.disturbed().map(|point| point.tasks));
+                    @if !disturbed.is_empty() {
+                        div.missing {
+                            span.shape aria-hidden="true" { "⊗" }
+                            " tasks " (disturbed) ": disturbed by other work, so nothing is concluded"
+                        }
                     }
                     @for gap in &curve.curve.missing {
                         div.missing {
@@ -223,6 +251,28 @@ fn verdicts(reading: &Reading, curves: &[CurveReading]) -> Markup {
                     }
                 }
             }
+        }
+    }
+}
+
+/// `2, 4, 8`
+fn list(tasks: impl Iterator<Item = u32>) -> String {
+    tasks.map(|n| n.to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// Notes on points that do not show how the testcase scales.
+fn caveats(curves: &[CurveReading]) -> Markup {
+    let shares_cpus = curves.iter().filter_map(|curve| curve.first_oversubscribed()).min();
+    let implausible = curves.iter().any(|curve| curve.implausible().next().is_some());
+    html! {
+        @if let Some(n) = shares_cpus {
+            p.note {
+                "From " (tasks(n)) " on, there are more tasks than CPUs. These points show how tasks share \
+                 CPUs: they have no efficiency and count in no knee or peak."
+            }
+        }
+        @if implausible {
+            p.note { "Implausible: " (verdict::implausible()) "." }
         }
     }
 }

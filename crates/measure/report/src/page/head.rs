@@ -79,13 +79,17 @@ fn doubts(reading: &Reading) -> Vec<String> {
         .filter(|(_, curve)| curve.curve.fit.as_ref().is_ok_and(|fit| !fit.is_prediction))
         .count();
     let points = || reading.page.curves.iter().flat_map(|curve| curve.measured.points());
-    let single = points().filter(|point| point.rounds.len() == 1).count();
+    let disturbed = points().filter(|point| point.disturbed).count();
+    let single = points().filter(|point| !point.disturbed && point.rounds.len() == 1).count();
     let marked: u64 = points().map(|point| point.marked).sum();
+    let implausible: usize = reading.curves().map(|(_, curve)| curve.implausible().count()).sum();
     let gaps: usize = reading.page.curves.iter().map(|curve| curve.missing.len()).sum();
     let doubts = [
         (sum(|run| run.warnings.len()), "warning", ""),
         (sum(|run| run.off_chart.len()), "result", " not shown in any chart"),
         (gaps, "point", " not measured"),
+        (disturbed, "point", " too disturbed to use"),
+        (implausible, "point", " with an implausible efficiency"),
         (marked as usize, "sample", " marked as disturbed"),
         (single, "point", " with one round and no interval"),
         (guesses, "fit", " with too few points for a prediction"),

@@ -110,15 +110,19 @@ fn method(reading: &Reading) -> Markup {
             dt { "Efficiency" }
             dd {
                 "Throughput at n tasks divided by n times the throughput of one task. Without a point "
-                "at one task, there is no efficiency and no knee."
+                "at one task, there is no efficiency and no knee. Points with more tasks than CPUs "
+                "have no efficiency either: they show how tasks share CPUs."
             }
             dt { "Knee" }
-            dd { "The first task count whose efficiency is below " (knee) "." }
-            dt { "Verdict" }
-            dd {
-                "▼ retrograde: throughput at the highest task count is below the peak, and the "
-                "intervals do not overlap. ◐ contended: there is a knee, but throughput does not "
-                "fall. ● scales: no knee up to the highest task count."
+            dd { "The first task count whose efficiency is below " (knee) ". The overview explains the verdicts." }
+            @if reading.has(|curve| curve.disturbed().next().is_some()) {
+                dt { "Disturbance" }
+                dd {
+                    "A point is disturbed if fewer than half of the requested rounds are free of \
+                     disturbance by other work or the hypervisor. It counts in no efficiency, knee, \
+                     peak, verdict or comparison, and a curve with such a point is not counted in the \
+                     title."
+                }
             }
             dt { "Fairness" }
             dd { "Jain's index of the tasks' rates: 1 if all rates are equal, 1/n if one task \

@@ -2,15 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use knee_host::number::{change, coefficient, percent, si};
-use knee_results::{Mode, Verdict};
-use knee_stats::{self as stats, Comparison};
+use knee_host::number::{change, coefficient, percent, plural, si};
+use knee_results::Mode;
 use maud::{Markup, html};
 
 use super::fragment::fragment;
 use super::words;
 use crate::chart::{SparkScale, spark, swatch};
-use crate::reading::{CaseReading, CurveReading, Labelled, Reading, tally};
+use crate::model::Change;
+use crate::reading::{CaseReading, CurveReading, Reading, tally};
+use crate::verdict::{ChangeVerdict, CurveVerdict, Labelled as _};
 
 pub(super) fn overview(reading: &Reading) -> Markup {
     let scale = SparkScale::of(reading);
@@ -22,13 +23,21 @@ pub(super) fn overview(reading: &Reading) -> Markup {
                 @if scale.is_some() {
                     "Speed-up against task count. Both axes are logarithmic and the same for all "
                     "testcases. "
-                    "The dotted diagonal is perfect scaling, a flat line means no scaling, and a falling "
-                    "line is a loss. A bar across a curve marks its knee, the first task count \
+                    "The dotted diagonal is perfect scaling, with its greatest speed-up beside it; a flat "
+                    "line means no scaling, and a falling line is a loss. A bar across a curve marks its knee, the first task count \
                      with an \
                      efficiency below "
                     (percent(reading.page.knee_efficiency)) "."
+                    @if reading.has(|curve| curve.oversubscribed().next().is_some()) {
+                        " A dashed grey line continues a curve where there are more tasks than CPUs; \
+                         it counts in no knee, peak or efficiency."
+                    }
+                    @if reading.has(|curve| curve.disturbed().next().is_some()) {
+                        " ⊗ marks a point that other work disturbed; nothing is concluded from it."
+                    }
                 }
             }
+            (meanings(reading))
             (filters(reading))
             ol.tiles.compared[reading.compares()] {
                 @for case in &reading.cases { (tile(reading, case, scale.as_ref())) }
@@ -42,11 +51,13 @@ pub(super) fn overview(reading: &Reading) -> Markup {
     }
 }
 
-/// Testcase counts by verdict. The verdict of a testcase is that of its worst curve.
+/// Testcase counts by verdict. The verdict of a testcase is that of its worst curve that counts.
 fn verdicts(reading: &Reading) -> Markup {
     let worst = reading.cases.iter().map(|case| {
-        case.curves.iter().map(|curve| curve.verdict).min().unwrap_or(Verdict::Missing)
+        case.curves.iter().map(|curve| curve.verdict).min().unwrap_or(CurveVerdict::Missing)
     });
+    let disturbed =
+        reading.curves().filter(|(_, curve)| curve.verdict == CurveVerdict::Disturbed).count();
     html! {
         span.tally {
             @for (verdict, count) in tally(worst) {
@@ -54,6 +65,21 @@ fn verdicts(reading: &Reading) -> Markup {
                     span.shape aria-hidden="true" { (verdict.label().shape) }
                     " " strong { (count) } " " (verdict.label().words)
                 }
+            }
+            @if disturbed > 0 {
+                span.excluded { "⊗ " (plural(disturbed, "disturbed curve")) " not counted" }
+            }
+        }
+    }
+}
+
+/// An explanation of each verdict on the page.
+fn meanings(reading: &Reading) -> Markup {
+    let found: BTreeSet<CurveVerdict> = reading.curves().map(|(_, curve)| curve.verdict).collect();
+    html! {
+        ul.meanings aria-label="Verdicts" {
+            @for verdict in found {
+                li { (words::verdict(verdict)) ": " (verdict.meaning(reading.page.knee_efficiency)) "." }
             }
         }
     }
@@ -63,7 +89,7 @@ fn verdicts(reading: &Reading) -> Markup {
 fn filters(reading: &Reading) -> Markup {
     let families: BTreeSet<&str> = reading.cases.iter().map(|case| case.family()).collect();
     let modes: BTreeSet<Mode> = reading.curves().map(|(_, curve)| curve.measured.mode).collect();
-    let found: BTreeSet<Verdict> = reading.curves().map(|(_, curve)| curve.verdict).collect();
+    let found: BTreeSet<CurveVerdict> = reading.curves().map(|(_, curve)| curve.verdict).collect();
     let select = |name: &str, label: &str, all: &str, options: Vec<(&str, &str)>| {
         html! {
             label {
@@ -85,11 +111,11 @@ fn filters(reading: &Reading) -> Markup {
             @if modes.len() > 1 {
                 (select("mode", "Mode", "both", Mode::ALL.map(|m| (m.as_str(), m.as_str())).to_vec()))
             }
-            (select("verdict", "Scaling", "all", Verdict::ALL.iter()
-                .filter(|v| found.contains(v)).map(|v| (v.as_str(), v.label().words)).collect()))
+            (select("verdict", "Scaling", "all",
+                found.iter().map(|v| (v.as_str(), v.label().words)).collect()))
             @if reading.compares() {
                 (select("change", "Change", "all",
-                    stats::Verdict::ALL.map(|v| (v.as_str(), v.as_str())).to_vec()))
+                    ChangeVerdict::all().map(|v| (v.as_str(), v.label().words)).collect()))
             }
             label {
                 span { "Order" }
@@ -113,7 +139,7 @@ fn tile(reading: &Reading, case: &CaseReading, scale: Option<&SparkScale>) -> Ma
             h3 { a href={ "#case=" (fragment(name)) } { (name) } }
             span.family { (case.family()) }
             p.description { (case.info.description) }
-            @if case.curves.is_empty() { p { (words::verdict(Verdict::Missing)) } }
+            @if case.curves.is_empty() { p { (words::verdict(CurveVerdict::Missing)) } }
             div.modes {
                 @for (mode, curves) in case.modes() {
                     (tile_mode(reading, case, mode, curves, scale))
@@ -131,7 +157,7 @@ fn tile_mode(
     scale: Option<&SparkScale>,
 ) -> Markup {
     let verdicts: BTreeSet<&str> = curves.iter().map(|curve| curve.verdict.as_str()).collect();
-    let changes = tally(comparisons(curves).map(|change| change.verdict));
+    let changes = tally(all_changes(curves).map(ChangeVerdict::of));
     let changed: Vec<&str> = changes.keys().map(|verdict| verdict.as_str()).collect();
     let verdicts: Vec<&str> = verdicts.into_iter().collect();
     html! {
@@ -147,17 +173,30 @@ fn tile_mode(
                         span title=(curve.run.label) { (swatch(curve.curve.run)) }
                     }
                     strong.number { (headline(case, curve)) }
-                    @if scale.is_some() || curve.verdict == Verdict::Missing {
-                        " " (words::verdict(curve.verdict))
+                    @if scale.is_some() { (words::at_last(curve)) }
+                    @if scale.is_some() || shows_without_curve(curve.verdict) {
+                        " " (words::explained(curve, reading.page.knee_efficiency))
                     }
                     @else if let Some(against) = only_change(curve) {
-                        " " (words::verdict(against.verdict)) " "
-                        (against.ratio.map_or_else(|| words::change_note(against), |r| change(r.ratio)))
+                        " " (words::verdict(ChangeVerdict::of(against))) " "
+                        (ratio(against))
                     }
                 }
             }
             @if scale.is_some() && !changes.is_empty() { div.result.changes { (words::changes(&changes)) } }
         }
+    }
+}
+
+/// Whether the verdict is shown on a page without any curve.
+fn shows_without_curve(verdict: CurveVerdict) -> bool {
+    matches!(verdict, CurveVerdict::Missing | CurveVerdict::Disturbed)
+}
+
+fn ratio(against: &Change) -> String {
+    match against.comparison.ratio {
+        Some(ratio) if !against.disturbed => change(ratio.ratio),
+        _ => words::change_note(against),
     }
 }
 
@@ -170,23 +209,23 @@ fn headline(case: &CaseReading, curve: &CurveReading) -> String {
     }
 }
 
-/// The comparison at the only point of a curve.
-fn only_change<'p>(curve: &CurveReading<'p>) -> Option<&'p Comparison> {
+/// The change at the only point of a curve.
+fn only_change<'p>(curve: &CurveReading<'p>) -> Option<&'p Change> {
     match curve.measured.points() {
         [point] => curve.curve.changes.get(&point.tasks),
         _ => None,
     }
 }
 
-fn comparisons<'p>(curves: &[CurveReading<'p>]) -> impl Iterator<Item = &'p Comparison> {
+fn all_changes<'p>(curves: &[CurveReading<'p>]) -> impl Iterator<Item = &'p Change> {
     curves.iter().flat_map(|curve| curve.curve.changes.values())
 }
 
 /// The size of the largest change from the first run, in either direction, for ordering.
 fn largest_change(case: &CaseReading) -> Option<f64> {
-    comparisons(&case.curves)
-        .filter(|change| change.verdict.is_change())
-        .filter_map(|change| Some(change.ratio?.ratio.max(1e-9).ln().abs()))
+    all_changes(&case.curves)
+        .filter(|change| !change.disturbed && change.comparison.verdict.is_change())
+        .filter_map(|change| Some(change.comparison.ratio?.ratio.max(1e-9).ln().abs()))
         .reduce(f64::max)
 }
 
@@ -200,12 +239,12 @@ fn table(reading: &Reading) -> Markup {
                         th scope="col" { "mode" }
                         @if reading.compares() { th scope="col" { "run" } }
                         @for rate in [
-                            "rate at the lowest task count, per s",
-                            "rate at the highest task count, per s",
+                            "rate at the lowest usable task count, per s",
+                            "rate at the highest one, per s",
                         ] {
                             th.n scope="col" { (rate) }
                         }
-                        @for number in ["highest task count", "efficiency", "knee", "peak", "σ", "κ"] {
+                        @for number in ["highest usable task count", "efficiency", "knee", "peak", "σ", "κ"] {
                             th.n scope="col" { (number) }
                         }
                         th scope="col" { "verdict" }
@@ -230,7 +269,7 @@ fn row(reading: &Reading, case: &CaseReading, curve: &CurveReading) -> Markup {
             th scope="row" { a href={ "#case=" (fragment(name)) } { (name) } }
             td { (curve.measured.mode.as_str()) }
             @if reading.compares() { td { (curve.run.label) } }
-            td.n { (rate(curve.measured.points().first())) }
+            td.n { (rate(curve.measured.sound().next())) }
             td.n { (rate(curve.measured.last())) }
             td.n { (curve.measured.last().map_or_else(none, |p| p.tasks.to_string())) }
             td.n { (curve.measured.last_efficiency().map_or_else(none, percent)) }
@@ -238,7 +277,7 @@ fn row(reading: &Reading, case: &CaseReading, curve: &CurveReading) -> Markup {
             td.n { (curve.measured.peak().map_or_else(none, |p| p.tasks.to_string())) }
             td.n { (fit.map_or_else(none, |fit| coefficient(fit.sigma.value))) }
             td.n { (fit.map_or_else(none, |fit| coefficient(fit.kappa.value))) }
-            td { (words::verdict(curve.verdict)) }
+            td { (words::explained(curve, reading.page.knee_efficiency)) }
             @if reading.compares() { td { (words::changes(&curve.changes)) } }
         }
     }

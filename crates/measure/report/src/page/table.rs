@@ -8,12 +8,14 @@ use super::words;
 use crate::chart::Panel;
 use crate::model::Missing;
 use crate::reading::CurveReading;
+use crate::verdict::ChangeVerdict;
 
 struct Columns {
     runs: bool,
     changes: bool,
     cpu: bool,
     per_task: bool,
+    notes: bool,
     bytes: u64,
     total: Prefix,
     total_least: f64,
@@ -29,6 +31,9 @@ pub(super) fn points(panel: &Panel) -> Markup {
         changes: panel.curves.iter().any(|curve| !curve.curve.changes.is_empty()),
         cpu: all().any(|point| point.cpu.is_some()),
         per_task: per_task().next().is_some(),
+        notes: panel.curves.iter().any(|curve| {
+            curve.measured.points().iter().any(|point| !note(curve, point).is_empty())
+        }),
         bytes: panel.case.info.bytes,
         total: panel.prefix,
         total_least: least(all().map(|p| p.low)),
@@ -101,16 +106,29 @@ fn head(columns: &Columns, unit: &str) -> Markup {
                     @for name in ["change", "interval", "p"] { th scope="col" { (name) } }
                     th.text scope="col" { "verdict" }
                 }
+                @if columns.notes { th.text scope="col" { "note" } }
             }
         }
     }
+}
+
+/// Why a point does not show how the testcase scales; may be empty.
+fn note(curve: &CurveReading, point: &Point) -> String {
+    let is_implausible = curve.scaling(point).is_some_and(|scaling| scaling.is_implausible());
+    let notes = [
+        (point.disturbed, "⊗ disturbed"),
+        (point.oversubscribed, "more tasks than CPUs"),
+        (is_implausible, "? implausible"),
+    ];
+    let notes = notes.into_iter().filter(|(applies, _)| *applies).map(|(_, note)| note);
+    notes.collect::<Vec<_>>().join(", ")
 }
 
 fn point_row(columns: &Columns, curve: &CurveReading, point: &Point) -> Markup {
     let total = |rate| columns.total.format(rate, columns.total_least);
     let task = |rate| columns.task.format(rate, columns.task_least);
     html! {
-        tr data-n=(point.tasks) {
+        tr data-n=(point.tasks) class=[(!point.is_sound()).then_some("unsound")] {
             @if columns.runs { td.text { (curve.run.label) } }
             th scope="row" { (point.tasks) }
             td { (total(point.rate)) }
@@ -136,9 +154,13 @@ fn point_row(columns: &Columns, curve: &CurveReading, point: &Point) -> Markup {
                     None => td colspan="3" { "– not known" },
                 }
             }
-            td { (point.rounds.len()) }
+            td {
+                (point.rounds.len())
+                @if point.measured != point.rounds.len() { " of " (point.measured) }
+            }
             td { (point.samples) @if point.marked > 0 { " (" (point.marked) " disturbed)" } }
             @if columns.changes { (change_cells(curve, point)) }
+            @if columns.notes { td.text { (note(curve, point)) } }
         }
     }
 }
@@ -147,17 +169,17 @@ fn change_cells(curve: &CurveReading, point: &Point) -> Markup {
     html! {
         @match curve.curve.changes.get(&point.tasks) {
             Some(against) => {
-                @match against.ratio {
+                @match against.comparison.ratio {
                     Some(ratio) => {
                         td { (change(ratio.ratio)) }
                         td { (change(ratio.low)) " to " (change(ratio.high)) }
                     }
                     None => td colspan="2" { "–" },
                 }
-                td { (p_value(against.adjusted_p)) }
+                td { (p_value(against.comparison.adjusted_p)) }
                 td.text {
                     @let note = words::change_note(against);
-                    (words::verdict(against.verdict))
+                    (words::verdict(ChangeVerdict::of(against)))
                     @if !note.is_empty() { " (" (note) ")" }
                 }
             }

@@ -4,26 +4,49 @@ use std::collections::BTreeMap;
 
 use knee_host::number::plural;
 use knee_stats::usl::Fit;
-use knee_stats::{Comparison, Verdict};
 use maud::{Markup, html};
 
-use crate::reading::{Label, Labelled};
+use crate::model::Change;
+use crate::reading::CurveReading;
+use crate::verdict::{ChangeVerdict, Label, Labelled};
 
 pub(super) fn verdict(verdict: impl Labelled) -> Markup {
+    titled(verdict, None)
+}
+
+/// The verdict on a curve, explained where the reader points at it.
+pub(super) fn explained(curve: &CurveReading, knee: f64) -> Markup {
+    titled(curve.verdict, Some(curve.verdict.meaning(knee)))
+}
+
+fn titled(verdict: impl Labelled, title: Option<String>) -> Markup {
     let Label { class, shape, words } = verdict.label();
     html! {
-        span class={ "verdict " (class) } {
+        span class={ "verdict " (class) } title=[title] {
             span.shape aria-hidden="true" { (shape) } " " (words)
         }
     }
 }
 
 /// A remark about a comparison; may be empty.
-pub(crate) fn change_note(comparison: &Comparison) -> String {
-    match (comparison.ratio, comparison.rounds_needed) {
+pub(crate) fn change_note(change: &Change) -> String {
+    match (change.comparison.ratio, change.comparison.rounds_needed) {
+        _ if change.disturbed => "other work disturbed a side".to_owned(),
         (None, _) => "no ratio: a round of the first run completed no iteration".to_owned(),
         (Some(_), Some(n)) => format!("about {n} rounds needed"),
         (Some(_), None) => String::new(),
+    }
+}
+
+/// The task count of [`knee_results::Curve::last_efficiency`], if there are points or gaps at more
+/// tasks; may be empty.
+pub(super) fn at_last(curve: &CurveReading) -> String {
+    let highest = curve.curve.task_counts().max();
+    match curve.measured.last() {
+        Some(last) if last.tasks > 1 && Some(last.tasks) != highest => {
+            format!(" at {}", last.tasks)
+        }
+        _ => String::new(),
     }
 }
 
@@ -36,12 +59,12 @@ pub(crate) fn fit_note(fit: &Fit) -> String {
 }
 
 /// Point counts by verdict.
-pub(super) fn changes(counts: &BTreeMap<Verdict, usize>) -> Markup {
+pub(super) fn changes(counts: &BTreeMap<ChangeVerdict, usize>) -> Markup {
     html! {
         @for (verdict, count) in counts {
             span class={ "verdict " (verdict.as_str()) } {
                 span.shape aria-hidden="true" { (verdict.label().shape) }
-                " " (count) " " (verdict.as_str())
+                " " (count) " " (verdict.label().words)
             }
             " "
         }
@@ -49,8 +72,10 @@ pub(super) fn changes(counts: &BTreeMap<Verdict, usize>) -> Markup {
 }
 
 /// `3 slower, 5 same`.
-pub(crate) fn words_of_changes(counts: &BTreeMap<Verdict, usize>) -> String {
-    let words: Vec<String> =
-        counts.iter().map(|(verdict, count)| format!("{count} {}", verdict.as_str())).collect();
+pub(crate) fn words_of_changes(counts: &BTreeMap<ChangeVerdict, usize>) -> String {
+    let words: Vec<String> = counts
+        .iter()
+        .map(|(verdict, count)| format!("{count} {}", verdict.label().words))
+        .collect();
     words.join(", ")
 }

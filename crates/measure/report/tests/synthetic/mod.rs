@@ -1,8 +1,8 @@
 //! Synthetic pages: the Universal Scalability Law with a little noise, the same each time.
 
 use knee_report::{
-    Curve, Differing, Matrix, MatrixOperation, Missing, Page, Pair, Run, Shared, SharedLine,
-    SharedSide, SharedVerdict,
+    Change, Curve, Differing, Matrix, MatrixOperation, Missing, Page, Pair, Run, Shared,
+    SharedLine, SharedSide, SharedVerdict,
 };
 use knee_results::{self as results, CaseId, CaseInfo, CpuShares, Family, Mode, PerTask, Point};
 use knee_stats::usl::{FitOptions, fit};
@@ -88,6 +88,7 @@ pub(crate) fn page(kind: &str) -> Option<Page> {
         "few" => measured(&POWERS, LAWS[1..3].to_vec(), 2),
         "single" => measured(&[16], LAWS[..6].to_vec(), 2),
         "large" => many(&POWERS),
+        "doubtful" => doubtful(measured(&POWERS, LAWS[..4].to_vec(), 2)),
         "matrix" => Page { matrices: vec![matrix(4)], ..Page::default() },
         "matrices" => Page {
             matrices: vec![matrix(25), matrix(4)],
@@ -97,6 +98,37 @@ pub(crate) fn page(kind: &str) -> Option<Page> {
         "huge" => many(&(1..=256).collect::<Vec<u32>>()),
         _ => return None,
     })
+}
+
+/// Makes points of `page` doubtful: on a machine with 32 CPUs, the threads of page_fault1 are
+/// disturbed at 4 tasks in the first run, those of mmap1 at 1 task in both runs, and one process of
+/// open1 is slowed down.
+fn doubtful(mut page: Page) -> Page {
+    for curve in &mut page.curves {
+        let name = curve.measured.case.testcase.clone();
+        let (mode, run) = (curve.measured.mode, curve.run);
+        let mut points = curve.measured.points().to_vec();
+        for point in &mut points {
+            point.oversubscribed = point.tasks > 32;
+            point.disturbed = match (&*name, mode, point.tasks) {
+                ("page_fault1", Mode::Threads, 4) => run == 0,
+                ("mmap1", Mode::Threads, 1) => true,
+                _ => false,
+            };
+            if (&*name, mode, point.tasks) == ("open1", Mode::Processes, 1) {
+                for rate in [&mut point.rate, &mut point.low, &mut point.high] {
+                    *rate /= 3.0;
+                }
+                point.rounds.iter_mut().for_each(|rate| *rate /= 3.0);
+            }
+        }
+        curve.measured = results::Curve::new(CaseId::new(name.clone()), mode, points);
+        for (tasks, change) in &mut curve.changes {
+            change.disturbed = mode == Mode::Threads
+                && [("page_fault1", 4), ("mmap1", 1)].contains(&(&*name, *tasks));
+        }
+    }
+    page
 }
 
 /// A check with tests of several verdicts.
@@ -332,7 +364,8 @@ fn compare(curves: &mut [Curve]) {
     }
     let options = CompareOptions { threshold: Some(0.02), ..CompareOptions::default() };
     for ((nr, tasks), comparison) in places.into_iter().zip(compare_all(&rounds, &options)) {
-        curves[nr].changes.extend(comparison.map(|comparison| (tasks, comparison)));
+        let change = |comparison| (tasks, Change { comparison, disturbed: false });
+        curves[nr].changes.extend(comparison.map(change));
     }
 }
 

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use knee_report::{Curve, Missing, Page};
-use knee_results::{self as results, CaseId, Compared, Mode, Results};
+use knee_report::{Change, Curve, Missing, Page};
+use knee_results::{self as results, CaseId, Compared, ComparedPoint, Mode, Results};
+use knee_stats::CompareOptions;
 use knee_stats::usl::{FitOptions, fit_all};
-use knee_stats::{CompareOptions, Comparison};
 
 use super::run::{self, Changes};
 use crate::input::{Read, read};
@@ -39,7 +39,10 @@ pub(super) fn page(paths: &[PathBuf], knee: f64, threshold: f64) -> anyhow::Resu
         }
         first = first.or(Some(results));
     }
-    let rounds: Vec<_> = page.curves.iter().map(|curve| curve.measured.rounds()).collect();
+    let sound = |curve: &Curve| -> Vec<(u32, Vec<f64>)> {
+        curve.measured.sound().map(|point| (point.tasks, point.rounds.clone())).collect()
+    };
+    let rounds: Vec<_> = page.curves.iter().map(sound).collect();
     for (curve, fit) in page.curves.iter_mut().zip(fit_all(&rounds, &FitOptions::default())) {
         curve.fit = fit.map_err(|unfit| unfit.to_string());
     }
@@ -48,12 +51,15 @@ pub(super) fn page(paths: &[PathBuf], knee: f64, threshold: f64) -> anyhow::Resu
 
 fn changes(before: &Results, after: &Results, options: &CompareOptions) -> Changes {
     let compared = Compared::new(before, after, options).points;
-    compared.into_iter().map(|point| (point.key, point.comparison)).collect()
+    let change = |ComparedPoint { key, comparison, disturbed, .. }: ComparedPoint| {
+        (key, Change { comparison, disturbed })
+    };
+    compared.into_iter().map(change).collect()
 }
 
 /// All curves, including curves that have only failures.
 fn curves(nr: usize, results: &Results, changes: &Changes) -> Vec<Curve> {
-    type Parts = (Vec<results::Point>, Vec<Missing>, BTreeMap<u32, Comparison>);
+    type Parts = (Vec<results::Point>, Vec<Missing>, BTreeMap<u32, Change>);
     let mut parts: BTreeMap<(&CaseId, Mode), Parts> = BTreeMap::new();
     for (key, measured) in &results.points {
         let (Some(mode), Some(tasks)) = (key.mode, key.tasks) else { continue };

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use knee_host::number::{plural, si};
-use knee_report::Run;
+use knee_report::{Change, Run};
 use knee_results::{Key, Measured, Results};
 use knee_run::record::RunRecord;
-use knee_stats::{Comparison, RatioInterval, median};
+use knee_stats::{RatioInterval, median};
 
 /// The comparison of each point with the same point of the first run.
-pub(super) type Changes = BTreeMap<Key, Comparison>;
+pub(super) type Changes = BTreeMap<Key, Change>;
 
 const NO_ENVIRONMENT: &str = "Results of will-it-scale contain only rates. The machine, the \
     kernel, the time, the placement and the rate of each task are unknown.";
@@ -100,7 +100,11 @@ fn placeless(key: &Key, measured: &Measured, results: &Results) -> String {
 }
 
 /// The result of a comparison with the first run, as a sentence to append.
-fn change(first: &Run, by: &Comparison) -> String {
+fn change(first: &Run, change: &Change) -> String {
+    if change.disturbed {
+        return format!(" Against {}: too disturbed to compare.", first.label);
+    }
+    let by = &change.comparison;
     let ratio = by.ratio.map_or(String::new(), |RatioInterval { ratio, low, high }| {
         format!(" ×{ratio:.3} [{low:.3}, {high:.3}]")
     });
