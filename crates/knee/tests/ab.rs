@@ -9,7 +9,7 @@ use snapbox::{assert_data_eq, str};
 use support::{Finished, Scratch, compile_plugin, finish, processes_in, signal, start, wait_until};
 
 fn ab(scratch: &Scratch, args: &[&str]) -> Finished {
-    finish(scratch.knee(&["ab", "-q", "-o", "record"]).args(args))
+    finish(scratch.knee(&["ab", "-q", "--patience", "1", "-o", "record"]).args(args))
 }
 
 /// Two commands whose rates leave nothing to chance: 100 and 150, 200 and 250.
@@ -93,8 +93,8 @@ fn the_sides_take_turns_at_being_first() {
 fn testcases_meet_in_the_modes_that_both_have() {
     let scratch = Scratch::new();
     let quick = ["-r", "6", "-t", "1", "-s", "1", "--interval", "0.02", "--warmup", "0"];
-    // The locks of knee-sync are for threads only. Disturbed rounds are not repeated.
-    let sides = ["--patience", "1", "--before", "pthread_mutex1", "--after", "rmlock_read1"];
+    // The locks of knee-sync are for threads only.
+    let sides = ["--before", "pthread_mutex1", "--after", "rmlock_read1"];
     ab(&scratch, &[&quick[..], &sides].concat()).assert_code(0);
     let samples = scratch.samples();
     assert!(samples.iter().all(|line| line["mode"] == "threads"));
@@ -111,8 +111,14 @@ fn the_time_counts_by_default() {
     let commands = ["--before", "true", "--after", "sleep 0.2"];
     let rounds = ["-r", "12", "--fail-on", "slower", "--json"];
     let finished = ab(&scratch, &[&commands[..], &rounds].concat());
-    let json: serde_json::Value = serde_json::from_str(&finished.assert_code(1).stdout).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&finished.stdout).unwrap();
     let point = &json["comparisons"][0]["points"][0];
+    if point["disturbed"] == true {
+        finished.assert_code(5);
+        println!("skipped: other work disturbed most rounds, so nothing is claimed");
+        return;
+    }
+    finished.assert_code(1);
     assert_eq!((&point["testcase"], &point["verdict"]), (&"true → sleep".into(), &"slower".into()));
     assert!(point["seconds"]["after"].as_f64().unwrap() >= 0.2, "{point:#}");
     assert_eq!(point["test"], "Wilcoxon signed-rank, exact");

@@ -16,7 +16,7 @@ fn run_beside_a_good_one(plugin: &str, args: &[&str]) -> Option<(Scratch, Finish
     let finished = finish(command.args(args));
     let good: Vec<_> =
         scratch.samples().into_iter().filter(|line| line["testcase"] == "getppid1").collect();
-    assert_eq!(good.len(), 4, "two modes, a warm-up and a sample each: {finished:#?}");
+    assert_eq!(good.len(), 6, "two modes, each a warm-up, a sample and the round: {finished:#?}");
     assert_eq!(processes_in(scratch.path()), Vec::<String>::new());
     assert_eq!(scratch.leftovers(), Vec::<std::path::PathBuf>::new());
     assert_eq!(scratch.run_json()["complete"], false);

@@ -166,7 +166,7 @@ fn the_man_page_shows_examples_as_typed_and_refers_to_no_other_page() {
 #[test]
 fn an_aa_run_keeps_the_noise_floor_for_later_runs() {
     let scratch = Scratch::new();
-    let mut aa = scratch.run(&["--aa", "-r", "4", "-t", "1", "--patience", "1", "getppid1"]);
+    let mut aa = scratch.run(&["--aa", "-r", "4", "-t", "1", "getppid1"]);
     finish(&mut aa).assert_code(0).assert_stderr_has("noise floor of this machine: typically");
     let kept = std::fs::read(scratch.path().join("state/knee/noise.json")).unwrap();
     let kept: Value = serde_json::from_slice(&kept).unwrap();

@@ -1,6 +1,8 @@
 //! Options for measuring on a machine that is not quiet.
 
-/// What to do about rounds that other work disturbs.
+use super::seconds;
+
+/// What to do about other work on the machine.
 #[derive(clap::Args)]
 pub(crate) struct PatienceArgs {
     /// Measure disturbed rounds again until the run takes up to N times as long as planned; 1 repeats
@@ -8,11 +10,23 @@ pub(crate) struct PatienceArgs {
     #[arg(long, value_name = "N", default_value = "2", allow_negative_numbers = true,
           value_parser = times)]
     patience: f64,
+
+    /// Before the first round, wait until other work uses at most 2% of the CPUs, but at most S
+    /// seconds [default: 600]
+    #[arg(long, value_name = "S", num_args = 0..=1, require_equals = true,
+          default_missing_value = "600", value_parser = seconds)]
+    wait_quiet: Option<f64>,
 }
 
 impl PatienceArgs {
-    pub(crate) fn get(&self) -> f64 {
+    /// How many times as long as planned a run may take.
+    pub(crate) fn times(&self) -> f64 {
         self.patience
+    }
+
+    /// How many seconds to wait for a quiet machine, if at all.
+    pub(crate) fn wait_quiet(&self) -> Option<f64> {
+        self.wait_quiet
     }
 }
 

@@ -110,7 +110,7 @@ impl fmt::Display for Extent {
 /// which each task has a CPU are sound: a disturbed one could be its knee.
 fn closing(curves: &[Curve], view: &View<'_>) -> String {
     let (disturbed, curves): (Vec<&Curve>, Vec<&Curve>) =
-        curves.iter().partition(|c| c.points().iter().any(|p| p.disturbed && !p.oversubscribed));
+        curves.iter().partition(|c| c.is_disturbed());
     // A single point is not a curve, and efficiency requires a point at one task.
     let is_curve = |c: &&Curve| c.sound().count() > 1 && c.base().is_some();
     let curves: Vec<&Curve> = curves.into_iter().filter(is_curve).collect();

@@ -1,5 +1,6 @@
 //! Starts, resumes and carries out measurements.
 
+mod quiet;
 mod resume;
 
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use knee_run::record::{RecordError, Rounds, RunRecord, Writer};
 use knee_run::sweep::{Ended, Sweep};
 use knee_testcases::CATALOGUE;
 
+pub(crate) use self::quiet::wait_until_quiet;
 pub(crate) use self::resume::resume;
 use crate::exit::usage;
 use crate::present::progress::RunProgress;

@@ -58,7 +58,8 @@ impl Scratch {
 
     /// `knee run`, as short as it can be, into [`Scratch::record`].
     pub(crate) fn run(&self, args: &[&str]) -> Command {
-        let mut command = self.knee(&["run", "-q", "-r", "1", "-s", "1"]);
+        // Tests run beside each other, and would repeat most rounds.
+        let mut command = self.knee(&["run", "-q", "--patience", "1", "-r", "1", "-s", "1"]);
         command.args(["--interval", "0.05", "--warmup", "0.02", "-o", "record"]).args(args);
         command
     }

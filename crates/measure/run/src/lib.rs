@@ -55,6 +55,7 @@ pub mod needs;
 pub mod noise;
 pub mod parameter;
 pub mod plan;
+pub mod quiet;
 pub mod record;
 mod reference;
 pub mod runner;

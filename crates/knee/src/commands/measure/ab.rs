@@ -26,7 +26,9 @@ use crate::args::{complete, existing, require_utf8, seconds, seconds_or_none};
 use crate::exit::{ExitStatus, bail_usage, ensure_usage, usage};
 use crate::present::compared::{Comparisons, json, markdown, table};
 use crate::present::progress::RunProgress;
-use crate::session::{INTERVAL, SAMPLES, WARMUP, begin, carry_out, random, resume, topology};
+use crate::session::{
+    INTERVAL, SAMPLES, WARMUP, begin, carry_out, random, resume, topology, wait_until_quiet,
+};
 use crate::stderr::tell;
 use crate::{present, stdout};
 
@@ -101,7 +103,7 @@ pub(crate) struct Args {
 
     /// Continue the comparison recorded in DIR, or print it if it is complete
     #[arg(long, value_name = "DIR",
-          conflicts_with_all = ["before", "after", "rate", "rounds", "patience", "tasks", "mode", "samples",
+          conflicts_with_all = ["wait_quiet", "before", "after", "rate", "rounds", "patience", "tasks", "mode", "samples",
                                 "interval", "warmup", "placement", "cpus", "output"])]
     resume: Option<PathBuf>,
 
@@ -183,7 +185,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
             }
             resume(dir)?
         }
-        None => begin(plan(args)?, args.output.as_deref())?,
+        None => {
+            let run = plan(args)?;
+            wait_until_quiet(&run, args.patience.wait_quiet(), &interrupt)?;
+            begin(run, args.output.as_deref())?
+        }
     };
     let progress = RunProgress::new(args.quiet, present::Format::Json);
     let ended = carry_out(&mut writer, &mut run, &finished, progress, &interrupt)?;
@@ -282,7 +288,7 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
         start_timeout: START_TIMEOUT,
         precision: None,
         max_time: 60.0,
-        patience: args.patience.get(),
+        patience: args.patience.times(),
         order: Order::InTurns,
         seed: random(),
         placement: args.placement,

@@ -26,6 +26,7 @@ use crate::exit::{ExitStatus, ensure_usage, usage};
 use crate::present::progress::RunProgress;
 use crate::session::{
     INTERVAL, SAMPLES, WARMUP, begin, carry_out, kept_floors, random, resume, topology,
+    wait_until_quiet,
 };
 use crate::stderr::tell;
 
@@ -133,7 +134,7 @@ pub(crate) struct Args {
 
     /// Continue the run recorded in DIR, with its original options
     #[arg(long, value_name = "DIR",
-          conflicts_with_all = ["words", "all", "plugin", "mode", "tasks", "rounds", "samples",
+          conflicts_with_all = ["wait_quiet", "words", "all", "plugin", "mode", "tasks", "rounds", "samples",
                                 "interval", "warmup", "precision", "max_time", "patience", "start_timeout",
                                 "order", "seed", "placement", "cpus", "dir", "output", "aa"])]
     resume: Option<PathBuf>,
@@ -171,7 +172,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let interrupt = Interrupt::install().context("cannot watch for signals")?;
     let (mut writer, mut run, finished) = match &args.resume {
         Some(dir) => resume(dir)?,
-        None => begin(plan(args)?, args.output.as_deref())?,
+        None => {
+            let run = plan(args)?;
+            wait_until_quiet(&run, args.patience.wait_quiet(), &interrupt)?;
+            begin(run, args.output.as_deref())?
+        }
     };
     let progress = RunProgress::new(args.quiet, args.view.format());
     let ended = carry_out(&mut writer, &mut run, &finished, progress, &interrupt)?;
@@ -221,7 +226,7 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
         start_timeout: args.start_timeout,
         precision: args.precision,
         max_time: args.max_time,
-        patience: args.patience.get(),
+        patience: args.patience.times(),
         order: match args.order {
             Ordering::AsGiven => Order::AsGiven,
             Ordering::Shuffled => Order::Shuffled,

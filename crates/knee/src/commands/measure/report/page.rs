@@ -39,10 +39,7 @@ pub(super) fn page(paths: &[PathBuf], knee: f64, threshold: f64) -> anyhow::Resu
         }
         first = first.or(Some(results));
     }
-    let sound = |curve: &Curve| -> Vec<(u32, Vec<f64>)> {
-        curve.measured.sound().map(|point| (point.tasks, point.rounds.clone())).collect()
-    };
-    let rounds: Vec<_> = page.curves.iter().map(sound).collect();
+    let rounds: Vec<_> = page.curves.iter().map(|curve| curve.measured.rounds()).collect();
     for (curve, fit) in page.curves.iter_mut().zip(fit_all(&rounds, &FitOptions::default())) {
         curve.fit = fit.map_err(|unfit| unfit.to_string());
     }

@@ -1,0 +1,95 @@
+//! Waits until the machine is quiet.
+
+use std::time::{Duration, Instant};
+
+use knee_host::number::percent;
+use knee_host::process::wait_readable;
+use knee_host::{CpuList, Interrupt};
+use knee_run::quiet::{OtherWork, QUIET_SHARE};
+use knee_run::record::RunRecord;
+
+use crate::exit::{ExitStatus, failed};
+use crate::stderr::tell;
+
+/// How long each look at the machine takes.
+const LOOK: Duration = Duration::from_secs(1);
+/// Quiet looks in a row after which the machine counts as quiet.
+const QUIET_LOOKS: u32 = 3;
+/// Looks between two messages about the same programs.
+const REPEAT_AFTER: u32 = 15;
+/// How many programs a message names.
+const NAMED: usize = 3;
+
+/// Waits until other work hardly uses the CPUs of `run`, but at most `limit` seconds. Without a limit,
+/// does not wait.
+///
+/// # Errors
+/// The limit was reached, or a signal arrived.
+pub(crate) fn wait_until_quiet(
+    run: &RunRecord,
+    limit: Option<f64>,
+    interrupt: &Interrupt,
+) -> anyhow::Result<()> {
+    let Some(limit) = limit else { return Ok(()) };
+    let cpus = &run.request.cpus;
+    let begun = Instant::now();
+    let (mut quiet, mut looks) = (0, 0);
+    let mut named = Vec::new();
+    loop {
+        let look = || {
+            wait_readable(interrupt, LOOK);
+        };
+        let Some(work) = OtherWork::during(cpus, look) else {
+            return Err(failed(
+                ExitStatus::Environment,
+                "--wait-quiet: this kernel does not account for CPU time in /proc",
+            ));
+        };
+        if let Some(signal) = interrupt.take() {
+            return Err(failed(
+                ExitStatus::Interrupted(signal),
+                "interrupted before the first round",
+            ));
+        }
+        quiet = if work.is_quiet() { quiet + 1 } else { 0 };
+        if quiet == QUIET_LOOKS {
+            return Ok(());
+        }
+        if begun.elapsed().as_secs_f64() >= limit {
+            return Err(failed(
+                ExitStatus::TooNoisy,
+                format!(
+                    "the machine did not become quiet within {limit:.0} s: {}; stop these programs, \
+                     or run without --wait-quiet",
+                    describe(&work, cpus)
+                ),
+            ));
+        }
+        let names: Vec<String> = work.programs.iter().take(NAMED).map(|p| p.0.clone()).collect();
+        if quiet == 0 && (names != named || looks % REPEAT_AFTER == 0) {
+            tell!("knee: waiting for a quiet machine: {}", describe(&work, cpus));
+            named = names;
+        }
+        looks += 1;
+    }
+}
+
+/// `other work uses 43% of CPUs 0-3, more than 2% (cc 120%, qemu 50% of a CPU)`
+fn describe(work: &OtherWork, cpus: &[u32]) -> String {
+    let list: CpuList = cpus.iter().copied().collect();
+    let programs: Vec<String> = work
+        .programs
+        .iter()
+        .take(NAMED)
+        .map(|(name, cpus)| format!("{name} {}", percent(*cpus)))
+        .collect();
+    let programs = match programs.is_empty() {
+        true => String::new(),
+        false => format!(" ({} of a CPU)", programs.join(", ")),
+    };
+    format!(
+        "other work uses {} of CPUs {list}, more than {}{programs}",
+        percent(work.share.max(0.0)),
+        percent(QUIET_SHARE)
+    )
+}
