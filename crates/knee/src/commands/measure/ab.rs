@@ -281,6 +281,7 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
         warmup: if commands > 0 { 0.0 } else { args.testcases.warmup.unwrap_or(WARMUP) },
         start_timeout: START_TIMEOUT,
         precision: None,
+        until_decided: None,
         max_time: 60.0,
         patience: args.patience.get(),
         order: Order::InTurns,
