@@ -87,6 +87,23 @@ fn equal_sides_are_rarely_called_different_under_any_noise() {
 }
 
 #[test]
+fn few_runs_of_several_equal_points_have_any_claim() {
+    const POINTS: usize = 4;
+    let looks = Looks::new(0.95, POINTS, 1);
+    let options = CompareOptions { looks: Some(looks), ..Default::default() };
+    let (_, round) = NOISES[0];
+    let mut random = Rand64::new(7);
+    let mut claims = |_: &usize| {
+        let is_look = |n| looks.is_look(n);
+        let mut point = || verdict(&mut random, round, 1.0, &options, is_look).0.is_change();
+        (0..POINTS).any(|_| point())
+    };
+    let share = (0..RUNS).filter(&mut claims).count() as f64 / RUNS as f64;
+    assert!(share <= 0.05, "{share}");
+    assert!(share > 0.002, "{share} is a test that sees nothing");
+}
+
+#[test]
 fn a_plain_test_after_each_round_calls_equal_sides_different() {
     for (noise, round) in NOISES {
         let each_of_24 = |n| n <= 24;

@@ -635,6 +635,17 @@ mod files {
     }
 
     #[test]
+    fn a_question_that_no_rounds_can_answer_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = interleaved(dir.path(), &[1], |request| {
+            request.until_decided = Some(UntilDecided { within: 0.02, confidence: 1.0 });
+        });
+        drop(Writer::create(&dir.path().join("r"), &run).unwrap());
+        let error = Record::open(&dir.path().join("r")).unwrap_err().to_string();
+        assert!(error.contains("request.until_decided.confidence: 1.0 is not in"), "{error}");
+    }
+
+    #[test]
     fn the_committed_schemas_match_the_code() {
         use snapbox::{assert_data_eq, file};
         let pretty = |schema| format!("{schema:#}\n");
