@@ -23,7 +23,7 @@ pub(crate) enum ExitStatus {
     /// 4: a testcase died, hung or returned instead of looping forever, or a model failed.
     TestcaseDied,
     /// 5: other work disturbed the measurements too much to decide about a condition such as
-    /// --fail-on.
+    /// --fail-on, or a point was not decided in time.
     TooNoisy,
     /// The status of a command that knee ran for the user, as a shell reports it.
     OfCommand(i32),

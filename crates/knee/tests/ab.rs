@@ -90,6 +90,74 @@ fn the_sides_take_turns_at_being_first() {
 }
 
 #[test]
+fn a_run_until_decided_ends_at_the_first_look_if_the_rates_are_clear() {
+    let scratch = Scratch::new();
+    let sides = ["--before", "echo $((100 * {tasks}))", "--after", "echo $((100 + 50 * {tasks}))"];
+    let options = ["--rate", "-t", "1,2", "--until-decided", "2%"];
+    let finished = ab(&scratch, &[&options[..], &sides].concat());
+    let (_, table) = finished.assert_code(0).stdout.split_once("\n\n").unwrap();
+    assert_data_eq!(
+        table,
+        str![[r#"
+per second  before  after  change          interval      p  verdict
+echo ×1        100    150  +50.0%  +50.0% to +50.0%  0.031  ▲ faster
+echo ×2        200    200  +0.00%  +0.00% to +0.00%  1.000  = same
+
+2 points: 1 faster, 1 the same.
+medians over interleaved rounds (ABBA); Hodges–Lehmann changes within a round; p by Wilcoxon's signed ranks; intervals and p are corrected for 2 points and 15 looks, the first after 9 rounds (alpha spending, Lan and DeMets 1983), so all verdicts hold together at 95.0% confidence; changes within 2.0% are the same
+
+"#]]
+    );
+    assert_eq!(scratch.samples().len(), 2 * 2 * 9);
+    let asked = &scratch.run_json()["request"]["until_decided"];
+    assert_eq!(asked, &serde_json::json!({ "within": 0.02, "confidence": 0.95 }));
+}
+
+/// A command that takes at least 2 ms and prints rates around 100 that vary by ±`spread`. Its
+/// rounds are numbered in `file`.
+fn noisy(file: &str, spread: u32) -> String {
+    let rate = format!("100 - {spread} + n * 8 % {}", 2 * spread + 1);
+    format!("n=$(cat {file} || echo 0); echo $((n + 1)) > {file}; sleep 0.002; echo $(({rate}))")
+}
+
+#[test]
+fn noisy_rates_are_decided_at_a_later_look_with_wider_intervals() {
+    let scratch = Scratch::new();
+    let options = ["--rate", "--until-decided", "3%", "--json"];
+    let finished = ab(
+        &scratch,
+        &[&options[..], &["--before", "echo 100", "--after", &noisy("n", 5)]].concat(),
+    );
+    let json: serde_json::Value = serde_json::from_str(&finished.assert_code(0).stdout).unwrap();
+    let point = &json["comparisons"][0]["points"][0];
+    assert_eq!((&point["verdict"], &point["after"]["rounds"]), (&"same".into(), &23.into()));
+    assert_eq!(json["correction"], "alpha spending over points and looks");
+    assert_eq!((&json["looks"], &json["threshold"]), (&15.into(), &0.03.into()));
+    let adjusted = point["adjusted_p"].as_f64().unwrap() / point["p"].as_f64().unwrap();
+    assert!(adjusted > 10.0 || point["adjusted_p"] == 1.0, "{point:#}");
+    let again = finish(&mut scratch.knee(&["ab", "--resume", "record", "--markdown"]));
+    again.assert_code(0).assert_stdout_has("= same").assert_stdout_has("changes within 3.0% are");
+}
+
+#[test]
+fn a_run_that_is_undecided_at_the_end_of_its_time_exits_with_5() {
+    let scratch = Scratch::new();
+    let options = ["--rate", "--until-decided", "2%", "--max-time", "0.01"];
+    let pair = ["--before", &noisy("b", 20), "--after", &noisy("a", 30)];
+    let finished = ab(&scratch, &[&options[..], &pair].concat());
+    finished.assert_code(5).assert_stdout_has("1 point: 1 inconclusive").assert_stdout_has(
+        "8 rounds in 0.01 s of measurement of each side do not decide whether the sides are the \
+         same within 2.0%; reduce other load, or use a longer --max-time",
+    );
+    assert_eq!(sides(&scratch).len(), 16);
+    let again = |more: &[&str]| finish(scratch.knee(&["ab", "--resume", "record"]).args(more));
+    again(&[]).assert_code(5);
+    again(&["--fail-on", "inconclusive"]).assert_code(1);
+    // A looser question, from the same rounds.
+    again(&["--threshold", "60%"]).assert_code(0).assert_stdout_has("= same");
+}
+
+#[test]
 fn testcases_meet_in_the_modes_that_both_have() {
     let scratch = Scratch::new();
     let quick = ["-r", "6", "-t", "1", "-s", "1", "--interval", "0.02", "--warmup", "0"];
@@ -251,6 +319,12 @@ fn what_cannot_be_compared_is_refused_before_anything_runs() {
     refused(&[&pair[..], &["-r", "5"]].concat(), "use -r 6 or more");
     refused(&[&pair[..], &["-r", "-3"]].concat(), "-3 is not in 1..");
     refused(&[&pair[..], &["-t", "2"]].concat(), "{tasks}");
+    refused(&[&pair[..], &["--until-decided", "2%", "-r", "9"]].concat(), "cannot be used with");
+    refused(
+        &[&pair[..], &["--until-decided", "2%", "--threshold", "1%"]].concat(),
+        "cannot be used with",
+    );
+    refused(&[&pair[..], &["--max-time", "9"]].concat(), "--until-decided");
     for (option, value) in
         [("--mode", "threads"), ("--samples", "2"), ("--interval", "1"), ("--warmup", "0")]
     {

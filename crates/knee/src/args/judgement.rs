@@ -2,9 +2,11 @@
 
 use clap::ValueEnum;
 use knee_results::{Compared, Results};
+use knee_run::record::RunRecord;
 use knee_stats::ministat::Confidence;
 use knee_stats::{CompareOptions, Verdict};
 
+use super::confidence::ConfidenceArgs;
 use super::percentage;
 use crate::exit::ExitStatus;
 
@@ -45,6 +47,19 @@ impl JudgementArgs {
             confidence: confidence.percent() / 100.0,
             threshold: Some(self.threshold.unwrap_or(THRESHOLD)),
             ..CompareOptions::default()
+        }
+    }
+
+    /// The options for judging `run`. A run that ended when it was decided is judged by the question
+    /// that it decided, except for options that the user passed.
+    pub(crate) fn options_for(&self, run: &RunRecord, given: &ConfidenceArgs) -> CompareOptions {
+        let options = self.options(given.get());
+        let Some(asked) = run.request.until_decided else { return options };
+        CompareOptions {
+            confidence: given.given().map_or(asked.confidence, |_| options.confidence),
+            threshold: self.threshold.or(Some(asked.within)),
+            looks: run.looks(),
+            ..options
         }
     }
 

@@ -204,7 +204,7 @@ fn the_head_shows_the_measured_rounds_and_a_note_reports_missed_precision() {
         .says("\n6–8 rounds of ")
         .says(
             "1 of 2 points did not reach the requested ±1.0% at 95% confidence, at worst \
-             getppid1 processes ×2 (±14%)",
+             getppid1 processes ×2 (±17%)",
         )
         .says("--max-time");
 }

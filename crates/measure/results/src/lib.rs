@@ -44,7 +44,7 @@ pub use history::{Series, history, in_time_order};
 pub use kind::Kind;
 pub use mode::Mode;
 pub use point::{CONFIDENCE, MAX_TASKS, PerTask, Point, PointId};
-pub use request::{Order, Origin, Request};
+pub use request::{Order, Origin, Request, UntilDecided};
 pub use results::{CaseInfo, Key, Measured, RUN_FILE, Results, ResultsError};
 pub use sample::{CpuShares, Mark};
 pub use variants::VariantPair;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use knee_stats::{MedianInterval, median_interval};
+use knee_stats::{Looks, MedianInterval, median_interval};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -38,7 +38,9 @@ pub struct Point {
     pub low: f64,
     /// Upper end of the interval of the median.
     pub high: f64,
-    /// Confidence of that interval: [`CONFIDENCE`], or less with too few rounds.
+    /// Confidence of that interval: [`CONFIDENCE`], or less with too few rounds. If the rounds were
+    /// looked at repeatedly, the interval of this one look is wider, so that this confidence holds
+    /// at whichever look they ended.
     pub confidence: f64,
     /// The rate of each round that counts.
     pub rounds: Vec<f64>,
@@ -76,13 +78,19 @@ pub struct PerTask {
 impl Point {
     /// The median of `rounds` and its interval; `None` without rounds.
     pub fn new(tasks: u32, rounds: Vec<f64>) -> Option<Self> {
-        let interval = median_interval(&rounds, CONFIDENCE)?;
+        Self::at_look(tasks, rounds, None)
+    }
+
+    /// Like [`new`](Self::new), for rounds that ended at one of several `looks`.
+    pub fn at_look(tasks: u32, rounds: Vec<f64>, looks: Option<Looks>) -> Option<Self> {
+        let confidence = looks.map_or(CONFIDENCE, |l| l.confidence(rounds.len(), CONFIDENCE));
+        let interval = median_interval(&rounds, confidence)?;
         Some(Self {
             tasks,
             rate: interval.median,
             low: interval.low,
             high: interval.high,
-            confidence: interval.confidence,
+            confidence: interval.confidence.min(CONFIDENCE),
             samples: rounds.len() as u64,
             measured: rounds.len(),
             disturbed: false,

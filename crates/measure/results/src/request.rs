@@ -38,7 +38,11 @@ pub struct Request {
     pub start_timeout: f64,
     /// Add rounds until the interval of a point is within this share of its median.
     pub precision: Option<f64>,
-    /// Seconds of measuring per point after which `precision` adds no more rounds.
+    /// Add rounds until the sides of a point differ, or are the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until_decided: Option<UntilDecided>,
+    /// Seconds of measuring per point after which `precision` and `until_decided` add no more
+    /// rounds.
     pub max_time: f64,
     /// Measure disturbed rounds again until the run takes this many times as long as planned. 1 repeats
     /// no round.
@@ -56,6 +60,15 @@ pub struct Request {
     pub dir: std::path::PathBuf,
     /// Whether this run measures the noise floor.
     pub aa: bool,
+}
+
+/// The question that an interleaved run decides.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct UntilDecided {
+    /// Sides whose ratio differs from 1 by at most this are the same.
+    pub within: f64,
+    /// Confidence of the answers at all points together, 0 to 1.
+    pub confidence: f64,
 }
 
 /// Records from before 2026-11-26 have no repeated rounds.

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::{fmt, fs, io};
 
+use knee_stats::Looks;
 use serde::Serialize;
 
 use crate::{CaseId, CpuShares, Curve, Family, Mark, Mode, Origin, PerTask, Point};
@@ -57,6 +58,8 @@ pub struct Measured {
     pub disturbed: bool,
     /// See [`Point::oversubscribed`].
     pub oversubscribed: bool,
+    /// The looks at the rounds, if they were looked at repeatedly.
+    pub looks: Option<Looks>,
     /// The number of samples behind the rates, and how many of them are marked as disturbed.
     pub samples: u64,
     /// See `samples`.
@@ -117,7 +120,7 @@ impl Measured {
             disturbed: self.disturbed,
             oversubscribed: self.oversubscribed,
             marks: self.marks.clone(),
-            ..Point::new(tasks, self.rounds.clone())?
+            ..Point::at_look(tasks, self.rounds.clone(), self.looks)?
         })
     }
 }

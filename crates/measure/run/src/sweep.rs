@@ -1,5 +1,6 @@
 //! The run itself: interleaved rounds of all points, until each has enough.
 
+mod enough;
 mod progress;
 
 use std::collections::BTreeMap;

@@ -14,6 +14,14 @@
 //! drift divided out. A claim requires both (the greater p-value counts: Berger's
 //! intersection-union test, Technometrics 24, 1982), and the interval spans both.
 //!
+//! # Repeated looks
+//!
+//! Pairs that are judged repeatedly, until they decide, follow a plan ([`CompareOptions::looks`]).
+//! It replaces the correction of p-values: each look at each point has its share of the level. A
+//! point that is not the same within the threshold is then different as soon as its interval
+//! excludes 1, even if the estimate is below the threshold. Otherwise, a difference of exactly the
+//! threshold would never be decided.
+//!
 //! # Which test
 //!
 //! The Mann–Whitney test, because rounds have long tails, unless there are too few rounds for it:
@@ -43,6 +51,7 @@
 
 use std::cmp::Ordering;
 
+use crate::Looks;
 use crate::bootstrap::{RatioInterval, ratio_of_medians};
 use crate::mann_whitney::{mann_whitney, mann_whitney_smallest_p};
 use crate::median;
@@ -66,11 +75,26 @@ pub struct CompareOptions {
     pub threshold: Option<f64>,
     /// The speed of the machine itself, after divided by before; 1 if it is unknown.
     pub drift: f64,
+    /// The looks, if the pairs are judged repeatedly.
+    pub looks: Option<Looks>,
 }
 
 impl Default for CompareOptions {
     fn default() -> Self {
-        Self { confidence: 0.95, threshold: None, drift: 1.0 }
+        Self { confidence: 0.95, threshold: None, drift: 1.0, looks: None }
+    }
+}
+
+impl CompareOptions {
+    /// The confidence of the interval of a point with `n` pairs.
+    pub fn confidence_at(&self, n: usize) -> f64 {
+        self.looks.map_or(self.confidence, |looks| looks.confidence(n, self.confidence))
+    }
+
+    /// The minimum number of pairs per point with which a single one of `points` can be called
+    /// different.
+    pub fn pairs_to_claim(&self, points: usize) -> u32 {
+        self.looks.map_or_else(|| pairs_to_claim(points, self.confidence), |looks| looks.first())
     }
 }
 
@@ -136,7 +160,8 @@ pub struct Comparison {
     pub ratio: Option<RatioInterval>,
     /// Two-sided p-value of this point alone; 1 without a test.
     pub p: f64,
-    /// The p-value corrected for all points compared (Benjamini–Hochberg).
+    /// The p-value corrected for all points compared (Benjamini–Hochberg), or for all points and
+    /// looks (the union bound).
     pub adjusted_p: f64,
     /// The test used. `None` with fewer than two rounds a side, or with too few pairs for any
     /// difference to be significant at the requested confidence; the interval is then meaningless.
@@ -214,8 +239,10 @@ pub fn compare_pairs<Pairs: AsRef<[(f64, f64)]>>(
     let options = &CompareOptions { drift: 1.0, ..*options };
     let pairs = || points.iter().map(AsRef::as_ref);
     let mut comparisons: Vec<_> = pairs().map(|pairs| measure_pairs(pairs, options)).collect();
-    adjust(&mut comparisons);
-    let least = pairs_to_claim(points.len(), options.confidence);
+    if options.looks.is_none() {
+        adjust(&mut comparisons);
+    }
+    let least = options.pairs_to_claim(points.len());
     for (comparison, pairs) in comparisons.iter_mut().zip(pairs()) {
         let Some(comparison) = comparison else { continue };
         let trusts_interval = comparison.test.is_some();
@@ -245,16 +272,20 @@ fn adjust(comparisons: &mut [Option<Comparison>]) {
 
 fn measure_pairs(pairs: &[(f64, f64)], options: &CompareOptions) -> Option<Comparison> {
     let (before, after): (Vec<f64>, Vec<f64>) = pairs.iter().copied().unzip();
-    let ranked = signed_rank(pairs, options.confidence);
-    let enough = pairs.len() >= pairs_to_claim(1, options.confidence) as usize;
+    let ranked = signed_rank(pairs, options.confidence_at(pairs.len()));
+    let enough = pairs.len() >= options.pairs_to_claim(1) as usize;
     let test = |exact| if exact { Test::SignedRankExact } else { Test::SignedRankNormal };
-    Comparison::undecided(
+    let mut comparison = Comparison::undecided(
         &before,
         &after,
         ranked.map(|ranked| ranked.ratio),
         ranked.map(|ranked| ranked.p),
         ranked.filter(|_| enough).map(|ranked| test(ranked.exact)),
-    )
+    )?;
+    if let Some(looks) = options.looks {
+        comparison.adjusted_p = (comparison.p / looks.share(pairs.len())).min(1.0);
+    }
+    Some(comparison)
 }
 
 /// Compares a point as measured, and corrected for the drift of the machine. The weaker claim
@@ -329,34 +360,35 @@ fn judge(
     let threshold = options.threshold.unwrap_or(0.0);
     let drift = options.drift;
     let least = (ratio - 1.0).abs().min((ratio / drift - 1.0).abs());
-    let differs = significant && least >= threshold;
+    let any_size = options.looks.is_some();
     let within = low >= 1.0 - threshold && high <= 1.0 + threshold;
+    let is_same = trusts_interval && threshold > 0.0 && within;
+    let differs = significant && if any_size { !is_same } else { least >= threshold };
     if differs && low > 1.0 {
         comparison.verdict = Verdict::Faster;
     } else if differs && high < 1.0 {
         comparison.verdict = Verdict::Slower;
-    } else if trusts_interval && threshold > 0.0 && within {
+    } else if is_same {
         comparison.verdict = Verdict::Same;
     } else {
         // More rounds do not narrow the part of the interval that is due to the drift.
         let drifted = ratio * (1.0 - 1.0 / drift).abs();
         let half_width = (high - low - drifted).max(0.0) / 2.0;
-        comparison.rounds_needed = rounds_needed(least, half_width, drifted, rounds, threshold);
+        // The interval must exclude 1 or, for a ratio within the threshold, must lie within the
+        // threshold.
+        let inside = threshold - least - drifted;
+        let enough = match any_size {
+            true => least.max(inside),
+            false if least >= threshold => least,
+            false => inside,
+        };
+        comparison.rounds_needed = rounds_needed(half_width, enough, rounds);
     }
 }
 
-/// The rounds after which the interval, whose width falls with the square root of the rounds, is
-/// narrow enough. It must exclude 1 or, for a ratio within the threshold, must lie within the
-/// threshold. The ratios as measured and with the drift divided out are at least `away` from 1 and
-/// are `drifted` apart.
-fn rounds_needed(
-    away: f64,
-    half_width: f64,
-    drifted: f64,
-    rounds: f64,
-    threshold: f64,
-) -> Option<u32> {
-    let enough = if away >= threshold { away } else { threshold - away - drifted };
+/// The rounds after which an interval of `half_width` from `rounds` rounds, whose width falls with
+/// the square root of the rounds, has a half width of `enough`.
+fn rounds_needed(half_width: f64, enough: f64, rounds: f64) -> Option<u32> {
     if enough <= 0.0 {
         return None;
     }

@@ -14,6 +14,8 @@
 //!   Welch, [`ratio_of_medians`] and [`benjamini_hochberg`].
 //! * [`compare_pairs`]: the same for rounds that were measured interleaved, with Wilcoxon's
 //!   signed-rank test.
+//! * [`Looks`]: rounds that are judged repeatedly while they are measured → when to look, and which
+//!   share of the error probability each look gets.
 //! * [`change_points`]: one point over many runs → when it changed and by how much.
 //! * [`usl`]: the rounds of one curve → what limits it, by the Universal Scalability Law.
 //!
@@ -30,6 +32,7 @@ mod binomial;
 mod bootstrap;
 mod change_points;
 mod comparison;
+mod looks;
 mod mann_whitney;
 mod median;
 pub mod ministat;
@@ -45,6 +48,7 @@ pub use change_points::{ChangeOptions, ChangePoint, change_points};
 pub use comparison::{
     CompareOptions, Comparison, Test, Verdict, compare, compare_all, compare_pairs, pairs_to_claim,
 };
+pub use looks::Looks;
 pub use median::{MedianInterval, median, median_interval};
 pub use multiple::benjamini_hochberg;
 pub use noise::{NoiseFloor, noise_floor};

@@ -13,7 +13,7 @@ use crate::bootstrap::RatioInterval;
 
 /// Maximum number of pairs for which the distribution of the rank sum is counted: 64 bits hold the
 /// counts of 2^50 assignments of signs. For more pairs, the error of the normal approximation is
-/// below 1e-3.
+/// below 1e-3, and small p-values are too great rather than too small.
 const EXACT_UP_TO: usize = 50;
 /// Continuity correction: the rank sum is an integer, but the normal distribution is continuous.
 const CONTINUITY: f64 = 0.5;
@@ -183,6 +183,28 @@ mod tests {
         assert!(!found.exact);
         // The logarithms of ties differ in the last bits, in R too.
         assert!((found.p - 0.434647940546647).abs() < 1e-3, "{found:?}");
+    }
+
+    /// Looks at many points require such levels.
+    #[test]
+    fn many_pairs_keep_a_small_level() {
+        for n in [EXACT_UP_TO + 1, 64, 91] {
+            // The distribution of the rank sum, like `counts` but as probabilities.
+            let mut exact = vec![1.0f64];
+            for rank in 1..=n {
+                let before = exact.len();
+                exact.resize(before + rank, 0.0);
+                for sum in (0..before).rev() {
+                    exact[sum + rank] += exact[sum];
+                }
+                exact.iter_mut().for_each(|probability| *probability /= 2.0);
+            }
+            for level in [0.05, 0.005, 0.0005, 0.00005] {
+                let missed = 2.0 * exact[..=quantile(n, level)].iter().sum::<f64>();
+                assert!(missed <= level, "{n} pairs at {level}: {missed}");
+                assert!(missed > level / 3.0, "{n} pairs at {level}: {missed}");
+            }
+        }
     }
 
     #[test]

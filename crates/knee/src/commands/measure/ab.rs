@@ -8,12 +8,12 @@ use knee_host::number::plural;
 use knee_host::process::program;
 use knee_host::text::Screen;
 use knee_host::{CpuList, Interrupt, Placement, cgroup};
-use knee_results::{Mode, Order, Request, Side};
+use knee_results::{Mode, Order, Request, Side, UntilDecided};
 use knee_run::job::{Command, START_TIMEOUT, Score, Source};
 use knee_run::plan::Case;
 use knee_run::record::{InTurns, Record, RunRecord};
 use knee_run::sweep::Ended;
-use knee_stats::pairs_to_claim;
+use knee_stats::{Looks, pairs_to_claim};
 use knee_testcases::CATALOGUE;
 
 use crate::args::confidence::ConfidenceArgs;
@@ -22,7 +22,7 @@ use crate::args::judgement::JudgementArgs;
 use crate::args::modes::Modes;
 use crate::args::patience::PatienceArgs;
 use crate::args::tasks::Tasks;
-use crate::args::{complete, existing, require_utf8, seconds, seconds_or_none};
+use crate::args::{complete, existing, percentage, require_utf8, seconds, seconds_or_none};
 use crate::exit::{ExitStatus, bail_usage, ensure_usage, usage};
 use crate::present::compared::{Comparisons, json, markdown, table};
 use crate::present::progress::RunProgress;
@@ -52,6 +52,7 @@ const ROUNDS: u32 = 10;
   knee ab -t 1,2,4 --before './a -j{tasks}' --after './b -j{tasks}'  task counts
   knee ab --before old/mine.so --after new/mine.so -m threads        plug-ins
   knee ab --before read1 --after read1@file=same                     parameters
+  knee ab --until-decided 2% --before ./old --after ./new            as many rounds as it takes
   knee ab --resume runs/2026-11-21T090000Z                           continue
 
 Exit status:
@@ -59,7 +60,7 @@ Exit status:
   1  a --fail-on condition matched
   3  a side cannot run
   4  a side failed
-  5  no --fail-on condition matched, but other work disturbed a point too much to tell"
+  5  too noisy for --fail-on to tell, or for --until-decided to decide in time"
 )]
 pub(crate) struct Args {
     /// Baseline side: a command, FILE.so, or `NAME[@KEY=VALUE]`
@@ -80,6 +81,20 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "N", default_value_t = ROUNDS, allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(1..=100_000))]
     rounds: u32,
+
+    /// Instead of a fixed round count, measure each point until the sides differ, or are the same
+    /// within P%. knee checks after 8, 11, 16, 23, 32 rounds and so on, or later if there are several
+    /// points. All verdicts and intervals hold together at the confidence level, in spite of the
+    /// repeated checks
+    #[arg(long, value_name = "P%", conflicts_with_all = ["rounds", "threshold"],
+          allow_negative_numbers = true, value_parser = percentage)]
+    until_decided: Option<f64>,
+
+    /// With --until-decided, seconds of measurement of each side after which knee stops adding rounds
+    /// to a point
+    #[arg(long, value_name = "S", default_value = "60", requires = "until_decided",
+          allow_negative_numbers = true, value_parser = seconds)]
+    max_time: f64,
 
     /// Task counts; knee replaces {tasks} in a command with the task count [default: auto; for
     /// commands: 1]
@@ -103,8 +118,9 @@ pub(crate) struct Args {
 
     /// Continue the comparison recorded in DIR, or print it if it is complete
     #[arg(long, value_name = "DIR",
-          conflicts_with_all = ["wait_quiet", "before", "after", "rate", "rounds", "patience", "tasks", "mode", "samples",
-                                "interval", "warmup", "placement", "cpus", "output"])]
+          conflicts_with_all = ["before", "after", "rate", "rounds", "until_decided", "max_time",
+                                "wait_quiet", "patience", "tasks", "mode", "samples", "interval",
+                                "warmup", "placement", "cpus", "output"])]
     resume: Option<PathBuf>,
 
     #[command(flatten)]
@@ -208,7 +224,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
 }
 
 fn show(args: &Args, record: &Record) -> anyhow::Result<ExitStatus> {
-    let options = args.judgement.options(args.confidence.get());
+    let options = args.judgement.options_for(&record.run, &args.confidence);
     let InTurns { before, after, compared } = InTurns::of(record, &options)?.ok_or_else(|| {
         usage(format!("{}: the record does not have two sides to compare", record.dir.display()))
     })?;
@@ -218,7 +234,11 @@ fn show(args: &Args, record: &Record) -> anyhow::Result<ExitStatus> {
         Format::Markdown => markdown::render(&comparisons),
         Format::Json => json::render(&comparisons),
     })?;
-    Ok(args.judgement.judge(&comparisons.compared))
+    let is_open = comparisons.compared.iter().any(|(_, c)| c.verdicts().inconclusive > 0);
+    Ok(match args.judgement.judge(&comparisons.compared) {
+        ExitStatus::Done if options.looks.is_some() && is_open => ExitStatus::TooNoisy,
+        judged => judged,
+    })
 }
 
 /// The run that the arguments describe on this machine.
@@ -273,7 +293,13 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
         }
         _ => vec![Mode::Processes],
     };
-    enough(args, tasks.len() * modes.len())?;
+    let confidence = args.confidence.get().percent() / 100.0;
+    let points = tasks.len() * modes.len();
+    let until_decided = args.until_decided.map(|within| UntilDecided { within, confidence });
+    let rounds = match until_decided {
+        Some(_) => Looks::new(confidence, points, 1).first(),
+        None => enough(args, points)?,
+    };
     if let Some(output) = &args.output {
         require_utf8("-o", output)?;
     }
@@ -281,13 +307,14 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
     let request = Request {
         modes,
         tasks,
-        rounds: args.rounds,
+        rounds,
         samples: if commands > 0 { 1 } else { args.testcases.samples.unwrap_or(SAMPLES) },
         interval: args.testcases.interval.unwrap_or(INTERVAL),
         warmup: if commands > 0 { 0.0 } else { args.testcases.warmup.unwrap_or(WARMUP) },
         start_timeout: START_TIMEOUT,
         precision: None,
-        max_time: 60.0,
+        until_decided,
+        max_time: args.max_time,
         patience: args.patience.times(),
         order: Order::InTurns,
         seed: random(),
@@ -299,11 +326,11 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
     Ok(RunRecord::new(request, cases.into()))
 }
 
-/// Returns an error if the rounds are too few to claim a difference at any of the `points`.
-fn enough(args: &Args, points: usize) -> anyhow::Result<()> {
+/// The requested rounds; an error if they are too few to claim a difference at any of the `points`.
+fn enough(args: &Args, points: usize) -> anyhow::Result<u32> {
     let least = pairs_to_claim(points, args.confidence.get().percent() / 100.0);
     if args.rounds >= least {
-        return Ok(());
+        return Ok(args.rounds);
     }
     bail_usage!(
         "-r {}: too few rounds to show any difference at {}% confidence across {}; use -r \

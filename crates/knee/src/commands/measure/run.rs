@@ -91,7 +91,8 @@ pub(crate) struct Args {
     warmup: Option<f64>,
 
     /// Target precision: knee adds rounds to a point until the 95% interval is within P% of the
-    /// median
+    /// median. knee checks after 8, 11, 16, 23, 32 rounds and so on, and widens the intervals to make up
+    /// for the repeated checks
     #[arg(long, value_name = "P%", allow_negative_numbers = true, value_parser = percentage)]
     precision: Option<f64>,
 
@@ -225,6 +226,7 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
         warmup: args.warmup.unwrap_or(if quick { QUICK_WARMUP } else { WARMUP }),
         start_timeout: args.start_timeout,
         precision: args.precision,
+        until_decided: None,
         max_time: args.max_time,
         patience: args.patience.times(),
         order: match args.order {

@@ -17,7 +17,11 @@ pub(crate) fn render(comparisons: &Comparisons<'_>) -> String {
         "schema": SCHEMA,
         "confidence": comparisons.options.confidence,
         "threshold": comparisons.options.threshold,
-        "correction": "Benjamini-Hochberg",
+        "correction": match comparisons.options.looks {
+            Some(_) => "alpha spending over points and looks",
+            None => "Benjamini-Hochberg",
+        },
+        "looks": comparisons.options.looks.map(|looks| looks.count()),
         "before": side(comparisons.before),
         "comparisons": compared,
     });

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use knee_host::number::{plural, si, spread, time};
 use knee_results::{CaseId, Compared, ComparedPoint, Difference, Gap, PointId, Results, Verdicts};
 use knee_run::noise::NoiseFloors;
-use knee_stats::{CompareOptions, RatioInterval, Test, Verdict, pairs_to_claim};
+use knee_stats::{CompareOptions, RatioInterval, Test, Verdict};
 
 use super::enumeration::{and_more, grouped};
 use super::notes::CALMER;
@@ -168,6 +168,7 @@ fn notes(before: &Results, compared: &Compared, options: &CompareOptions) -> Vec
     notes.extend(drift(compared));
     notes.extend(unfinished(compared));
     notes.extend(too_few_pairs(before, compared, options));
+    notes.extend(undecided(before, compared, options));
     notes.extend(hidden_in_noise(before, compared));
     let disturbed = compared.points.iter().filter(|point| point.disturbed).count();
     if disturbed > 0 {
@@ -263,7 +264,7 @@ fn too_few_pairs(
     let run = before.origin.as_ref().filter(|_| compared.in_turns)?;
     // Another note covers disturbed points, and the correction of p-values ignores them.
     let calm = || compared.points.iter().filter(|point| !point.disturbed);
-    let needed = pairs_to_claim(calm().count(), options.confidence) as usize;
+    let needed = options.pairs_to_claim(calm().count()) as usize;
     let few = |point: &&ComparedPoint| {
         point.comparison.verdict == Verdict::Inconclusive && point.rounds[0] < needed
     };
@@ -282,6 +283,26 @@ fn too_few_pairs(
         first.key,
         plural(used, "round"),
         options.confidence * 100.0
+    ))
+}
+
+/// A note on points that a run could not decide in its time.
+fn undecided(before: &Results, compared: &Compared, options: &CompareOptions) -> Option<String> {
+    let (run, looks) = (before.origin.as_ref()?, options.looks?);
+    let is_open = |point: &&ComparedPoint| {
+        point.comparison.verdict == Verdict::Inconclusive
+            && !point.disturbed
+            && point.rounds[0] >= looks.first() as usize
+    };
+    let first = compared.points.iter().find(is_open).filter(|_| run.complete)?;
+    let more = and_more(compared.points.iter().filter(is_open).count() - 1);
+    Some(format!(
+        "{}{more}: {} in {} s of measurement of each side do not decide whether the sides are the \
+         same within {}; reduce other load, or use a longer --max-time",
+        first.key,
+        plural(first.rounds[0], "round"),
+        run.request.max_time,
+        spread(options.threshold.unwrap_or(0.0))
     ))
 }
 
@@ -348,6 +369,19 @@ fn method(compared: &Compared, options: &CompareOptions) -> String {
     } else {
         String::new()
     };
+    if let (true, Some(looks)) = (compared.in_turns, options.looks) {
+        return format!(
+            "medians over interleaved rounds (ABBA); Hodges–Lehmann changes within a round{by}; \
+             intervals and p are corrected for {} and {} looks, the first after {} rounds (alpha \
+             spending, Lan and DeMets 1983), so all verdicts hold together at {:.1}% confidence; \
+             changes within {} are the same",
+            plural(looks.points(), "point"),
+            looks.count(),
+            looks.first(),
+            options.confidence * 100.0,
+            spread(options.threshold.unwrap_or(0.0))
+        );
+    }
     let changes =
         format!("changes below {} do not count", spread(options.threshold.unwrap_or(0.0)));
     let confidence = options.confidence * 100.0;

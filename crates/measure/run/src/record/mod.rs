@@ -40,8 +40,8 @@ pub use writer::Writer;
 use crate::job::{Failure, Phase};
 use crate::plan::Case;
 use knee_host::Environment;
-use knee_results::{CaseId, CpuShares, Mark, PointId, Request};
-use knee_stats::Spread;
+use knee_results::{CONFIDENCE, CaseId, CpuShares, Mark, PointId, Request};
+use knee_stats::{Looks, Spread};
 
 /// Version of the files that this knee writes.
 pub const SCHEMA: u32 = 1;
@@ -101,6 +101,19 @@ impl RunRecord {
     /// The shortest useful interval of the case `id`, in seconds.
     pub fn shortest_interval(&self, id: &CaseId) -> f64 {
         self.case(id).map_or(0.0, |case| case.min_interval)
+    }
+
+    /// The looks at the rounds, if each look decides whether a point needs more of them.
+    pub fn looks(&self) -> Option<Looks> {
+        let request = &self.request;
+        match (request.until_decided, request.precision) {
+            // The answers about all points hold together; each point has two sides.
+            (Some(asked), _) => {
+                Some(Looks::new(asked.confidence, self.points().len() / 2, request.rounds))
+            }
+            (None, Some(_)) => Some(Looks::new(CONFIDENCE, 1, request.rounds)),
+            (None, None) => None,
+        }
     }
 
     /// The description of a run that begins now on this machine.

@@ -20,6 +20,9 @@ const MIN_SECONDS: f64 = 1e-9;
 /// Shares are quotients of clock ticks whose readings may not be from the same instant.
 const SHARE: RangeInclusive<f64> = -1.0..=100.0;
 
+/// Levels of confidence for which knee can plan looks.
+const CONFIDENCE: RangeInclusive<f64> = 0.0..=0.9999;
+
 /// Checks `run.json`; the error names the field.
 pub(super) fn check_run(run: &RunRecord) -> Result<(), String> {
     let request = &run.request;
@@ -34,6 +37,10 @@ pub(super) fn check_run(run: &RunRecord) -> Result<(), String> {
     let shortest = run.cases.iter().map(|case| ("min_interval of a case", case.min_interval));
     for (name, value) in seconds.into_iter().chain(shortest) {
         within(name, value, 0.0..=MAX_SECONDS)?;
+    }
+    if let Some(asked) = request.until_decided {
+        within("request.until_decided.within", asked.within, 0.0..=1.0)?;
+        within("request.until_decided.confidence", asked.confidence, CONFIDENCE)?;
     }
     if !ROUNDS.contains(&request.rounds) {
         let (least, most) = (ROUNDS.start(), ROUNDS.end());

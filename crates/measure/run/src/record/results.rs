@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use knee_results::{
-    CaseInfo, CpuShares, Curve, Key, Measured, Origin, PerTask, Point, PointId, Results,
+    CaseInfo, CpuShares, Curve, Key, Measured, Order, Origin, PerTask, Point, PointId, Results,
 };
 use knee_stats::median;
 
@@ -32,6 +32,7 @@ fn measured<'r>(
         measured: rounds.clone().count(),
         disturbed: is_disturbed(rounds.clone(), run.request.rounds),
         oversubscribed: run.is_oversubscribed(id),
+        looks: run.looks().filter(|_| run.request.order != Order::InTurns),
         samples: rounds.clone().map(|round| round.samples).sum(),
         marked: rounds.clone().map(RoundSummary::marked).sum(),
         marks,

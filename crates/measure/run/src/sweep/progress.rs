@@ -1,7 +1,9 @@
 //! What has been measured so far, and what is still to be measured.
 
 use knee_results::{CONFIDENCE, Order, PointId};
+use knee_stats::Looks;
 
+use super::enough::{is_decided, is_precise};
 use crate::job::Source;
 use crate::plan::partner;
 use crate::record::{RoundSummary, Rounds, RunRecord, SampleLine};
@@ -28,13 +30,20 @@ pub(super) struct Progress {
     points: Vec<PointId>,
     rounds: Rounds,
     failed: Vec<bool>,
+    looks: Option<Looks>,
 }
 
 impl Progress {
     /// A run of which the rounds `finished` have been measured.
     pub(super) fn new(run: &RunRecord, finished: Rounds) -> Self {
         let points = run.points();
-        Self { run: run.clone(), failed: vec![false; points.len()], points, rounds: finished }
+        Self {
+            run: run.clone(),
+            failed: vec![false; points.len()],
+            points,
+            rounds: finished,
+            looks: run.looks(),
+        }
     }
 
     pub(super) fn points(&self) -> &[PointId] {
@@ -80,27 +89,50 @@ impl Progress {
         if is_short(self.of(nr).count()) || (is_patient && is_short(self.clean(nr))) {
             return true;
         }
-        let Some(precision) = request.precision else { return false };
-        if self.of(nr).map(RoundSummary::seconds).sum::<f64>() >= request.max_time {
-            return false;
+        self.lacks_answer(nr) && self.seconds(nr) < request.max_time
+    }
+
+    /// Whether a point has its rounds, but not yet the precision or the decision that the run is
+    /// for.
+    fn lacks_answer(&self, nr: usize) -> bool {
+        let request = &self.run.request;
+        let Some(looks) = &self.looks else { return false };
+        match (request.until_decided, request.precision) {
+            (Some(asked), _) => !is_decided(&self.clean_pairs(nr), asked, looks),
+            (None, Some(precision)) => {
+                let rates: Vec<f64> = self.of(nr).filter_map(RoundSummary::clean_rate).collect();
+                !is_precise(&rates, precision, CONFIDENCE, looks)
+            }
+            (None, None) => false,
         }
-        let rates: Vec<f64> = self.of(nr).filter_map(RoundSummary::clean_rate).collect();
-        knee_stats::median_interval(&rates, CONFIDENCE).is_none_or(|interval| {
-            interval.confidence + 1e-9 < CONFIDENCE || interval.relative_half_width() > precision
-        })
+    }
+
+    /// The seconds of measuring that a point has had; of its slower side in interleaved runs, so
+    /// that both sides stop together.
+    fn seconds(&self, nr: usize) -> f64 {
+        let seconds = |nr| self.of(nr).map(RoundSummary::seconds).sum::<f64>();
+        match self.run.request.order {
+            Order::AsGiven | Order::Shuffled => seconds(nr),
+            Order::InTurns => seconds(nr).max(seconds(partner(nr, self.points.len()))),
+        }
     }
 
     /// How many rounds of a point count. In interleaved runs, both sides of a round must be clean.
     fn clean(&self, nr: usize) -> usize {
-        let is_clean = |round: &RoundSummary| round.clean_rate().is_some();
         match self.run.request.order {
-            Order::AsGiven | Order::Shuffled => self.of(nr).filter(|round| is_clean(round)).count(),
-            Order::InTurns => {
-                let other = &self.points[partner(nr, self.points.len())];
-                let pairs = self.rounds.pairs(&self.points[nr], other);
-                pairs.filter(|(one, other)| is_clean(one) && is_clean(other)).count()
+            Order::AsGiven | Order::Shuffled => {
+                self.of(nr).filter(|round| round.clean_rate().is_some()).count()
             }
+            Order::InTurns => self.clean_pairs(nr).len(),
         }
+    }
+
+    /// The rates before and after of the rounds of an interleaved run that are clean on both sides.
+    fn clean_pairs(&self, nr: usize) -> Vec<(f64, f64)> {
+        let other = partner(nr, self.points.len());
+        let [before, after] = [nr.min(other), nr.max(other)].map(|nr| &self.points[nr]);
+        let pairs = self.rounds.pairs(before, after);
+        pairs.filter_map(|(b, a)| b.clean_rate().zip(a.clean_rate())).collect()
     }
 
     fn of(&self, nr: usize) -> impl Iterator<Item = &RoundSummary> + Clone {
@@ -149,7 +181,7 @@ impl Progress {
         Estimate {
             done,
             of: done + left_in_round + going().count() * later_rounds,
-            repeats: round >= asked && self.run.request.precision.is_none(),
+            repeats: round >= asked && self.looks.is_none(),
             left: going()
                 .map(seconds)
                 .sum::<Option<f64>>()

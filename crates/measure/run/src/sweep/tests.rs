@@ -1,12 +1,13 @@
 //! The run with a scripted executor instead of processes and time.
 
 use knee_host::{Environment, Placement};
-use knee_results::{Curve, Knee, Mark, Mode, Order, Request, Side};
+use knee_results::{CONFIDENCE, Curve, Knee, Mark, Mode, Order, Request, Side, UntilDecided};
+use knee_stats::{CompareOptions, Verdict};
 
 use super::*;
 use crate::fixture::CATALOGUE;
 use crate::job::{Phase, Sample, Source};
-use crate::record::{Paused, Record, SCHEMA};
+use crate::record::{InTurns, Paused, Record, SCHEMA};
 
 /// Answers each round with the rate that the script gives for its number.
 struct Script<F> {
@@ -72,6 +73,7 @@ fn run_record(dir: &Path, change: impl FnOnce(&mut Request)) -> RunRecord {
         warmup: 0.1,
         start_timeout: 30.0,
         precision: None,
+        until_decided: None,
         max_time: 60.0,
         patience: 2.0,
         order: Order::Shuffled,
@@ -301,9 +303,93 @@ fn precision_adds_rounds_to_the_noisy_point_only() {
         _ => Ok(if nr < 2 { 50.0 } else { 100.0 }),
     });
     assert_eq!(ended.unwrap(), Ended::Done);
-    let rounds = rounds_per_point(&record);
-    assert_eq!(rounds[&1], 6);
-    assert!(rounds[&2] > 6 && rounds[&2] < 15, "{rounds:?}");
+    // Both stop at looks. Two rounds that are far off keep the interval wide at the first two.
+    assert_eq!(rounds_per_point(&record), BTreeMap::from([(1, 8), (2, 16)]));
+    for point in curves(&record)[0].points() {
+        assert_eq!(point.confidence, CONFIDENCE);
+        assert!(point.relative_half_width() <= 0.02, "{point:?}");
+    }
+}
+
+/// An interleaved run of one testcase that is to be decided within 2%.
+fn interleaved(dir: &Path, tasks: &[u32], change: impl FnOnce(&mut Request)) -> RunRecord {
+    let mut run = run_record(dir, |request| {
+        request.order = Order::InTurns;
+        request.tasks = tasks.to_vec();
+        request.until_decided = Some(UntilDecided { within: 0.02, confidence: 0.95 });
+        request.rounds = 8;
+        change(request);
+    });
+    let [case] = &run.cases[..] else { panic!("one case") };
+    run.cases = [Side::Before, Side::After].map(|side| case.clone().on(side)).into();
+    run
+}
+
+/// Whether turn `nr` of a point is that of the side before: ABBA.
+fn is_before(nr: usize) -> bool {
+    [0, 3].contains(&(nr % 4))
+}
+
+/// Rates that vary by ±10% from pair to pair.
+fn noisy(nr: usize) -> f64 {
+    if is_before(nr) { 100.0 } else { 90.0 + (nr / 2 * 7 % 21) as f64 }
+}
+
+fn judged(record: &Record) -> Vec<(Option<u32>, Verdict, [usize; 2])> {
+    let options = CompareOptions {
+        threshold: Some(0.02),
+        looks: record.run.looks(),
+        ..CompareOptions::default()
+    };
+    let points = InTurns::of(record, &options).unwrap().unwrap().compared.points;
+    let judged = points.iter().map(|p| (p.key.tasks, p.comparison.verdict, p.rounds));
+    judged.collect()
+}
+
+#[test]
+fn a_decided_point_is_not_measured_further() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = interleaved(dir.path(), &[1, 2, 4], |request| {
+        request.rounds = 10;
+        request.max_time = 11.9;
+    });
+    let (ended, record, _) = sweep(dir.path(), run, |tasks, nr| {
+        Ok(match tasks {
+            1 if is_before(nr) => 200.0,
+            1 | 2 => 100.0,
+            _ => noisy(nr),
+        })
+    });
+    assert_eq!(ended.unwrap(), Ended::Done);
+    assert!(record.run.complete);
+    // A round is 0.6 s of measuring a side, so the noisy point ends after twenty.
+    assert_eq!(
+        judged(&record),
+        [
+            (Some(1), Verdict::Slower, [10, 10]),
+            (Some(4), Verdict::Inconclusive, [20, 20]),
+            (Some(2), Verdict::Same, [10, 10])
+        ]
+    );
+}
+
+#[test]
+fn a_resumed_comparison_continues_to_its_decision() {
+    let dir = tempfile::tempdir().unwrap();
+    let rate = |nr: usize| {
+        // A quarter more, but the sixth pair hides it at the first look.
+        Ok(if nr / 2 == 5 || is_before(nr) { 100.0 } else { 125.0 + (nr % 3) as f64 })
+    };
+    let run = interleaved(dir.path(), &[1], |_| {});
+    let (ended, record, _) = sweep(dir.path(), run.clone(), |_, nr| match nr {
+        17 => Err(Stopped::Interrupted(libc::SIGINT)),
+        _ => rate(nr),
+    });
+    assert_eq!(ended.unwrap(), Ended::Interrupted(libc::SIGINT));
+    assert_eq!(judged(&record), [(Some(1), Verdict::Inconclusive, [8, 8])]);
+    let (_, record, asked) = sweep(dir.path(), run, |_, nr| rate(nr + 17));
+    assert_eq!(asked, 5);
+    assert_eq!(judged(&record), [(Some(1), Verdict::Faster, [11, 11])]);
 }
 
 #[test]
@@ -546,6 +632,17 @@ mod files {
         std::fs::write(dir.path().join("r/run.json"), newer).unwrap();
         let error = Record::open(&dir.path().join("r")).unwrap_err().to_string();
         assert!(error.contains("schema 2"), "{error}");
+    }
+
+    #[test]
+    fn a_question_that_no_rounds_can_answer_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = interleaved(dir.path(), &[1], |request| {
+            request.until_decided = Some(UntilDecided { within: 0.02, confidence: 1.0 });
+        });
+        drop(Writer::create(&dir.path().join("r"), &run).unwrap());
+        let error = Record::open(&dir.path().join("r")).unwrap_err().to_string();
+        assert!(error.contains("request.until_decided.confidence: 1.0 is not in"), "{error}");
     }
 
     #[test]

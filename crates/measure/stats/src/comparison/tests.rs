@@ -151,7 +151,7 @@ proptest! {
 }
 
 const DRIFTED: CompareOptions =
-    CompareOptions { confidence: 0.95, threshold: Some(0.02), drift: 0.95 };
+    CompareOptions { confidence: 0.95, threshold: Some(0.02), drift: 0.95, looks: None };
 const STEADY: [f64; 6] = [100.0, 100.1, 99.9, 100.2, 99.8, 100.05];
 
 #[test]
@@ -195,4 +195,35 @@ fn a_few_pairs_prove_nothing() {
     let equal = compare_pairs(&[[(1.0, 1.0); 5]], &options)[0].unwrap();
     assert_eq!(equal.verdict, Verdict::Inconclusive);
     assert_eq!(compare_pairs(&[&[] as &[(f64, f64)]], &options), [None]);
+}
+
+#[test]
+fn at_a_look_a_difference_counts_unless_it_is_surely_below_the_threshold() {
+    let options = CompareOptions { looks: Some(crate::Looks::new(0.95, 1, 1)), ..within(0.02) };
+    // The ratios of eight pairs spread evenly from `low` to `high`.
+    let verdict = |low: f64, high: f64| {
+        let pairs: Vec<_> =
+            (0..8).map(|i| (1.0, low + (high - low) * f64::from(i) / 7.0)).collect();
+        let c = compare_pairs(&[pairs], &options)[0].unwrap();
+        (c.verdict, c.rounds_needed)
+    };
+    assert_eq!(verdict(1.001, 1.025), (Verdict::Faster, None));
+    assert_eq!(verdict(0.975, 0.999), (Verdict::Slower, None));
+    assert_eq!(verdict(1.001, 1.019), (Verdict::Same, None));
+    assert_eq!(verdict(0.985, 1.015), (Verdict::Same, None));
+    let (open, rounds) = verdict(0.97, 1.035);
+    assert_eq!(open, Verdict::Inconclusive);
+    assert!((15..40).contains(&rounds.unwrap()), "{rounds:?}");
+}
+
+#[test]
+fn at_a_look_the_p_value_is_corrected_for_all_looks_and_points() {
+    let looks = crate::Looks::new(0.95, 3, 1);
+    let options = CompareOptions { looks: Some(looks), ..within(0.02) };
+    let pairs: Vec<_> = (0..looks.first()).map(|i| (1.0, 1.1 + f64::from(i) / 100.0)).collect();
+    let c = compare_pairs(&[&pairs[..], &pairs], &options)[0].unwrap();
+    assert!((c.adjusted_p - c.p * 4.0 * 3.0).abs() < 1e-12, "{c:?}");
+    assert_eq!(c.verdict, Verdict::Faster);
+    let c = compare_pairs(&[&pairs[1..]], &options)[0].unwrap();
+    assert_eq!((c.verdict, c.test), (Verdict::Inconclusive, None));
 }

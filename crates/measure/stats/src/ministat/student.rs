@@ -70,6 +70,13 @@ pub enum Quantiles {
 #[error("the confidence must be 80, 90, 95, 98, 99 or 99.5%")]
 pub struct UnknownConfidence;
 
+impl Default for Confidence {
+    /// 95%.
+    fn default() -> Self {
+        Self { percent: 95.0 }
+    }
+}
+
 impl FromStr for Confidence {
     type Err = UnknownConfidence;
 
