@@ -11,7 +11,11 @@ use support::{Finished, Scratch, finish};
 /// A record of two points, threads ×1 and ×2, with two rounds each.
 const SMALL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/fixed");
 
-/// Beside a good record a `bad` one that is complete and the same, until a test spoils it.
+/// As many as `knee history` requires, with the `bad` one.
+const GOOD: [&str; 9] =
+    ["good", "good2", "good3", "good4", "good5", "good6", "good7", "good8", "good9"];
+
+/// Beside good records a `bad` one that is complete and the same, until a test spoils it.
 struct Records {
     scratch: Scratch,
 }
@@ -19,11 +23,13 @@ struct Records {
 impl Records {
     fn new() -> Self {
         let records = Self { scratch: Scratch::new() };
-        for name in ["good", "good2", "good3", "good4", "good5", "bad"] {
+        for (nr, name) in GOOD.into_iter().chain(["bad"]).enumerate() {
             fs::create_dir(records.scratch.path().join(name)).unwrap();
             for file in ["run.json", "samples.jsonl"] {
                 let text = fs::read_to_string(Path::new(SMALL).join(file)).unwrap();
                 let complete = text.replace("\"complete\": false", "\"complete\": true");
+                // knee history refuses the same run twice.
+                let complete = complete.replace("\"seed\": ", &format!("\"seed\": {}", nr + 1));
                 fs::write(records.scratch.path().join(name).join(file), complete).unwrap();
             }
         }
@@ -48,7 +54,7 @@ impl Records {
         [
             ["compare", "good", "bad"].as_slice(),
             &["fit", "bad"],
-            &["history", "good", "good2", "good3", "good4", "good5", "bad"],
+            &[&["history"], &GOOD[..], &["bad"]].concat(),
             &["report", "bad", "-o", "-"],
             &["show", "bad"],
         ]
@@ -174,7 +180,8 @@ fn missing_rounds_of_a_record_are_measured_again_by_the_printed_command() {
     let samples = scratch.record().join("samples.jsonl");
     let whole = fs::read_to_string(&samples).unwrap();
     let lines: Vec<&str> = whole.lines().collect();
-    fs::write(&samples, lines[..lines.len() - 1].join("\n") + "\n").unwrap();
+    // The last sample, and the line of its round.
+    fs::write(&samples, lines[..lines.len() - 2].join("\n") + "\n").unwrap();
     let lost = finish(&mut scratch.knee(&["show", "record"]));
     let advice = "to measure the missing rounds again: knee run --resume record";
     lost.assert_code(3).assert_stderr_has(advice);

@@ -6,7 +6,6 @@ use knee_host::number::percent;
 use knee_host::process::wait_readable;
 use knee_host::{CpuList, Interrupt};
 use knee_run::quiet::{OtherWork, QUIET_SHARE};
-use knee_run::record::RunRecord;
 
 use crate::exit::{ExitStatus, failed};
 use crate::stderr::tell;
@@ -20,18 +19,17 @@ const REPEAT_AFTER: u32 = 15;
 /// How many programs a message names.
 const NAMED: usize = 3;
 
-/// Waits until other work hardly uses the CPUs of `run`, but at most `limit` seconds. Without a limit,
+/// Waits until other work hardly uses `cpus`, but at most `limit` seconds. Without a limit,
 /// does not wait.
 ///
 /// # Errors
 /// The limit was reached, or a signal arrived.
 pub(crate) fn wait_until_quiet(
-    run: &RunRecord,
+    cpus: &[u32],
     limit: Option<f64>,
     interrupt: &Interrupt,
 ) -> anyhow::Result<()> {
     let Some(limit) = limit else { return Ok(()) };
-    let cpus = &run.request.cpus;
     let begun = Instant::now();
     let (mut quiet, mut looks) = (0, 0);
     let mut named = Vec::new();

@@ -175,7 +175,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         Some(dir) => resume(dir)?,
         None => {
             let run = plan(args)?;
-            wait_until_quiet(&run, args.patience.wait_quiet(), &interrupt)?;
+            wait_until_quiet(&run.request.cpus, args.patience.wait_quiet(), &interrupt)?;
             begin(run, args.output.as_deref())?
         }
     };

@@ -11,12 +11,14 @@ use knee_report::KNEE_EFFICIENCY;
 use knee_results::Mode;
 
 use super::args::HowArgs;
-use super::testcase::{Bench, interrupted};
+use super::testcase::{Bench, Sampled, interrupted};
 use crate::args::complete;
 use crate::args::modes::one_mode;
+use crate::args::patience::PatienceArgs;
 use crate::args::tasks::Tasks;
 use crate::exit::{ExitStatus, bail_usage, usage};
 use crate::present::profile::losses;
+use crate::session::wait_until_quiet;
 use crate::stderr::tell;
 use crate::{file, stdout};
 
@@ -72,6 +74,9 @@ pub(super) struct Args {
     json: bool,
 
     #[command(flatten)]
+    patience: PatienceArgs,
+
+    #[command(flatten)]
     how: HowArgs,
 }
 
@@ -100,6 +105,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
 fn take(args: &Args, name: &str) -> anyhow::Result<Vec<Capture>> {
     let interrupt = Interrupt::install().context("cannot watch for signals")?;
     let bench = Bench::of(name, args.mode, &args.how)?;
+    let cpus = args.how.placement.order(&bench.topology);
+    wait_until_quiet(&cpus, args.patience.wait_quiet(), &interrupt)?;
     let tasks = match &args.tasks {
         Some(tasks) => match tasks.resolve(&bench.topology, cgroup::cpu_quota()) {
             tasks if tasks.len() < 2 => {
@@ -112,25 +119,47 @@ fn take(args: &Args, name: &str) -> anyhow::Result<Vec<Capture>> {
     if let Some(dir) = &args.output {
         std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
     }
-    let mut captures = Vec::new();
-    for tasks in tasks {
-        if !args.how.quiet {
-            let seconds = args.duration;
-            tell!("knee: {} {} for {seconds} s", bench.case.id, number::tasks(tasks));
-        }
-        let describes = !args.how.quiet && captures.is_empty();
-        let (capture, signal) =
-            bench.sample::<Sampler>(tasks, args.duration, &interrupt, describes)?;
-        if let Some(signal) = signal {
-            // An interrupted capture has no iteration count to compare.
-            return Err(interrupted(signal));
-        }
-        if let Some(dir) = &args.output {
-            file::write(&dir.join(format!("{tasks}.json")), &capture.to_json())?;
-        }
-        captures.push(capture);
+    let mut sampled: Vec<Sampled<Capture>> = Vec::new();
+    for &tasks in &tasks {
+        sampled.push(sample(args, &bench, tasks, &interrupt, sampled.is_empty())?);
     }
-    Ok(captures)
+    let mut left = ((args.patience.times() - 1.0) * tasks.len() as f64).round() as usize;
+    while sampled.iter().any(Sampled::is_disturbed) && left > 0 {
+        for one in sampled.iter_mut().filter(|one| one.is_disturbed()).take(left) {
+            *one = sample(args, &bench, one.point.tasks, &interrupt, false)?;
+            left -= 1;
+        }
+    }
+    let keep = |one: Sampled<Capture>| {
+        one.warn();
+        if let Some(dir) = &args.output {
+            let name = format!("{}.json", one.point.tasks);
+            file::write(&dir.join(name), &one.taken.to_json())?;
+        }
+        Ok(one.taken)
+    };
+    sampled.into_iter().map(keep).collect()
+}
+
+/// Samples the testcase at one task count.
+fn sample(
+    args: &Args,
+    bench: &Bench<'_>,
+    tasks: u32,
+    interrupt: &Interrupt,
+    describes: bool,
+) -> anyhow::Result<Sampled<Capture>> {
+    if !args.how.quiet {
+        let seconds = args.duration;
+        tell!("knee: {} {} for {seconds} s", bench.case.id, number::tasks(tasks));
+    }
+    let describes = !args.how.quiet && describes;
+    let sampled = bench.sample::<Sampler>(tasks, args.duration, interrupt, describes)?;
+    match sampled.interrupted {
+        // An interrupted capture has no iteration count to compare.
+        Some(signal) => Err(interrupted(signal)),
+        None => Ok(sampled),
+    }
 }
 
 /// The default task counts: 1, the knee and the maximum of `-t auto`, after a short measurement at

@@ -24,12 +24,13 @@ pub(super) fn take<W: Recorder>(
         let bench = Bench::of(name, args.mode, how)?;
         let tasks = args.tasks.unwrap_or(bench.topology.usable().len() as u32);
         let seconds = args.duration.unwrap_or(SECONDS);
-        let (taken, signal) = bench.sample::<W>(tasks, seconds, interrupt, !how.quiet)?;
-        let status = signal.map_or(ExitStatus::Done, ExitStatus::Interrupted);
-        if signal.is_some() {
+        let sampled = bench.sample::<W>(tasks, seconds, interrupt, !how.quiet)?;
+        sampled.warn();
+        let status = sampled.interrupted.map_or(ExitStatus::Done, ExitStatus::Interrupted);
+        if sampled.interrupted.is_some() {
             tell!("knee: interrupted; knee kept the samples up to now, without an iteration count");
         }
-        Ok((taken, Left::Nothing(status)))
+        Ok((sampled.taken, Left::Nothing(status)))
     } else if let Some(pid) = args.pid {
         target::running::<W>(&Target::Process(pid), args.duration, how, interrupt)
     } else if args.all {

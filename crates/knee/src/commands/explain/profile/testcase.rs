@@ -38,6 +38,35 @@ fn count(seconds: f64) -> u64 {
     (seconds / INTERVAL).ceil().max(1.0) as u64
 }
 
+/// What was sampled of a point.
+pub(super) struct Sampled<T> {
+    /// What the sampler recorded.
+    pub(super) taken: T,
+    /// The signal that interrupted it, if any.
+    pub(super) interrupted: Option<i32>,
+    pub(super) point: PointId,
+    pub(super) intervals: Intervals,
+}
+
+/// The intervals in which a point was sampled.
+pub(super) struct Intervals {
+    pub(super) all: u64,
+    /// How many of them other work disturbed.
+    pub(super) disturbed: u64,
+}
+
+impl<T> Sampled<T> {
+    /// Whether most intervals were disturbed.
+    pub(super) fn is_disturbed(&self) -> bool {
+        2 * self.intervals.disturbed > self.intervals.all
+    }
+
+    /// Warns if other work disturbed the point.
+    pub(super) fn warn(&self) {
+        disturbance(&self.point, self.intervals.disturbed, self.intervals.all);
+    }
+}
+
 /// A testcase to sample.
 pub(super) struct Bench<'a> {
     selected: Selected,
@@ -75,16 +104,15 @@ impl<'a> Bench<'a> {
         Ok(Bench { selected: selected.clone(), case, mode, topology: topology(None)?, how, dir })
     }
 
-    /// Runs `tasks` tasks, and samples them for `seconds` after the warm-up. Returns what the sampler
-    /// recorded, and the signal that interrupted it, if any. With `describes`, prints what the sampler
-    /// records.
+    /// Runs `tasks` tasks, and samples them for `seconds` after the warm-up. With `describes`, prints
+    /// what the sampler records.
     pub(super) fn sample<W: Recorder>(
         &self,
         tasks: u32,
         seconds: f64,
         interrupt: &Interrupt,
         describes: bool,
-    ) -> anyhow::Result<(W::Taken, Option<i32>)> {
+    ) -> anyhow::Result<Sampled<W::Taken>> {
         let started_at = utc::now();
         let sampler = RefCell::new(None);
         let mut iterations = 0.0;
@@ -111,7 +139,8 @@ impl<'a> Bench<'a> {
                     has_begun = true;
                 }
                 Phase::Measure if taken == samples => (),
-                Phase::Round => (),
+                Phase::Round if sample.marks.is_empty() => (),
+                Phase::Round => disturbed = taken,
                 Phase::Measure => {
                     let rate: f64 = sample.rates.iter().sum();
                     iterations += rate / self.case.steps as f64 * sample.seconds;
@@ -134,16 +163,21 @@ impl<'a> Bench<'a> {
         let sampler = sampler.into_inner().expect("the round is over");
         let point = PointId { case: self.case.id.clone(), mode: self.mode, tasks };
         drop(progress);
-        disturbance(&point, disturbed, taken);
         let (title, work) = match interrupted {
             None => {
                 let iterations = iterations.round() as u64;
-                (point.to_string(), Some(Work { point, iterations }))
+                (point.to_string(), Some(Work { point: point.clone(), iterations }))
             }
             // The tasks ran until they were stopped, and have not reported their iterations.
             Some(_) => (format!("{point}, interrupted"), None),
         };
-        Ok((sampler.finish(title, started_at, work)?, interrupted))
+        let taken = Intervals { all: taken, disturbed };
+        Ok(Sampled {
+            taken: sampler.finish(title, started_at, work)?,
+            interrupted,
+            point,
+            intervals: taken,
+        })
     }
 
     /// Measures the iterations per second of `tasks` tasks without sampling.
