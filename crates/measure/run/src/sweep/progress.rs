@@ -139,17 +139,21 @@ impl Progress {
         self.rounds.of(&self.points[nr])
     }
 
-    /// The time of a planned run. The unit is a second, or for commands, whose duration is unknown,
-    /// a round.
+    /// The time of a planned run of the points that have not failed. The unit is a second, or for
+    /// commands, whose duration is unknown, a round.
     fn planned(&self) -> f64 {
         let rounds = f64::from(self.run.request.rounds);
-        (0..self.points.len()).map(|nr| rounds * self.cost(nr).unwrap_or(1.0)).sum()
+        self.going().map(|nr| rounds * self.cost(nr).unwrap_or(1.0)).sum()
     }
 
     /// The time of the rounds so far, in the same unit.
     fn spent(&self) -> f64 {
         let cost = |nr| f64::from(self.measured(nr)) * self.cost(nr).unwrap_or(1.0);
-        (0..self.points.len()).map(cost).sum()
+        self.going().map(cost).sum()
+    }
+
+    fn going(&self) -> impl Iterator<Item = usize> {
+        (0..self.points.len()).filter(|&nr| !self.failed[nr])
     }
 
     /// The planned seconds of a round of a point; `None` for a command.
@@ -168,7 +172,6 @@ impl Progress {
     pub(super) fn estimate(&self, round: u32, left_in_round: usize) -> Estimate {
         let asked = self.run.request.rounds;
         let later_rounds = asked.saturating_sub(round + 1) as usize;
-        let going = || (0..self.points.len()).filter(|&nr| !self.failed[nr]);
         let done: usize = (0..self.points.len()).map(|nr| self.of(nr).count()).sum();
         let seconds = |nr| {
             // The estimate for a command is the mean of the rounds so far.
@@ -180,9 +183,10 @@ impl Progress {
         let share = left_in_round as f64 / self.points.len().max(1) as f64;
         Estimate {
             done,
-            of: done + left_in_round + going().count() * later_rounds,
+            of: done + left_in_round + self.going().count() * later_rounds,
             repeats: round >= asked && self.looks.is_none(),
-            left: going()
+            left: self
+                .going()
                 .map(seconds)
                 .sum::<Option<f64>>()
                 .map(|all| all * (later_rounds as f64 + share)),
