@@ -1,5 +1,6 @@
 //! The CSV of will-it-scale's runtest.py: one block per testcase, with the fixed header and the
-//! artificial first row that its plots start from.
+//! artificial first row that its plots start from. The format cannot mark a disturbed point, so such a
+//! point has no result in it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -22,12 +23,15 @@ pub(crate) fn render(curves: &[Curve]) -> String {
 }
 
 fn block(name: &CaseId, curves: &[Curve]) -> String {
-    let points: BTreeMap<(Mode, u32), &Point> = curves
-        .iter()
-        .filter(|curve| curve.case == *name)
-        .flat_map(|curve| curve.points().iter().map(|point| ((curve.mode, point.tasks), point)))
+    let all = || {
+        let curves = curves.iter().filter(|curve| curve.case == *name);
+        curves.flat_map(|curve| curve.points().iter().map(move |point| (curve.mode, point)))
+    };
+    let tasks: BTreeSet<u32> = all().map(|(_, point)| point.tasks).collect();
+    let points: BTreeMap<(Mode, u32), &Point> = all()
+        .filter(|(_, point)| !point.disturbed)
+        .map(|(mode, point)| ((mode, point.tasks), point))
         .collect();
-    let tasks: BTreeSet<u32> = points.keys().map(|&(_, tasks)| tasks).collect();
     // Slope of the column `linear`: the rate per task at the lowest task count, in the faster mode.
     let per_task = tasks.first().map_or(0.0, |&fewest| {
         let rate = |mode| points.get(&(mode, fewest)).map_or(0.0, |p| p.rate);

@@ -464,3 +464,14 @@ fn a_noise_floor_from_other_testcases_is_called_typical() {
         .says("noise floor typically 5.0%)")
         .says("A typical noise floor comes from other testcases");
 }
+
+#[test]
+fn a_disturbed_point_has_no_result_in_csv() {
+    let example = Example::new(&["getppid1"], &[1, 2]).rounds("getppid1", 1, 5.0, 2);
+    let example = example.round("getppid1", 2, 9.0, 2).round("getppid1", 2, 9.0, 2);
+    assert_eq!(
+        csv::render(&example.curves()),
+        "tasks,processes,processes_idle,threads,threads_idle,linear\n0,0,100,0,100,0\n\
+         1,5,0.00,-1,0.00,5\n2,-1,0.00,-1,0.00,10\n"
+    );
+}

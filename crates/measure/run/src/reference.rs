@@ -51,9 +51,9 @@ fn walk(seed: u64, table: &[u64; WORDS]) -> u64 {
     chains.iter().fold(0, |all, x| all ^ x)
 }
 
-/// Bytes that all tasks read together: more than the share of the last-level cache that a virtual
-/// machine of a few CPUs can count on.
-const STREAMED: usize = 32 << 20;
+/// Bytes that all tasks read together: more than the last-level cache of most machines with few CPUs.
+/// With less, the speed depends on how much of it stays in the cache.
+const STREAMED: usize = 64 << 20;
 /// Fewest bytes that a task reads: more than its second-level cache.
 const STREAMED_AT_LEAST: usize = 4 << 20;
 /// Bytes of a cache line; one word of each is read.

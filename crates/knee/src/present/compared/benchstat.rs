@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use knee_results::{Key, Results};
 
-/// All rounds of all runs.
+/// All rounds of all runs, except those of disturbed points, which the format cannot mark.
 pub(crate) fn render(results: &[Results]) -> String {
     let mut text = String::new();
     let units: BTreeSet<&str> = results
@@ -27,7 +27,7 @@ pub(crate) fn render(results: &[Results]) -> String {
         let model = environment.and_then(|environment| environment.cpu_model.as_deref());
         let _ = writeln!(text, "kernel: {kernel}\ncpu: {}", model.unwrap_or("unknown"));
         text.push('\n');
-        for (key, measured) in &side.points {
+        for (key, measured) in side.points.iter().filter(|(_, measured)| !measured.disturbed) {
             let (name, unit) = (name(key), rate_of(side.unit(&key.case)));
             for rate in &measured.rounds {
                 let _ = writeln!(text, "{name} 1 {rate} {unit}");
