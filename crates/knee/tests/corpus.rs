@@ -59,7 +59,7 @@ fn survives_as_record(scratch: &Scratch, text: &str) {
         &["compare", "record", "record"],
         &["fit", "record", "--resamples", "100"],
         &["report", "record", "-o", "-"],
-        &["history", "record", "record", "record", "record", "record", "record"],
+        &[&["history"][..], &["record"; 10]].concat(),
     ] {
         survives(text, scratch.knee(args), "record");
     }
@@ -116,7 +116,7 @@ fn survives_as_results(scratch: &Scratch, text: &str, file: &str) {
     for args in [
         ["compare", file, file].as_slice(),
         &["fit", file, "--resamples", "100"],
-        &["history", file, file, file, file, file, file],
+        &[&["history"][..], &[file; 10]].concat(),
     ] {
         let finished = survives(text, scratch.knee(args), file);
         // A file that is not even text has no lines.

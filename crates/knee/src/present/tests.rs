@@ -242,7 +242,8 @@ fn a_disturbed_point_has_no_efficiency_in_any_output() {
         .never_says("First to stop");
     let detail = example.shown_in_detail();
     assert!(
-        detail.contains("4 50.0 50.0 to 50.0 !! - - 1.000 - - -\nknee not reached"),
+        detail
+            .contains("4 50.0 50.0 to 50.0 !! - - 1.000 - - -\nknee unknown, because a disturbed"),
         "{detail}"
     );
 }

@@ -15,7 +15,7 @@ use super::notes::CALMER;
 use super::view::View;
 
 /// knee warns below this confidence. Five rounds give 93.75%, which the table header shows.
-const LEAST_CONFIDENCE: f64 = 0.93;
+pub(super) const LEAST_CONFIDENCE: f64 = 0.93;
 /// Tolerance for rounding: the computed confidence of six rounds is slightly below 95%.
 const ROUNDING: f64 = 1e-9;
 

@@ -48,7 +48,9 @@ fn by_point(record: &Record, finished: &Rounds) -> anyhow::Result<BTreeMap<Point
     let mut points: BTreeMap<PointId, Samples> = BTreeMap::new();
     for line in record.samples()? {
         let line = line?;
-        if finished.contains(&line.point, line.round) {
+        // The format cannot mark a round.
+        let round = finished.get(&line.point, line.round);
+        if round.is_some_and(|round| round.clean_rate().is_some()) {
             let samples = points.entry(line.point).or_default();
             match line.phase {
                 Phase::Warmup => samples.warmup.push(line.spread),

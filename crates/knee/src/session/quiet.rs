@@ -14,25 +14,24 @@ use crate::stderr::tell;
 const LOOK: Duration = Duration::from_secs(1);
 /// Quiet looks in a row after which the machine counts as quiet.
 const QUIET_LOOKS: u32 = 3;
-/// Looks between two messages about the same programs.
-const REPEAT_AFTER: u32 = 15;
+/// Looks between two messages.
+const REPEAT_AFTER: u32 = 10;
 /// How many programs a message names.
 const NAMED: usize = 3;
 
-/// Waits until other work hardly uses `cpus`, but at most `limit` seconds. Without a limit,
-/// does not wait.
+/// Waits until other work hardly uses `cpus`, but at most `limit` seconds. Says what it
+/// waits for, unless `is_silent`.
 ///
 /// # Errors
 /// The limit was reached, or a signal arrived.
 pub(crate) fn wait_until_quiet(
     cpus: &[u32],
-    limit: Option<f64>,
+    limit: f64,
+    is_silent: bool,
     interrupt: &Interrupt,
 ) -> anyhow::Result<()> {
-    let Some(limit) = limit else { return Ok(()) };
     let begun = Instant::now();
     let (mut quiet, mut looks) = (0, 0);
-    let mut named = Vec::new();
     loop {
         let look = || {
             wait_readable(interrupt, LOOK);
@@ -53,7 +52,7 @@ pub(crate) fn wait_until_quiet(
         if quiet == QUIET_LOOKS {
             return Ok(());
         }
-        if begun.elapsed().as_secs_f64() >= limit {
+        if quiet == 0 && begun.elapsed().as_secs_f64() >= limit {
             return Err(failed(
                 ExitStatus::TooNoisy,
                 format!(
@@ -63,10 +62,8 @@ pub(crate) fn wait_until_quiet(
                 ),
             ));
         }
-        let names: Vec<String> = work.programs.iter().take(NAMED).map(|p| p.0.clone()).collect();
-        if quiet == 0 && (names != named || looks % REPEAT_AFTER == 0) {
+        if quiet == 0 && !is_silent && looks % REPEAT_AFTER == 0 {
             tell!("knee: waiting for a quiet machine: {}", describe(&work, cpus));
-            named = names;
         }
         looks += 1;
     }

@@ -242,6 +242,7 @@ fn families(points: &[ComparedPoint]) -> Vec<FamilySummary> {
         .map(|((_, family), points)| {
             let logs: Vec<f64> = points
                 .iter()
+                .filter(|point| !point.disturbed)
                 .filter_map(|point| Some(point.comparison.ratio?.ratio))
                 .filter(|ratio| *ratio > 0.0)
                 .map(f64::ln)

@@ -42,7 +42,7 @@ pub enum Knee {
     At(u32),
     /// No efficiency is below it.
     NotReached,
-    /// Unknown, because there is no sound point at one task.
+    /// Unknown, because there is no sound point at one task, or a disturbed point could be the knee.
     Unknown,
 }
 
@@ -154,10 +154,15 @@ impl Curve {
         if self.base().is_none() {
             return Knee::Unknown;
         }
-        let is_below = |point: &&Point| {
-            self.scaling(point).is_some_and(|scaling| scaling.efficiency < threshold)
-        };
-        self.sound().find(is_below).map_or(Knee::NotReached, |point| Knee::At(point.tasks))
+        for point in self.points.iter().filter(|point| !point.oversubscribed) {
+            match self.scaling(point) {
+                // It could be the knee.
+                None => return Knee::Unknown,
+                Some(scaling) if scaling.efficiency < threshold => return Knee::At(point.tasks),
+                Some(_) => {}
+            }
+        }
+        Knee::NotReached
     }
 
     /// The sound point with the highest throughput; among equals, the one with the fewest tasks.
@@ -229,16 +234,23 @@ mod tests {
             points[2..].iter_mut().for_each(change);
             Curve::new(CaseId::new("a"), Mode::Threads, points)
         };
-        for curve in [with(|p| p.disturbed = true), with(|p| p.oversubscribed = true)] {
-            assert_eq!(curve.knee(0.8), Knee::NotReached);
+        let disturbed = with(|p| p.disturbed = true);
+        let oversubscribed = with(|p| p.oversubscribed = true);
+        for curve in [&disturbed, &oversubscribed] {
             assert_eq!((curve.peak().unwrap().tasks, curve.last().unwrap().tasks), (2, 2));
-            assert_eq!(
-                (curve.last_efficiency(), curve.verdict(0.8)),
-                (Some(0.95), Verdict::Scales)
-            );
+            assert_eq!(curve.last_efficiency(), Some(0.95));
             assert_eq!(curve.scaling(&curve.points()[3]), None);
-            assert_eq!(curve.rounds().iter().map(|(tasks, _)| *tasks).collect::<Vec<_>>(), [1, 2]);
         }
+        // A disturbed point could be the knee.
+        assert_eq!(
+            (disturbed.knee(0.8), disturbed.verdict(0.8)),
+            (Knee::Unknown, Verdict::Unknown)
+        );
+        assert_eq!(disturbed.knee(0.96), Knee::At(2));
+        assert_eq!(
+            (oversubscribed.knee(0.8), oversubscribed.verdict(0.8)),
+            (Knee::NotReached, Verdict::Scales)
+        );
         let mut points = points;
         points[0].disturbed = true;
         let curve = Curve::new(CaseId::new("a"), Mode::Threads, points);

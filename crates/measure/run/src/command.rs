@@ -46,8 +46,11 @@ pub(crate) fn run(command: &Command, job: &Job, interrupt: &Interrupt) -> Result
     running.check(&line)?;
     // The command and its descendants have been waited for.
     let account = ledger.and_then(Ledger::close).filter(|_| seconds > SHORTEST_JUDGED);
-    let disturbed = account
-        .is_some_and(|(balance, used)| balance.has_lost(LOST_SHARE, job.cpus.len(), &used, 0.0));
+    let disturbed = account.is_some_and(|(balance, used)| {
+        // With a CPU to spare, the command got what it wanted.
+        let is_full = used.idle < LOST_SHARE * balance.had;
+        is_full && balance.has_lost(LOST_SHARE, job.cpus.len(), &used, 0.0)
+    });
     let rate = match command.score {
         Score::Time => 1.0 / seconds,
         Score::Printed => printed_rate(&running.stdout, &line)?,

@@ -11,7 +11,7 @@ use crate::account::Ledger;
 /// If other work uses at most this share of the CPUs, the machine is quiet. Rounds that lose no more are
 /// not marked.
 pub const QUIET_SHARE: f64 = 0.02;
-/// A process that uses less of one CPU is not worth its name.
+/// Programs that use less of a CPU are not listed.
 const NAMED_SHARE: f64 = 0.01;
 /// Ticks per second in /proc/PID/stat.
 const TICKS_PER_SECOND: f64 = 100.0;
@@ -42,10 +42,20 @@ impl OtherWork {
     }
 }
 
-/// Name and CPU time in ticks of each process by its number.
-type Processes = BTreeMap<i32, (String, u64)>;
+/// A process at one moment.
+#[derive(Debug, Clone, PartialEq)]
+struct Process {
+    name: String,
+    /// CPU time in ticks.
+    used: u64,
+    /// When it began, in ticks since boot. Its number may be that of an earlier process.
+    began: u64,
+}
 
-/// All processes but this one.
+/// Processes by their numbers.
+type Processes = BTreeMap<i32, Process>;
+
+/// All processes but this one and kernel threads, which the account does not count as others.
 fn processes() -> Processes {
     let own = getpid().as_raw_pid();
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -54,22 +64,27 @@ fn processes() -> Processes {
     numbers.filter(|&pid| pid != own).filter_map(read).collect()
 }
 
-/// Name and ticks from `/proc/PID/stat`: fields 2, 14 and 15 of proc_pid_stat(5). The name may contain
-/// blanks and parentheses.
-fn parse(stat: &str) -> Option<(String, u64)> {
+/// Fields 2, 14, 15 and 22 of proc_pid_stat(5). The name may contain blanks and parentheses. `None` for
+/// a kernel thread, by PF_KTHREAD in field 9.
+fn parse(stat: &str) -> Option<Process> {
+    const PF_KTHREAD: u64 = 0x0020_0000;
     let (head, fields) = stat.rsplit_once(')')?;
     let (_, name) = head.split_once('(')?;
-    let mut ticks = fields.split_whitespace().skip(11).map_while(|field| field.parse::<u64>().ok());
-    Some((name.to_owned(), ticks.next()? + ticks.next()?))
+    let fields: Vec<&str> = fields.split_whitespace().collect();
+    let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
+    let name = name.to_owned();
+    (field(9)? & PF_KTHREAD == 0).then_some(())?;
+    Some(Process { name, used: field(14)? + field(15)?, began: field(22)? })
 }
 
 /// The CPUs that programs used between two readings.
 fn programs(before: &Processes, after: &Processes, seconds: f64) -> Vec<(String, f64)> {
     let mut programs: BTreeMap<&str, u64> = BTreeMap::new();
-    for (pid, (name, ticks)) in after {
+    for (pid, process) in after {
         // A process that has begun since has used all of its time since.
-        let earlier = before.get(pid).filter(|(before, _)| before == name).map_or(0, |(_, t)| *t);
-        *programs.entry(name).or_default() += ticks.saturating_sub(earlier);
+        let same = before.get(pid).filter(|earlier| earlier.began == process.began);
+        let earlier = same.map_or(0, |earlier| earlier.used);
+        *programs.entry(&process.name).or_default() += process.used.saturating_sub(earlier);
     }
     let cpus = |ticks: u64| ticks as f64 / TICKS_PER_SECOND / seconds;
     let mut programs: Vec<(String, f64)> = programs
@@ -87,20 +102,33 @@ mod tests {
 
     #[test]
     fn the_name_of_a_process_may_contain_anything() {
-        let stat = "7 (a) b (c) R 1 7 7 0 -1 4194304 1 2 3 4 150 50 9 9 20 0 1 0";
-        assert_eq!(parse(stat), Some(("a) b (c".to_owned(), 200)));
+        let stat =
+            |flags| format!("7 (a) b (c) R 1 7 7 0 -1 {flags} 1 2 3 4 150 50 9 9 20 0 1 0 77 5");
+        let process = Process { name: "a) b (c".to_owned(), used: 200, began: 77 };
+        assert_eq!(parse(&stat(4_194_304)), Some(process));
+        assert_eq!(parse(&stat(69_238_880)), None, "a kernel thread");
         assert_eq!(parse("7 (a"), None);
     }
 
     #[test]
     fn processes_of_a_program_are_summed_and_the_busiest_comes_first() {
-        let list = |processes: &[(i32, &str, u64)]| -> Processes {
-            processes.iter().map(|&(pid, name, ticks)| (pid, (name.to_owned(), ticks))).collect()
+        let list = |processes: &[(i32, &str, u64, u64)]| -> Processes {
+            let process = |&(pid, name, used, began): &(i32, &str, u64, u64)| {
+                (pid, Process { name: name.to_owned(), used, began })
+            };
+            processes.iter().map(process).collect()
         };
-        let before = list(&[(1, "init", 900), (2, "cc", 50), (3, "sh", 7), (4, "old", 1)]);
-        // Number 4 now belongs to a different program.
-        let after =
-            list(&[(1, "init", 900), (2, "cc", 150), (3, "sh", 8), (4, "ld", 30), (5, "cc", 60)]);
+        let before =
+            list(&[(1, "init", 900, 1), (2, "cc", 50, 9), (3, "sh", 7, 9), (4, "old", 1, 9)]);
+        let after = list(&[
+            (1, "init", 900, 1),
+            (2, "cc", 150, 9),
+            // It has called exec.
+            (3, "make", 8, 9),
+            // The number now belongs to a different process.
+            (4, "ld", 30, 60),
+            (5, "cc", 60, 70),
+        ]);
         let programs = programs(&before, &after, 2.0);
         assert_eq!(programs, [("cc".to_owned(), 0.8), ("ld".to_owned(), 0.15)]);
     }

@@ -54,8 +54,8 @@ fn walk(seed: u64, table: &[u64; WORDS]) -> u64 {
 /// Bytes that all tasks read together: more than the last-level cache of most machines with few CPUs.
 /// With less, the speed depends on how much of it stays in the cache.
 const STREAMED: usize = 64 << 20;
-/// Fewest bytes that a task reads: more than its second-level cache.
-const STREAMED_AT_LEAST: usize = 4 << 20;
+/// Fewest bytes that a task reads: about its second-level cache. With more, memory could run out.
+const STREAMED_AT_LEAST: usize = 2 << 20;
 /// Bytes of a cache line; one word of each is read.
 const LINE: usize = 64;
 

@@ -129,6 +129,9 @@ impl Sweep<'_> {
             };
             if let Some(failure) = failure {
                 progress.fail(nr);
+                if self.run.request.order == Order::InTurns {
+                    progress.fail(partner(nr, progress.points().len()));
+                }
                 self.give_up(&point, progress.measured(nr), failure)?;
             }
         }

@@ -174,9 +174,16 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// The same numbers with an inconclusive verdict, for rounds that prove nothing.
+    /// The same medians without a test and with an inconclusive verdict, for rounds that prove nothing.
     pub fn without_claim(self) -> Self {
-        Self { verdict: Verdict::Inconclusive, rounds_needed: None, ..self }
+        Self {
+            p: 1.0,
+            adjusted_p: 1.0,
+            test: None,
+            verdict: Verdict::Inconclusive,
+            rounds_needed: None,
+            ..self
+        }
     }
 
     /// A point before the correction and the verdict, which depend on the other points. `None` if a

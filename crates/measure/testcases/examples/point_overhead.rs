@@ -9,7 +9,7 @@ use std::time::Instant;
 use knee_host::workdir::WorkDir;
 use knee_host::{Interrupt, Placement, Topology};
 use knee_results::{CaseId, Mode};
-use knee_run::job::{Job, START_TIMEOUT, Source};
+use knee_run::job::{Job, Phase, START_TIMEOUT, Source};
 use knee_run::launch::{Executor, Launcher};
 use knee_run::runner;
 use knee_stats::median;
@@ -54,7 +54,9 @@ fn main() {
                     let mut measured = 0.0;
                     Launcher
                         .run(&job, &interrupt, &mut |_, sample| {
-                            measured += sample.seconds;
+                            if sample.phase == Phase::Measure {
+                                measured += sample.seconds;
+                            }
                             Ok(())
                         })
                         .expect("the round completes");

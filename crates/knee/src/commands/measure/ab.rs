@@ -202,8 +202,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
             resume(dir)?
         }
         None => {
-            let run = plan(args)?;
-            wait_until_quiet(&run.request.cpus, args.patience.wait_quiet(), &interrupt)?;
+            let mut run = plan(args)?;
+            if let Some(limit) = args.patience.wait_quiet() {
+                wait_until_quiet(&run.request.cpus, limit, args.quiet, &interrupt)?;
+                run.begin_now();
+            }
             begin(run, args.output.as_deref())?
         }
     };

@@ -174,8 +174,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let (mut writer, mut run, finished) = match &args.resume {
         Some(dir) => resume(dir)?,
         None => {
-            let run = plan(args)?;
-            wait_until_quiet(&run.request.cpus, args.patience.wait_quiet(), &interrupt)?;
+            let mut run = plan(args)?;
+            if let Some(limit) = args.patience.wait_quiet() {
+                wait_until_quiet(&run.request.cpus, limit, args.quiet, &interrupt)?;
+                run.begin_now();
+            }
             begin(run, args.output.as_deref())?
         }
     };

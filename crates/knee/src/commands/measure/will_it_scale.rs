@@ -7,7 +7,7 @@ use knee_host::workdir::WorkDir;
 use knee_host::{Interrupt, Placement, Topology};
 use knee_results::{MAX_TASKS, Mode};
 use knee_run::catalogue::Selected;
-use knee_run::job::{Failure, Job, LAYOUTS, START_TIMEOUT};
+use knee_run::job::{Failure, Job, LAYOUTS, Phase, START_TIMEOUT};
 use knee_run::launch::{Executor, Launcher};
 use knee_run::needs::{self, TMPFS};
 use knee_run::plan::Case;
@@ -117,9 +117,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
         taken: 0,
         total: 0.0,
     };
-    let result = Launcher.run(&job, &interrupt, &mut |description, measured| {
-        output.sample(description, &measured.rates)
-    });
+    let result =
+        Launcher.run(&job, &interrupt, &mut |description, measured| match measured.phase {
+            Phase::Round => Ok(()),
+            Phase::Warmup | Phase::Measure => output.sample(description, &measured.rates),
+        });
     match result {
         Ok(_) => Ok(ExitStatus::Done),
         Err(Stopped::Interrupted(signal)) => Ok(ExitStatus::Interrupted(signal)),

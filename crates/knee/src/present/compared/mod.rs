@@ -165,7 +165,7 @@ fn notes(before: &Results, compared: &Compared, options: &CompareOptions) -> Vec
         })
         .collect();
     notes.extend(variants(compared));
-    notes.extend(drift(compared));
+    notes.extend(drift(before, compared));
     notes.extend(unfinished(compared));
     notes.extend(too_few_pairs(before, compared, options));
     notes.extend(undecided(before, compared, options));
@@ -310,7 +310,15 @@ fn undecided(before: &Results, compared: &Compared, options: &CompareOptions) ->
 const DRIFT_WORTH_A_WORD: f64 = 0.005;
 
 /// A note on how the speed of the machine changed between the runs.
-fn drift(compared: &Compared) -> Option<String> {
+fn drift(before: &Results, compared: &Compared) -> Option<String> {
+    let is_measured_here = before.origin.is_some() && !compared.in_turns;
+    if is_measured_here && compared.drift.is_none() && !compared.points.is_empty() {
+        return Some(
+            "it is unknown how fast the machine was in each run, so a change may be drift; measure \
+             the two in interleaved rounds, which cancels drift: knee ab"
+                .to_owned(),
+        );
+    }
     let off = compared.drift? - 1.0;
     (off.abs() >= DRIFT_WORTH_A_WORD).then(|| {
         format!(

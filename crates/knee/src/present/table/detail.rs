@@ -56,7 +56,10 @@ pub(super) fn render(run: &RunRecord, curves: &[Curve], view: &View<'_>) -> Stri
 /// `knee at 2 tasks, peak at 3 tasks`
 fn closing(curves: &[Curve], curve: &Curve, view: &View<'_>) -> String {
     let knee = match curve.knee(view.knee) {
-        Knee::Unknown => "unknown without a usable result at 1 task".to_owned(),
+        Knee::Unknown if curve.base().is_none() => {
+            "unknown without a usable result at 1 task".to_owned()
+        }
+        Knee::Unknown => "unknown, because a disturbed point could be the knee".to_owned(),
         Knee::At(n) => format!("at {}", tasks(n)),
         Knee::NotReached => "not reached".to_owned(),
     };

@@ -3,6 +3,7 @@
 use knee_results::{Curve, Mode, Point, Scaling};
 
 use crate::present::view::View;
+use crate::present::warnings::LEAST_CONFIDENCE;
 
 /// Compares threads with processes at the same task count. `None` if the difference could be noise.
 pub(super) fn against_processes(
@@ -18,7 +19,8 @@ pub(super) fn against_processes(
     let processes = processes.at(last.tasks).filter(|point| point.is_sound())?;
     let ratio = last.rate / processes.rate;
     let floor = view.floors.map_or(0.0, |floors| floors.of(&curve.id(last.tasks)));
-    let known = last.has_interval() && processes.has_interval();
+    // Intervals of a few rounds are too short to show a difference by not overlapping.
+    let known = [last, processes].iter().all(|point| point.confidence > LEAST_CONFIDENCE);
     let apart = last.high < processes.low || processes.high < last.low;
     let differs = ratio.is_finite() && known && apart && (ratio - 1.0).abs() > floor;
     differs.then(|| format!("{ratio:.2}× of processes"))

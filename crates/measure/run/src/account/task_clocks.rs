@@ -6,7 +6,7 @@ use libc::clockid_t;
 use rustix::process::Pid;
 
 /// Reads the CPU-time clocks of the processes of a round. The kernel updates the clock of a running
-/// thread at each timer tick, so a reading is up to one tick per CPU too early.
+/// thread at each timer tick, so a reading is too low by up to one tick per CPU.
 pub(crate) struct TaskClocks {
     processes: Vec<(Pid, clockid_t)>,
     before: f64,

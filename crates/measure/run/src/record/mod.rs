@@ -129,6 +129,11 @@ impl RunRecord {
         }
     }
 
+    /// Describes the machine again, for a run that begins later than it was planned.
+    pub fn begin_now(&mut self) {
+        self.environment = Environment::capture(&self.request.dir);
+    }
+
     /// All points, in the requested order.
     pub fn points(&self) -> Vec<PointId> {
         crate::plan::points(&self.cases, &self.request.modes, &self.request.tasks)

@@ -92,7 +92,7 @@ impl Record {
             let failed = run.failures.iter().any(|f| f.point == *point && f.round == nr);
             round.samples >= run.request.samples && !failed
         });
-        rounds.mark_slow();
+        rounds.mark_slow(run);
         Ok(rounds)
     }
 

@@ -24,13 +24,17 @@ fn measured<'r>(
         *marks.entry(mark).or_insert(0) += n;
     }
     let fairness: Vec<f64> = rounds.clone().filter_map(RoundSummary::fairness).collect();
-    let references: Vec<f64> = rounds.clone().filter_map(|round| round.reference).collect();
+    let clean = || rounds.clone().filter(|round| round.clean_rate().is_some());
+    let mut references: Vec<f64> = clean().filter_map(|round| round.reference).collect();
+    if references.is_empty() {
+        references = rounds.clone().filter_map(|round| round.reference).collect();
+    }
     let cpu: Vec<CpuShares> = rounds.clone().filter_map(RoundSummary::cpu).collect();
     let n = cpu.len() as f64;
     Measured {
         rounds: round_rates(rounds.clone()),
         measured: rounds.clone().count(),
-        disturbed: is_disturbed(rounds.clone(), run.request.rounds),
+        disturbed: is_disturbed(clean().count(), rounds.clone().count(), run.request.rounds),
         oversubscribed: run.is_oversubscribed(id),
         looks: run.looks().filter(|_| run.request.order != Order::InTurns),
         samples: rounds.clone().map(|round| round.samples).sum(),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use knee_results::{CpuShares, Mark, PointId};
 use knee_stats::{Spread, median};
 
-use super::SampleLine;
+use super::{RunRecord, SampleLine};
 use crate::job::Phase;
 
 /// A round is marked if its CPUs were this much slower than in most rounds.
@@ -136,14 +136,10 @@ pub fn round_rates<'r>(rounds: impl Iterator<Item = &'r RoundSummary> + Clone) -
     if clean.is_empty() { all_round_rates(rounds) } else { clean }
 }
 
-/// Whether fewer than half of the `asked` rounds of a point are clean. The clean ones may then share
-/// a disturbance that knee did not notice.
-pub fn is_disturbed<'r>(
-    rounds: impl Iterator<Item = &'r RoundSummary> + Clone,
-    asked: u32,
-) -> bool {
-    let clean = rounds.clone().filter_map(RoundSummary::clean_rate).count();
-    2 * clean < rounds.count().min(asked as usize)
+/// Whether so few of the `measured` rounds of a point are clean, fewer than half of the `asked` ones or
+/// a third of all, that the clean ones may share a disturbance that knee did not notice.
+pub fn is_disturbed(clean: usize, measured: usize, asked: u32) -> bool {
+    2 * clean < measured.min(asked as usize) || 3 * clean < measured
 }
 
 /// The rates of all rounds of a point from all their samples, disturbed or not.
@@ -186,18 +182,21 @@ impl Rounds {
         self.0.get(point)?.get(&round)
     }
 
-    /// Marks the rounds in which the machine was slower than in most others with the same task count,
-    /// by the reference loops. Does not depend on the rates, so it favours no result.
-    pub fn mark_slow(&mut self) {
-        let mut speeds: BTreeMap<u32, [Vec<f64>; 2]> = BTreeMap::new();
+    /// Marks the rounds in which the machine was slower than in most other rounds of `run` on the same
+    /// CPUs, by the reference loops. Does not depend on the rates, so it favours no result.
+    pub fn mark_slow(&mut self, run: &RunRecord) {
+        let seats = |point: &PointId| {
+            (point.tasks, run.case(&point.case).map_or(1, |case| case.cpus_per_task))
+        };
+        let mut speeds: BTreeMap<(u32, u64), [Vec<f64>; 2]> = BTreeMap::new();
         for (point, rounds) in &self.0 {
-            let [cpu, memory] = speeds.entry(point.tasks).or_default();
+            let [cpu, memory] = speeds.entry(seats(point)).or_default();
             cpu.extend(rounds.values().filter_map(|round| round.reference));
             memory.extend(rounds.values().filter_map(|round| round.memory));
         }
         let typical = |speeds: &Vec<f64>| median(speeds).filter(|_| speeds.len() >= FEWEST_SPEEDS);
         for (point, rounds) in &mut self.0 {
-            let [cpu, memory] = speeds[&point.tasks].each_ref().map(typical);
+            let [cpu, memory] = speeds[&seats(point)].each_ref().map(typical);
             let is_below = |speed: Option<f64>, typical: Option<f64>, share: f64| {
                 speed.zip(typical).is_some_and(|(speed, typical)| speed < (1.0 - share) * typical)
             };
@@ -234,6 +233,8 @@ mod tests {
     #[test]
     fn a_round_on_a_slower_machine_is_marked() {
         let point = |tasks| PointId { case: CaseId::new("a"), mode: Mode::Threads, tasks };
+        let run = include_str!("../../../../../fuzz/fixed/run.json");
+        let run: RunRecord = serde_json::from_str(run).unwrap();
         let mut rounds = Rounds::default();
         let mut add = |tasks, reference, memory| {
             let round = RoundSummary { samples: 3, reference, memory, ..RoundSummary::default() };
@@ -246,7 +247,7 @@ mod tests {
             add(2, Some(speed / 2.0), None);
         }
         add(1, Some(100.0), Some(6.0));
-        rounds.mark_slow();
+        rounds.mark_slow(&run);
         let slow = |tasks| {
             let is_slow = |round: &RoundSummary| round.marks().contains_key(&Mark::Slow);
             rounds.of(&point(tasks)).map(is_slow).collect::<Vec<bool>>()

@@ -7,6 +7,7 @@ use knee_results::{CaseId, Compared, Key, Measured, Order, PointId, Results, Sid
 use knee_stats::{CompareOptions, compare_pairs};
 
 use super::results::case_info;
+use super::round::is_disturbed;
 use super::{Record, RecordError, RoundSummary, Rounds};
 use crate::job::{Command, Source};
 use crate::plan::{Case, partner};
@@ -42,7 +43,7 @@ impl InTurns {
         for (nr, point) in points.iter().enumerate().take(points.len() / 2) {
             let other_point = &points[partner(nr, points.len())];
             let Pairs { rates, measured, clean } = Pairs::of(&finished, point, other_point);
-            let disturbed = 2 * clean < measured.min(run.request.rounds as usize);
+            let disturbed = is_disturbed(clean, measured, run.request.rounds);
             let key = key(&name, point, one);
             let failure =
                 |point: &PointId| run.failures.iter().find(|failure| failure.point == *point);

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use knee_host::CpuList;
 use knee_host::clock::seconds;
 use knee_results::{CpuShares, Mark};
 use rustix::process::{Pid, getpid, getppid};
@@ -138,6 +139,8 @@ impl<'a> Sampler<'a> {
             None => [Some(getpid()), getppid()].into_iter().flatten().collect(),
             Some(_) => Vec::new(),
         };
+        // Without a timer tick, the clock of a running task advances about once per second.
+        let has_ticks = !used.iter().any(|&cpu| tickless_cpus().contains(cpu));
         let memory: Vec<f64> = area.slots().filter_map(Slot::bandwidth).collect();
         Self {
             area,
@@ -149,7 +152,7 @@ impl<'a> Sampler<'a> {
             }),
             cpus: used.len(),
             times: CpuTimes::watch(&used),
-            task_clocks: TaskClocks::watch(pids).filter(|_| fills_its_cpus),
+            task_clocks: TaskClocks::watch(pids).filter(|_| fills_its_cpus && has_ticks),
             kernel_threads: KernelThreads::watch(),
             ledger: Ledger::open(&used, pids, &measuring).filter(|_| fills_its_cpus),
             marked: Balance::default(),
@@ -224,8 +227,8 @@ impl<'a> Sampler<'a> {
             marks.push(Mark::Stalled);
         }
 
-        if let Some(balance) = balance.filter(|_| !marks.is_empty()) {
-            self.marked = self.marked + balance;
+        if let Some(Balance { had, lost }) = balance.filter(|_| !marks.is_empty()) {
+            self.marked = self.marked + Balance { had, lost: lost.max(0.0) };
         }
         let phase = if self.warm { Phase::Measure } else { Phase::Warmup };
         self.warm = true;
@@ -249,7 +252,8 @@ impl<'a> Sampler<'a> {
             return Some(balance);
         }
         // Perhaps not to others. Looking is too slow to do it for each sample.
-        balance.lost -= self.kernel_threads.as_mut().map_or(0.0, KernelThreads::since_last);
+        balance.lost -=
+            self.kernel_threads.as_mut().map_or(0.0, |threads| threads.in_last(seconds));
         let clocks = self.task_clocks.as_ref()?;
         if self.lost_much(&balance, used) && clocks.have_children() {
             // Only the account of the round contains the CPU time of children.
@@ -259,7 +263,7 @@ impl<'a> Sampler<'a> {
         Some(balance)
     }
 
-    /// Whether the tasks lost more in an interval than the clocks are inexact.
+    /// Whether the tasks lost more in an interval than the inexact clocks explain.
     fn lost_much(&self, balance: &Balance, used: &CpuUse) -> bool {
         balance.has_lost(self.tolerated(LOST_SHARE), self.cpus, used, TIMER_TICK)
     }
@@ -345,4 +349,10 @@ impl<'a> Sampler<'a> {
         let read = |count: u64| Reading { count, at: seconds(ClockId::MonotonicRaw) };
         self.area.slots().map(|slot| read(slot.count().load(Ordering::Relaxed))).collect()
     }
+}
+
+/// The CPUs that run without a timer tick (nohz_full).
+fn tickless_cpus() -> CpuList {
+    let list = std::fs::read_to_string("/sys/devices/system/cpu/nohz_full").unwrap_or_default();
+    list.trim().parse().unwrap_or_default()
 }

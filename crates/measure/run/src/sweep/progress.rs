@@ -71,7 +71,7 @@ impl Progress {
 
     /// All points have had their turn in a round.
     pub(super) fn end_of_round(&mut self) {
-        self.rounds.mark_slow();
+        self.rounds.mark_slow(&self.run);
     }
 
     /// The points that need more rounds.
@@ -86,7 +86,11 @@ impl Progress {
             return false;
         }
         let is_short = |rounds: usize| rounds < request.rounds as usize;
-        if is_short(self.of(nr).count()) || (is_patient && is_short(self.clean(nr))) {
+        let measured = self.of(nr).count();
+        // A point that never counts must not use up the patience of the others.
+        let may_repeat =
+            is_patient && (measured as f64) < request.patience * f64::from(request.rounds);
+        if is_short(measured) || (may_repeat && is_short(self.clean(nr))) {
             return true;
         }
         self.lacks_answer(nr) && self.seconds(nr) < request.max_time

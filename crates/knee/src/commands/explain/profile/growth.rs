@@ -106,7 +106,9 @@ fn take(args: &Args, name: &str) -> anyhow::Result<Vec<Capture>> {
     let interrupt = Interrupt::install().context("cannot watch for signals")?;
     let bench = Bench::of(name, args.mode, &args.how)?;
     let cpus = args.how.placement.order(&bench.topology);
-    wait_until_quiet(&cpus, args.patience.wait_quiet(), &interrupt)?;
+    if let Some(limit) = args.patience.wait_quiet() {
+        wait_until_quiet(&cpus, limit, args.how.quiet, &interrupt)?;
+    }
     let tasks = match &args.tasks {
         Some(tasks) => match tasks.resolve(&bench.topology, cgroup::cpu_quota()) {
             tasks if tasks.len() < 2 => {
@@ -126,6 +128,9 @@ fn take(args: &Args, name: &str) -> anyhow::Result<Vec<Capture>> {
     let mut left = ((args.patience.times() - 1.0) * tasks.len() as f64).round() as usize;
     while sampled.iter().any(Sampled::is_disturbed) && left > 0 {
         for one in sampled.iter_mut().filter(|one| one.is_disturbed()).take(left) {
+            if !args.how.quiet {
+                tell!("knee: other work disturbed {}, so knee samples it again", one.point);
+            }
             *one = sample(args, &bench, one.point.tasks, &interrupt, false)?;
             left -= 1;
         }
