@@ -27,8 +27,9 @@ const SHELL_CHARACTERS: &str = "|&;<>()$`\\\"'*?[]#~=%!{}\n";
 const TAIL_BYTES: usize = 64 << 10;
 /// How long an interrupted command may take to exit.
 const END_PATIENCE: Duration = Duration::from_secs(2);
-/// Shorter commands are not judged: the CPU times of the machine are rounded to 10 ms.
-const SHORTEST_JUDGED: f64 = 0.1;
+/// Shorter commands, in seconds, are not judged: the CPU times of the machine are rounded to 10 ms, and
+/// starting a program on a busy machine takes time that is not its own.
+const SHORTEST_JUDGED: f64 = 0.5;
 /// If other work got more than this share of the CPUs that a command may use, it may have slowed down
 /// the command.
 const LOST_SHARE: f64 = 0.05;
