@@ -78,7 +78,9 @@ fn lacking(record: &Record) -> Option<String> {
         Some(RunEnd::Done) => "lacks the points that failed",
         None => "was killed or is still running",
     };
-    Some(format!("the run {how}; to continue it: knee run --resume {}", record.dir.display()))
+    let command = if run.request.order == Order::InTurns { "ab" } else { "run" };
+    let dir = record.dir.display();
+    Some(format!("the run {how}; to continue it: knee {command} --resume {dir}"))
 }
 
 fn supports_only_other_mode(run: &RunRecord, point: &PointId) -> bool {

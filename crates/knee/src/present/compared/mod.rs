@@ -271,7 +271,8 @@ fn too_few_pairs(
     let first = calm().find(few)?;
     let more = and_more(calm().filter(few).count() - 1);
     let (used, asked) = (first.rounds[0], run.request.rounds as usize);
-    let (lost, advice) = match run.complete {
+    let measured = before.points.get(&first.key).map_or(used, |measured| measured.measured);
+    let (lost, advice) = match measured >= asked {
         _ if used >= asked => (String::new(), "use more rounds (-r)"),
         true => (format!(" of {asked} (the others were disturbed)"), CALMER),
         false => {
