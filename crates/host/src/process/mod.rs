@@ -1,14 +1,18 @@
 //! Processes: forking and starting them, waiting for them, and finding programs.
 
+mod cpu_clock;
 mod fork;
 mod output;
 pub mod program;
 mod start;
+mod stat;
 pub mod suspended;
 
+pub use cpu_clock::CpuClock;
 pub use fork::{exit_now, fork_bound};
 pub use output::{last_line, read_available, read_tail};
 pub use start::{Tied, Ties, exec, output, spawn, status};
+pub use stat::Stat;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

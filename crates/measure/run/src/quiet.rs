@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::Instant;
 
+use knee_host::process::Stat;
 use rustix::process::getpid;
 
 use crate::account::Ledger;
@@ -60,21 +61,16 @@ fn processes() -> Processes {
     let own = getpid().as_raw_pid();
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let read = |pid| Some((pid, parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?));
+    let read = |pid| Some((pid, process(Stat::read(pid)?)?));
     numbers.filter(|&pid| pid != own).filter_map(read).collect()
 }
 
-/// Fields 2, 14, 15 and 22 of proc_pid_stat(5). The name may contain blanks and parentheses. `None` for
-/// a kernel thread, by PF_KTHREAD in field 9.
-fn parse(stat: &str) -> Option<Process> {
+/// `None` for a kernel thread.
+fn process(stat: Stat) -> Option<Process> {
     const PF_KTHREAD: u64 = 0x0020_0000;
-    let (head, fields) = stat.rsplit_once(')')?;
-    let (_, name) = head.split_once('(')?;
-    let fields: Vec<&str> = fields.split_whitespace().collect();
-    let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
-    let name = name.to_owned();
-    (field(9)? & PF_KTHREAD == 0).then_some(())?;
-    Some(Process { name, used: field(14)? + field(15)?, began: field(22)? })
+    let (flags, used) = (stat.number(9)?, stat.number(14)? + stat.number(15)?);
+    let began = stat.number(22)?;
+    (flags & PF_KTHREAD == 0).then_some(Process { name: stat.name, used, began })
 }
 
 /// The CPUs that programs used between two readings.
@@ -101,11 +97,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_of_a_process_may_contain_anything() {
+    fn kernel_threads_are_left_out() {
         let stat =
             |flags| format!("7 (a) b (c) R 1 7 7 0 -1 {flags} 1 2 3 4 150 50 9 9 20 0 1 0 77 5");
-        let process = Process { name: "a) b (c".to_owned(), used: 200, began: 77 };
-        assert_eq!(parse(&stat(4_194_304)), Some(process));
+        let parse = |text: &str| process(Stat::parse(text)?);
+        let program = Process { name: "a) b (c".to_owned(), used: 200, began: 77 };
+        assert_eq!(parse(&stat(4_194_304)), Some(program));
         assert_eq!(parse(&stat(69_238_880)), None, "a kernel thread");
         assert_eq!(parse("7 (a"), None);
     }

@@ -6,9 +6,9 @@
 //! added to the parent that waits for it. If that parent is outside the family, the CPU time is unknown.
 
 use std::collections::HashMap;
-use std::fs;
 use std::time::Duration;
 
+use knee_host::process::{CpuClock, Stat};
 use rustix::param::clock_ticks_per_second;
 
 use super::event::now;
@@ -94,29 +94,19 @@ pub(super) fn parents() -> Vec<(i32, i32)> {
 
 /// All visible processes.
 fn table() -> Vec<Process> {
-    let process = |pid| parse(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?);
+    let process = |pid| parse(pid, &Stat::read(pid)?);
     numbers("/proc").unwrap_or_default().into_iter().filter_map(process).collect()
 }
 
-/// Parses a line of `/proc/PID/stat`. The program name in it may contain anything.
-fn parse(pid: i32, line: &str) -> Option<Process> {
-    let words: Vec<&str> = line.rsplit_once(')')?.1.split_ascii_whitespace().collect();
-    let number = |place: usize| words.get(place)?.parse::<u64>().ok();
-    // Indices count from the state, which follows the name.
-    let ticks_of_dead = number(13)? + number(14)?;
-    Some(Process { pid, parent: words.get(1)?.parse().ok()?, ticks_of_dead })
+/// The fields of `/proc/PID/stat` that matter.
+fn parse(pid: i32, stat: &Stat) -> Option<Process> {
+    let ticks_of_dead = stat.number(16)? + stat.number(17)?;
+    Some(Process { pid, parent: i32::try_from(stat.number(4)?).ok()?, ticks_of_dead })
 }
 
 /// CPU time of a process, including its exited threads.
 pub(super) fn clock(pid: i32) -> Option<Duration> {
-    let mut clock = 0;
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: both functions write only to the variable that they are given.
-    let is_read = unsafe {
-        libc::clock_getcpuclockid(pid, &raw mut clock) == 0
-            && libc::clock_gettime(clock, &raw mut time) == 0
-    };
-    is_read.then(|| Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
+    CpuClock::of(pid)?.read()
 }
 
 #[cfg(test)]
@@ -126,6 +116,7 @@ mod tests {
 
     #[test]
     fn a_line_is_parsed_whatever_the_program_name() {
+        let parse = |pid, line: &str| super::parse(pid, &Stat::parse(line)?);
         let line = "7 (a) b (c) S 3 7 7 0 -1 4194304 100 200 0 0 11 12 13 14 20 0 1 0 5 6 7";
         assert_eq!(parse(7, line), Some(Process { pid: 7, parent: 3, ticks_of_dead: 27 }));
         assert_eq!(parse(7, "7 (a) S"), None);

@@ -2,20 +2,19 @@
 
 use std::fs;
 
-use libc::clockid_t;
+use knee_host::process::{CpuClock, Stat};
 use rustix::process::Pid;
 
-/// Reads the CPU-time clocks of the processes of a round. The kernel updates the clock of a running
-/// thread at each timer tick, so a reading is too low by up to one tick per CPU.
+/// Reads the CPU-time clocks of the processes of a round.
 pub(crate) struct TaskClocks {
-    processes: Vec<(Pid, clockid_t)>,
+    processes: Vec<(Pid, CpuClock)>,
     before: f64,
 }
 
 impl TaskClocks {
     /// Watches `processes`. `None` if a clock cannot be read.
     pub(crate) fn watch(processes: &[Pid]) -> Option<Self> {
-        let clock = |&pid: &Pid| Some((pid, clock_of(pid)?));
+        let clock = |&pid: &Pid| Some((pid, CpuClock::of(pid.as_raw_pid())?));
         let processes = processes.iter().map(clock).collect::<Option<Vec<_>>>()?;
         let mut clocks = Self { processes, before: 0.0 };
         clocks.before = clocks.read()?;
@@ -24,7 +23,7 @@ impl TaskClocks {
 
     /// CPU seconds of the processes, without their children.
     pub(crate) fn read(&self) -> Option<f64> {
-        self.processes.iter().map(|&(_, clock)| seconds(clock)).sum()
+        self.processes.iter().map(|(_, clock)| Some(clock.read()?.as_secs_f64())).sum()
     }
 
     /// CPU seconds since the last call.
@@ -35,37 +34,16 @@ impl TaskClocks {
 
     /// Whether a process has or had children, whose CPU time the clocks do not contain.
     pub(crate) fn have_children(&self) -> bool {
-        self.processes.iter().any(|&(pid, _)| has_children(pid))
+        self.processes.iter().any(|(pid, _)| has_children(pid.as_raw_pid()))
     }
 }
 
-fn clock_of(pid: Pid) -> Option<clockid_t> {
-    let mut clock = 0;
-    // SAFETY: the call only writes to `clock`, which outlives it.
-    let error = unsafe { libc::clock_getcpuclockid(pid.as_raw_pid(), &mut clock) };
-    (error == 0).then_some(clock)
-}
-
-fn seconds(clock: clockid_t) -> Option<f64> {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the call only writes to `time`, which outlives it.
-    let result = unsafe { libc::clock_gettime(clock, &mut time) };
-    (result == 0).then(|| time.tv_sec as f64 + time.tv_nsec as f64 / 1e9)
-}
-
-fn has_children(pid: Pid) -> bool {
-    let pid = pid.as_raw_pid();
-    // Fields 16 and 17 of proc_pid_stat(5): CPU time of children that have been waited for. They
-    // follow the name of the program, which may contain blanks and parentheses.
-    let waited_for = |stat: String| {
-        let (_, fields) = stat.rsplit_once(')')?;
-        let mut fields = fields.split_whitespace().skip(13);
-        Some(fields.next()? != "0" || fields.next()? != "0")
-    };
-    let had = fs::read_to_string(format!("/proc/{pid}/stat")).ok().and_then(waited_for);
+fn has_children(pid: i32) -> bool {
+    // CPU time of children that have been waited for.
+    let had = |stat: Stat| [16, 17].into_iter().any(|field| stat.number(field) > Some(0));
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let children = |thread: fs::DirEntry| fs::read_to_string(thread.path().join("children"));
-    had == Some(true) || threads.map(children).any(|list| list.is_ok_and(|list| !list.is_empty()))
+    let mut children = threads.map(|thread| fs::read_to_string(thread.path().join("children")));
+    Stat::read(pid).is_some_and(had) || children.any(|list| list.is_ok_and(|list| !list.is_empty()))
 }
 
 /// CPU seconds of all children of this process that have been waited for, with those of their own

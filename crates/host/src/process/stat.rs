@@ -1,0 +1,54 @@
+//! A line of `/proc/PID/stat`.
+
+use std::fs;
+
+/// The fields of a process, by their numbers in proc_pid_stat(5).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stat {
+    /// Field 2: the name of its program, without the parentheses. It may contain anything.
+    pub name: String,
+    /// The fields from number 3 on.
+    fields: Vec<String>,
+}
+
+impl Stat {
+    /// The fields of the process `pid`; `None` if there is no such process.
+    pub fn read(pid: i32) -> Option<Self> {
+        Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    /// Parses the text of the file.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (head, fields) = text.rsplit_once(')')?;
+        let (_, name) = head.split_once('(')?;
+        let fields = fields.split_ascii_whitespace().map(str::to_owned).collect();
+        Some(Self { name: name.to_owned(), fields })
+    }
+
+    /// The number in the field `number`, which must be greater than 3. `None` if it is missing or
+    /// negative.
+    pub fn number(&self, number: usize) -> Option<u64> {
+        self.fields.get(number - 3)?.parse().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_may_contain_blanks_and_parentheses() {
+        let stat = Stat::parse("7 (a) b (c) R 1 -7").unwrap();
+        assert_eq!(stat.name, "a) b (c");
+        assert_eq!([4, 5, 6].map(|field| stat.number(field)), [Some(1), None, None]);
+        assert_eq!(Stat::parse("7 (a"), None);
+        assert_eq!(Stat::parse(""), None);
+    }
+
+    #[test]
+    fn this_process_has_its_parent_in_field_4() {
+        let pid = std::process::id().cast_signed();
+        let parent = std::os::unix::process::parent_id();
+        assert_eq!(Stat::read(pid).unwrap().number(4), Some(parent.into()));
+    }
+}
