@@ -3,12 +3,13 @@
 mod support;
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use knee_host::affinity::{pin, usable_cpus};
 use rustix::process::Signal;
-use support::{Finished, Scratch, finish, signal, start, wait_until};
+use support::{Finished, Scratch, finish, signal, start_telling, wait_until};
 
 /// Runs `measure` while `load` runs on each usable CPU.
 fn beside<T>(load: fn(&AtomicBool), measure: impl FnOnce() -> T) -> T {
@@ -21,10 +22,19 @@ fn beside<T>(load: fn(&AtomicBool), measure: impl FnOnce() -> T) -> T {
                 load(over);
             });
         }
-        let result = measure();
-        over.store(true, Ordering::Relaxed);
-        result
+        // Also if `measure` panics: the scope waits for the loads.
+        let _end = Finally(|| over.store(true, Ordering::Relaxed));
+        measure()
     })
+}
+
+/// Calls a function when it is dropped.
+struct Finally<F: Fn()>(F);
+
+impl<F: Fn()> Drop for Finally<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
 }
 
 fn hog(over: &AtomicBool) {
@@ -130,14 +140,11 @@ fn waiting_for_a_quiet_machine_names_what_disturbs_it_and_measures_nothing() {
 fn waiting_for_a_quiet_machine_can_be_interrupted() {
     let scratch = Scratch::new();
     beside(hog, || {
-        let mut knee = start(&mut scratch.run(&["getppid1", "--wait-quiet"]));
-        wait_until("knee watches for signals", || {
-            let status = std::fs::read_to_string(format!("/proc/{}/status", knee.id())).unwrap();
-            let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
-            let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap();
-            let sigint = 1 << (libc::SIGINT - 1);
-            let has = |mask: &str| u64::from_str_radix(mask.trim(), 16).unwrap() & sigint != 0;
-            has(caught) || has(blocked)
+        let messages = scratch.path().join("messages");
+        let mut command = scratch.knee(&["run", "getppid1", "--wait-quiet", "-o", "record"]);
+        let mut knee = start_telling(&mut command, File::create(&messages).unwrap().into());
+        wait_until("knee says what it waits for", || {
+            std::fs::read_to_string(&messages).unwrap().contains("waiting for a quiet machine")
         });
         signal(&knee, Signal::INT);
         assert_eq!(knee.wait().unwrap().code(), Some(130));

@@ -14,7 +14,7 @@ use knee_run::record::{RecordError, Rounds, RunRecord, Writer};
 use knee_run::sweep::{Ended, Sweep};
 use knee_testcases::CATALOGUE;
 
-pub(crate) use self::quiet::wait_until_quiet;
+pub(crate) use self::quiet::QuietWait;
 pub(crate) use self::resume::resume;
 use crate::exit::usage;
 use crate::present::progress::RunProgress;
@@ -30,11 +30,16 @@ pub(crate) const INTERVAL: f64 = 0.2;
 /// Default seconds before the first sample of a round.
 pub(crate) const WARMUP: f64 = 0.1;
 
-/// Creates the record of `run` in `output`, or in a new directory in `runs`.
+/// Waits for a quiet machine if the user asked for it. Then creates the record of `run` in `output`, or
+/// in a new directory in `runs`.
 pub(crate) fn begin(
-    run: RunRecord,
+    mut run: RunRecord,
     output: Option<&Path>,
+    quiet: &QuietWait<'_>,
 ) -> anyhow::Result<(Writer, RunRecord, Rounds)> {
+    if quiet.wait(&run.request.cpus)? {
+        run.begin_now();
+    }
     let writer = match output {
         Some(dir) => Writer::create(dir, &run).map_err(refused)?,
         None => create_unnamed(&run)?,

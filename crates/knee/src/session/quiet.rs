@@ -19,53 +19,61 @@ const REPEAT_AFTER: u32 = 10;
 /// How many programs a message names.
 const NAMED: usize = 3;
 
-/// Waits until other work hardly uses `cpus`, but at most `limit` seconds. Says what it
-/// waits for, unless `is_silent`.
-///
-/// # Errors
-/// The limit was reached, or a signal arrived.
-pub(crate) fn wait_until_quiet(
-    cpus: &[u32],
-    limit: f64,
-    is_silent: bool,
-    interrupt: &Interrupt,
-) -> anyhow::Result<()> {
-    let begun = Instant::now();
-    let (mut quiet, mut looks) = (0, 0);
-    loop {
-        let look = || {
-            wait_readable(interrupt, LOOK);
-        };
-        let Some(work) = OtherWork::during(cpus, look) else {
-            return Err(failed(
-                ExitStatus::Environment,
-                "--wait-quiet: this kernel does not account for CPU time in /proc",
-            ));
-        };
-        if let Some(signal) = interrupt.take() {
-            return Err(failed(
-                ExitStatus::Interrupted(signal),
-                "interrupted before the first round",
-            ));
+/// How to wait for a quiet machine.
+pub(crate) struct QuietWait<'a> {
+    /// Seconds to wait at most; `None` if the user did not ask for it.
+    pub(crate) limit: Option<f64>,
+    /// Whether not to print what it waits for.
+    pub(crate) is_silent: bool,
+    /// Ends the wait.
+    pub(crate) interrupt: &'a Interrupt,
+}
+
+impl QuietWait<'_> {
+    /// Waits until other work hardly uses `cpus`. Returns whether it has waited.
+    ///
+    /// # Errors
+    /// The limit was reached, or a signal arrived.
+    pub(crate) fn wait(&self, cpus: &[u32]) -> anyhow::Result<bool> {
+        let Some(limit) = self.limit else { return Ok(false) };
+        let begun = Instant::now();
+        let (mut quiet, mut looks) = (0, 0);
+        loop {
+            let look = || {
+                wait_readable(self.interrupt, LOOK);
+            };
+            let work = OtherWork::during(cpus, look);
+            if let Some(signal) = self.interrupt.take() {
+                return Err(failed(
+                    ExitStatus::Interrupted(signal),
+                    "interrupted before the first round",
+                ));
+            }
+            let Some(work) = work else {
+                return Err(failed(
+                    ExitStatus::Environment,
+                    "--wait-quiet: this kernel does not account for CPU time in /proc",
+                ));
+            };
+            quiet = if work.is_quiet() { quiet + 1 } else { 0 };
+            if quiet == QUIET_LOOKS {
+                return Ok(true);
+            }
+            if quiet == 0 && begun.elapsed().as_secs_f64() >= limit {
+                return Err(failed(
+                    ExitStatus::TooNoisy,
+                    format!(
+                        "the machine did not become quiet within {limit:.0} s: {}; stop these programs, \
+                         or run without --wait-quiet",
+                        describe(&work, cpus)
+                    ),
+                ));
+            }
+            if quiet == 0 && !self.is_silent && looks % REPEAT_AFTER == 0 {
+                tell!("knee: waiting for a quiet machine: {}", describe(&work, cpus));
+            }
+            looks += 1;
         }
-        quiet = if work.is_quiet() { quiet + 1 } else { 0 };
-        if quiet == QUIET_LOOKS {
-            return Ok(());
-        }
-        if quiet == 0 && begun.elapsed().as_secs_f64() >= limit {
-            return Err(failed(
-                ExitStatus::TooNoisy,
-                format!(
-                    "the machine did not become quiet within {limit:.0} s: {}; stop these programs, \
-                     or run without --wait-quiet",
-                    describe(&work, cpus)
-                ),
-            ));
-        }
-        if quiet == 0 && !is_silent && looks % REPEAT_AFTER == 0 {
-            tell!("knee: waiting for a quiet machine: {}", describe(&work, cpus));
-        }
-        looks += 1;
     }
 }
 

@@ -27,7 +27,7 @@ use crate::exit::{ExitStatus, bail_usage, ensure_usage, usage};
 use crate::present::compared::{Comparisons, json, markdown, table};
 use crate::present::progress::RunProgress;
 use crate::session::{
-    INTERVAL, SAMPLES, WARMUP, begin, carry_out, random, resume, topology, wait_until_quiet,
+    INTERVAL, QuietWait, SAMPLES, WARMUP, begin, carry_out, random, resume, topology,
 };
 use crate::stderr::tell;
 use crate::{present, stdout};
@@ -202,12 +202,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
             resume(dir)?
         }
         None => {
-            let mut run = plan(args)?;
-            if let Some(limit) = args.patience.wait_quiet() {
-                wait_until_quiet(&run.request.cpus, limit, args.quiet, &interrupt)?;
-                run.begin_now();
-            }
-            begin(run, args.output.as_deref())?
+            let limit = args.patience.wait_quiet();
+            let quiet = QuietWait { limit, is_silent: args.quiet, interrupt: &interrupt };
+            begin(plan(args)?, args.output.as_deref(), &quiet)?
         }
     };
     let progress = RunProgress::new(args.quiet, present::Format::Json);

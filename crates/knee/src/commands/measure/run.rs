@@ -25,8 +25,7 @@ use crate::args::{complete, existing, percentage, require_utf8, seconds, seconds
 use crate::exit::{ExitStatus, ensure_usage, usage};
 use crate::present::progress::RunProgress;
 use crate::session::{
-    INTERVAL, SAMPLES, WARMUP, begin, carry_out, kept_floors, random, resume, topology,
-    wait_until_quiet,
+    INTERVAL, QuietWait, SAMPLES, WARMUP, begin, carry_out, kept_floors, random, resume, topology,
 };
 use crate::stderr::tell;
 
@@ -174,12 +173,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let (mut writer, mut run, finished) = match &args.resume {
         Some(dir) => resume(dir)?,
         None => {
-            let mut run = plan(args)?;
-            if let Some(limit) = args.patience.wait_quiet() {
-                wait_until_quiet(&run.request.cpus, limit, args.quiet, &interrupt)?;
-                run.begin_now();
-            }
-            begin(run, args.output.as_deref())?
+            let limit = args.patience.wait_quiet();
+            let quiet = QuietWait { limit, is_silent: args.quiet, interrupt: &interrupt };
+            begin(plan(args)?, args.output.as_deref(), &quiet)?
         }
     };
     let progress = RunProgress::new(args.quiet, args.view.format());

@@ -18,7 +18,7 @@ use crate::args::patience::PatienceArgs;
 use crate::args::tasks::Tasks;
 use crate::exit::{ExitStatus, bail_usage, usage};
 use crate::present::profile::losses;
-use crate::session::wait_until_quiet;
+use crate::session::QuietWait;
 use crate::stderr::tell;
 use crate::{file, stdout};
 
@@ -106,9 +106,8 @@ fn take(args: &Args, name: &str) -> anyhow::Result<Vec<Capture>> {
     let interrupt = Interrupt::install().context("cannot watch for signals")?;
     let bench = Bench::of(name, args.mode, &args.how)?;
     let cpus = args.how.placement.order(&bench.topology);
-    if let Some(limit) = args.patience.wait_quiet() {
-        wait_until_quiet(&cpus, limit, args.how.quiet, &interrupt)?;
-    }
+    let limit = args.patience.wait_quiet();
+    QuietWait { limit, is_silent: args.how.quiet, interrupt: &interrupt }.wait(&cpus)?;
     let tasks = match &args.tasks {
         Some(tasks) => match tasks.resolve(&bench.topology, cgroup::cpu_quota()) {
             tasks if tasks.len() < 2 => {
