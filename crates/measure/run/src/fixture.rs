@@ -1,4 +1,7 @@
-//! Testcases for tests.
+//! Testcases and kernel files for tests.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 
 use crate::parameter::Choice;
 use crate::{Catalogue, Family, Need, Task, Testcase};
@@ -20,3 +23,16 @@ pub(crate) const CATALOGUE: Catalogue = Catalogue(&[&[
         Testcase { name: "getppid1", family: Family::Process, ..LOOP },
     ],
 ]]);
+
+/// A file like those in /proc, with this text.
+pub(crate) fn kernel_file(text: &str) -> File {
+    let file = tempfile::tempfile().unwrap();
+    rewrite(&file, text);
+    file
+}
+
+/// Replaces the text of such a file.
+pub(crate) fn rewrite(file: &File, text: &str) {
+    file.set_len(0).unwrap();
+    file.write_all_at(text.as_bytes(), 0).unwrap();
+}

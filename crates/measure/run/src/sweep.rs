@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use knee_host::Interrupt;
 use knee_host::workdir::WorkDir;
-use knee_results::{Order, PointId};
+use knee_results::PointId;
 
 pub use self::progress::Estimate;
 use self::progress::Progress;
@@ -19,8 +19,10 @@ use crate::catalogue::SelectError;
 use crate::job::{Failure, FailureKind, Job};
 use crate::launch::Executor;
 use crate::needs::{self, Context, TMPFS, unusable_dir};
-use crate::plan::{Case, partner, turns};
-use crate::record::{PointFailure, RecordError, Rounds, RunEnd, RunRecord, SampleLine, Writer};
+use crate::plan::{Case, turns};
+use crate::record::{
+    PointFailure, RecordError, RoundSummary, Rounds, RunEnd, RunRecord, SampleLine, Writer,
+};
 use crate::stopped::Stopped;
 use crate::testcase::Need;
 
@@ -97,8 +99,8 @@ impl Sweep<'_> {
                 let left_in_round = open.len() - turn_nr;
                 self.observer.round(&point, round, &progress.estimate(round, left_in_round));
                 let failure = match self.one_round(&point, round, turn.layout, &mut work)? {
-                    Ok(lines) => {
-                        progress.add(&lines);
+                    Ok(summary) => {
+                        progress.add(turn.point, round, summary);
                         continue;
                     }
                     Err(Stopped::Interrupted(signal)) => return Ok(Ended::Interrupted(signal)),
@@ -106,10 +108,6 @@ impl Sweep<'_> {
                     Err(Stopped::Failed(failure)) => failure,
                 };
                 progress.fail(turn.point);
-                if request.order == Order::InTurns {
-                    // One side of a pair cannot be compared alone.
-                    progress.fail(partner(turn.point, all));
-                }
                 self.give_up(&point, round, failure)?;
             }
             progress.end_of_round();
@@ -129,9 +127,6 @@ impl Sweep<'_> {
             };
             if let Some(failure) = failure {
                 progress.fail(nr);
-                if self.run.request.order == Order::InTurns {
-                    progress.fail(partner(nr, progress.points().len()));
-                }
                 self.give_up(&point, progress.measured(nr), failure)?;
             }
         }
@@ -169,7 +164,7 @@ impl Sweep<'_> {
         round: u32,
         layout: u32,
         work: &mut WorkDirs,
-    ) -> Result<Result<Vec<SampleLine>, Stopped>, RecordError> {
+    ) -> Result<Result<RoundSummary, Stopped>, RecordError> {
         let case = self.case(point).clone();
         let on_tmpfs = self.needs(&case).is_ok_and(|needs| needs.contains(&Need::Tmpfs));
         let parent = if on_tmpfs { TMPFS.into() } else { self.run.request.dir.clone() };
@@ -178,7 +173,7 @@ impl Sweep<'_> {
             Err(failure) => return Ok(Err(failure.into())),
         };
         let job = self.job(&case, point, dir.clone(), layout);
-        let mut lines: Vec<SampleLine> = Vec::new();
+        let mut summary = RoundSummary::default();
         let mut taken = 0;
         let mut unwritten = None;
         let mut said = String::new();
@@ -195,7 +190,7 @@ impl Sweep<'_> {
                     unwritten = Some(error);
                     io::Error::other("the record cannot be written")
                 })?;
-                lines.push(SampleLine { rates: Vec::new(), ..line });
+                summary.add(&line);
                 Ok(())
             })
         };
@@ -212,7 +207,7 @@ impl Sweep<'_> {
         }
         self.writer.sync()?;
         let removed = removed.map_err(|error| left_over(&dir, &error).into());
-        Ok(result.and(removed).map(|()| lines))
+        Ok(result.and(removed).map(|()| summary))
     }
 
     fn job(&self, case: &Case, point: &PointId, dir: PathBuf, layout: u32) -> Job {

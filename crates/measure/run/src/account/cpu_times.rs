@@ -125,6 +125,7 @@ impl Times {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixture::{kernel_file as file, rewrite as write};
 
     const STAT: &str = "cpu  30 3 60 900 9 1 2 5 0 0\ncpu0 10 1 20 300 3 0 1 2 0 0\n\
                         cpu1 20 2 40 600 6 1 1 3 0 0\nintr 5 cpu\n";
@@ -135,18 +136,6 @@ mod tests {
         assert_eq!((one.ours, one.stolen.as_slice()), ([22, 42, 606, 3], [3].as_slice()));
         let all = Times::parse(STAT, &[]).unwrap();
         assert_eq!((all.ours, all.stolen.as_slice()), (all.machine, [2, 3].as_slice()));
-    }
-
-    /// A kernel file that the test writes.
-    fn file(text: &str) -> std::fs::File {
-        let file = tempfile::tempfile().unwrap();
-        write(&file, text);
-        file
-    }
-
-    fn write(file: &std::fs::File, text: &str) {
-        file.set_len(0).unwrap();
-        file.write_all_at(text.as_bytes(), 0).unwrap();
     }
 
     #[test]

@@ -14,6 +14,8 @@ const KTHREADD: &str = "/proc/2";
 pub(crate) struct KernelThreads {
     before: CpuTimes,
     read_at: Instant,
+    /// CPU seconds from the first reading to the last.
+    total: f64,
 }
 
 /// CPU time in nanoseconds by thread.
@@ -24,21 +26,27 @@ impl KernelThreads {
     pub(crate) fn watch() -> Option<Self> {
         let comm = fs::read_to_string(format!("{KTHREADD}/comm")).ok()?;
         let before = (comm.trim_end() == "kthreadd").then(read)??;
-        Some(Self { before, read_at: Instant::now() })
+        Some(Self { before, read_at: Instant::now(), total: 0.0 })
     }
 
-    /// CPU seconds since the last call. Threads that have ended since do not count.
-    pub(crate) fn since_last(&mut self) -> f64 {
-        let Some(now) = read() else { return 0.0 };
-        let nanos = since(&self.before, &now);
-        (self.before, self.read_at) = (now, Instant::now());
-        nanos as f64 / 1e9
+    /// CPU seconds since the first reading. A thread counts up to the last reading before it ended.
+    pub(crate) fn total(&mut self) -> f64 {
+        self.since_last();
+        self.total
     }
 
-    /// CPU seconds in the last `seconds`, on the average of the time since the last call.
+    /// CPU seconds in the last `seconds`, on the average of the time since the last reading.
     pub(crate) fn in_last(&mut self, seconds: f64) -> f64 {
         let elapsed = self.read_at.elapsed().as_secs_f64();
         self.since_last() * (seconds / elapsed).min(1.0)
+    }
+
+    fn since_last(&mut self) -> f64 {
+        let Some(now) = read() else { return 0.0 };
+        let seconds = since(&self.before, &now) as f64 / 1e9;
+        (self.before, self.read_at) = (now, Instant::now());
+        self.total += seconds;
+        seconds
     }
 }
 
@@ -68,7 +76,7 @@ mod tests {
             return;
         };
         assert!(threads.before.values().any(|nanos| *nanos > 0));
-        let (last, all) = (threads.in_last(0.0), threads.since_last());
+        let (last, all) = (threads.in_last(0.0), threads.total());
         assert!(last == 0.0 && all >= 0.0);
     }
 

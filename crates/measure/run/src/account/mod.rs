@@ -9,10 +9,10 @@ use std::time::Instant;
 use rustix::process::Pid;
 
 pub(crate) use self::cpu_times::{CpuTimes, CpuUse};
-pub(crate) use self::kernel_threads::KernelThreads;
 pub(crate) use self::task_clocks::TaskClocks;
 
 use self::cpu_times::TICK;
+use self::kernel_threads::KernelThreads;
 use self::task_clocks::of_reaped_children;
 
 /// Entering and leaving the idle state takes time that is neither idle nor a task's. On a virtual
@@ -78,12 +78,22 @@ impl Ledger {
         })
     }
 
+    /// Whether kernel threads are visible, so that their CPU time does not count as lost.
+    pub(crate) fn sees_kernel_threads(&self) -> bool {
+        self.kernel_threads.is_some()
+    }
+
+    /// CPU seconds of kernel threads in about the last `seconds`. Takes a while.
+    pub(crate) fn of_kernel_threads(&mut self, seconds: f64) -> f64 {
+        self.kernel_threads.as_mut().map_or(0.0, |threads| threads.in_last(seconds))
+    }
+
     /// Closes the account. The processes must be dead and waited for.
     pub(crate) fn close(mut self) -> Option<(Balance, CpuUse)> {
         let seconds = self.begun.elapsed().as_secs_f64();
         let used = self.times.since_last()?;
         let got = of_reaped_children() - self.before;
-        let for_them = self.kernel_threads.as_mut().map_or(0.0, KernelThreads::since_last);
+        let for_them = self.kernel_threads.as_mut().map_or(0.0, KernelThreads::total);
         let measuring = self.measuring.since_last()?;
         Some((Balance::of(self.cpus, seconds, &used, got + for_them + measuring), used))
     }

@@ -102,8 +102,9 @@ impl RoundSummary {
     }
 
     /// The rate of the round from its unmarked samples: units divided by time. `None` if most
-    /// samples or the whole round are marked. The kernel accounts for a wait when it ends, so an unmarked sample next
-    /// to a marked one may have lost its CPU too, and have the lowest rate of all.
+    /// samples or the whole round are marked. The kernel accounts for a wait when it ends, so an
+    /// unmarked sample next to a marked one may have lost its CPU too, and have the lowest rate of
+    /// all.
     pub fn clean_rate(&self) -> Option<f64> {
         self.clean.rate().filter(|_| 2 * self.marked() <= self.samples)
     }
@@ -167,14 +168,25 @@ impl Rounds {
         self.0.get(point).into_iter().flat_map(BTreeMap::values)
     }
 
+    /// Adds a whole round.
+    pub fn insert(&mut self, point: &PointId, nr: u32, round: RoundSummary) {
+        self.0.entry(point.clone()).or_default().insert(nr, round);
+    }
+
     /// The rounds that both points have, first to last.
     pub fn pairs(
         &self,
         before: &PointId,
         after: &PointId,
-    ) -> impl Iterator<Item = (&RoundSummary, &RoundSummary)> {
+    ) -> impl Iterator<Item = (&RoundSummary, &RoundSummary)> + Clone {
         let rounds = self.0.get(before).into_iter().flatten();
         rounds.filter_map(|(&nr, round)| Some((round, self.get(after, nr)?)))
+    }
+
+    /// The rates before and after of the [pairs](Self::pairs) that are clean on both sides.
+    pub fn clean_pairs(&self, before: &PointId, after: &PointId) -> Vec<(f64, f64)> {
+        let pairs = self.pairs(before, after);
+        pairs.filter_map(|(b, a)| b.clean_rate().zip(a.clean_rate())).collect()
     }
 
     /// Round number `round` of `point`.

@@ -123,15 +123,15 @@ struct Pairs {
 
 impl Pairs {
     fn of(finished: &Rounds, before: &PointId, after: &PointId) -> Self {
-        let pairs: Vec<_> = finished.pairs(before, after).collect();
-        let both = |rate: fn(&RoundSummary) -> Option<f64>| {
-            pairs.iter().filter_map(|(b, a)| rate(b).zip(rate(a))).collect::<Vec<(f64, f64)>>()
-        };
-        let clean = both(RoundSummary::clean_rate);
+        let pairs = finished.pairs(before, after);
+        let clean = finished.clean_pairs(before, after);
         Self {
-            measured: pairs.len(),
+            measured: pairs.clone().count(),
             clean: clean.len(),
-            rates: if clean.is_empty() { both(RoundSummary::rate) } else { clean },
+            rates: match clean.is_empty() {
+                true => pairs.filter_map(|(b, a)| b.rate().zip(a.rate())).collect(),
+                false => clean,
+            },
         }
     }
 }

@@ -45,18 +45,7 @@ fn read_delay(file: &File) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// A kernel file that the test writes.
-    fn file(text: &str) -> std::fs::File {
-        let file = tempfile::tempfile().unwrap();
-        write(&file, text);
-        file
-    }
-
-    fn write(file: &std::fs::File, text: &str) {
-        file.set_len(0).unwrap();
-        file.write_all_at(text.as_bytes(), 0).unwrap();
-    }
+    use crate::fixture::{kernel_file as file, rewrite as write};
 
     #[test]
     fn the_longest_wait_since_the_last_call_counts() {

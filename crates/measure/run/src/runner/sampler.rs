@@ -12,7 +12,7 @@ use rustix::time::ClockId;
 use super::loaded::Loaded;
 use super::run_delays::RunDelays;
 use super::spawn::Tasks;
-use crate::account::{Balance, CpuTimes, CpuUse, KernelThreads, Ledger, TaskClocks};
+use crate::account::{Balance, CpuTimes, CpuUse, Ledger, TaskClocks};
 use crate::area::{Area, Slot};
 use crate::job::{Failure, FailureKind, Job, Phase, Sample};
 use crate::task::seats;
@@ -58,8 +58,6 @@ pub(super) struct Sampler<'a> {
     times: CpuTimes,
     /// `None` if the CPU time of the tasks is not enough to tell what other work got.
     task_clocks: Option<TaskClocks>,
-    /// `None` if kernel threads are invisible.
-    kernel_threads: Option<KernelThreads>,
     /// The account of the whole round; `None` if other work may use CPUs that tasks leave idle.
     ledger: Option<Ledger>,
     /// The part of that account in marked intervals.
@@ -133,14 +131,14 @@ impl<'a> Sampler<'a> {
         let watch_delays = crowd == 1 && !loaded.has_helpers();
         // Without pinning, other work may run on a CPU that no task wants.
         let fills_its_cpus = job.pin || n >= used.len();
-        let pids = if fills_its_cpus { tasks.pids() } else { &[] };
         // The runner and knee, if they have no CPU of their own.
         let measuring: Vec<Pid> = match job.sampler_cpu {
             None => [Some(getpid()), getppid()].into_iter().flatten().collect(),
             Some(_) => Vec::new(),
         };
         // Without a timer tick, the clock of a running task advances about once per second.
-        let has_ticks = !used.iter().any(|&cpu| tickless_cpus().contains(cpu));
+        let tickless = tickless_cpus();
+        let has_ticks = !used.iter().any(|&cpu| tickless.contains(cpu));
         let memory: Vec<f64> = area.slots().filter_map(Slot::bandwidth).collect();
         Self {
             area,
@@ -152,9 +150,10 @@ impl<'a> Sampler<'a> {
             }),
             cpus: used.len(),
             times: CpuTimes::watch(&used),
-            task_clocks: TaskClocks::watch(pids).filter(|_| fills_its_cpus && has_ticks),
-            kernel_threads: KernelThreads::watch(),
-            ledger: Ledger::open(&used, pids, &measuring).filter(|_| fills_its_cpus),
+            task_clocks: (fills_its_cpus && has_ticks)
+                .then(|| TaskClocks::watch(tasks.pids()))
+                .flatten(),
+            ledger: fills_its_cpus.then(|| Ledger::open(&used, tasks.pids(), &measuring)).flatten(),
             marked: Balance::default(),
             memory: (!memory.is_empty()).then(|| memory.iter().sum::<f64>() / memory.len() as f64),
             reference: area.slots().map(Slot::speed).sum::<f64>() / n as f64,
@@ -253,7 +252,7 @@ impl<'a> Sampler<'a> {
         }
         // Perhaps not to others. Looking is too slow to do it for each sample.
         balance.lost -=
-            self.kernel_threads.as_mut().map_or(0.0, |threads| threads.in_last(seconds));
+            self.ledger.as_mut().map_or(0.0, |ledger| ledger.of_kernel_threads(seconds));
         let clocks = self.task_clocks.as_ref()?;
         if self.lost_much(&balance, used) && clocks.have_children() {
             // Only the account of the round contains the CPU time of children.
@@ -269,18 +268,19 @@ impl<'a> Sampler<'a> {
     }
 
     fn tolerated(&self, share: f64) -> f64 {
-        if self.kernel_threads.is_some() { share } else { LOST_SHARE_IF_BLIND }
+        let is_blind = !self.ledger.as_ref().is_some_and(Ledger::sees_kernel_threads);
+        if is_blind { LOST_SHARE_IF_BLIND } else { share }
     }
 
     /// The whole round. Its marks apply to all samples. The tasks must be dead and waited for.
     pub(super) fn round(mut self) -> Sample {
         let mut marks = Vec::new();
+        let share = self.tolerated(LOST_SHARE_OF_ROUND);
         let account = self.ledger.take().and_then(Ledger::close);
-        if let Some((all, used)) = &account {
-            let share = self.tolerated(LOST_SHARE_OF_ROUND);
-            if (*all - self.marked).has_lost(share, self.cpus, used, 0.0) {
-                marks.push(Mark::Starved);
-            }
+        if let Some((all, used)) = &account
+            && (*all - self.marked).has_lost(share, self.cpus, used, 0.0)
+        {
+            marks.push(Mark::Starved);
         }
         let cpu = account.map(|(_, used)| used.shares);
         let lost = account.map(|(all, _)| all.share());

@@ -6,7 +6,7 @@ use knee_stats::Looks;
 use super::enough::{is_decided, is_precise};
 use crate::job::Source;
 use crate::plan::partner;
-use crate::record::{RoundSummary, Rounds, RunRecord, SampleLine};
+use crate::record::{RoundSummary, Rounds, RunRecord};
 
 /// Seconds that it takes to start and end a round, in addition to its samples.
 const ROUND_OVERHEAD: f64 = 0.02;
@@ -59,14 +59,17 @@ impl Progress {
         self.failed[nr]
     }
 
-    /// The point is not measured further.
+    /// The point is not measured further. One side of a pair cannot be compared alone.
     pub(super) fn fail(&mut self, nr: usize) {
         self.failed[nr] = true;
+        if self.run.request.order == Order::InTurns {
+            self.failed[partner(nr, self.points.len())] = true;
+        }
     }
 
-    /// Adds the lines of a round.
-    pub(super) fn add(&mut self, lines: &[SampleLine]) {
-        lines.iter().for_each(|line| self.rounds.add(line));
+    /// Adds a round of a point.
+    pub(super) fn add(&mut self, nr: usize, round: u32, summary: RoundSummary) {
+        self.rounds.insert(&self.points[nr], round, summary);
     }
 
     /// All points have had their turn in a round.
@@ -135,8 +138,7 @@ impl Progress {
     fn clean_pairs(&self, nr: usize) -> Vec<(f64, f64)> {
         let other = partner(nr, self.points.len());
         let [before, after] = [nr.min(other), nr.max(other)].map(|nr| &self.points[nr]);
-        let pairs = self.rounds.pairs(before, after);
-        pairs.filter_map(|(b, a)| b.clean_rate().zip(a.clean_rate())).collect()
+        self.rounds.clean_pairs(before, after)
     }
 
     fn of(&self, nr: usize) -> impl Iterator<Item = &RoundSummary> + Clone {
