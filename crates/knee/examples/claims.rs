@@ -5,12 +5,13 @@
 //! cargo build --release
 //! cargo run --release -p knee --example claims -- identical --pairs 40
 //! cargo run --release -p knee --example claims -- ab --runs 100
-//! cargo run --release -p knee --example claims -- power --runs 50 --percent 5
+//! cargo run --release -p knee --example claims -- power --runs 50 --percent 5 --default-settings
 //! cargo run --release -p knee --example claims -- power --runs 50 --percent 2 --until-decided
 //! ```
 //!
 //! `--load none|hog|hogs|bursts|stream` restricts a measurement to one load. The loads are threads of
-//! this program. Each line of the output is a row of a table in docs/benchmarks.md.
+//! this program. Rounds are short, unless `--default-settings` is given. Each line of the output is a
+//! row of a table in docs/benchmarks.md.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -46,6 +47,9 @@ struct Args {
     /// Measure with `knee ab --until-decided PERCENT%`
     #[arg(long)]
     until_decided: bool,
+    /// Measure rounds as long as knee's defaults make them
+    #[arg(long)]
+    default_settings: bool,
     /// Only this load
     #[arg(long, value_enum)]
     load: Option<Load>,
@@ -159,6 +163,8 @@ impl Tally {
 struct Bench {
     knee: PathBuf,
     dir: tempfile::TempDir,
+    /// Options of all measurements.
+    options: &'static [&'static str],
 }
 
 impl Bench {
@@ -185,7 +191,7 @@ impl Bench {
                 let _load = if loaded { load } else { Load::None }.start();
                 self.forget(name);
                 let args = ["run", "-q", "-m", "processes", "-t", "1,2,3", "-o", name];
-                self.knee(&[&args[..], &SHORT, &TESTCASES].concat())?;
+                self.knee(&[&args[..], self.options, &TESTCASES].concat())?;
             }
             tally.add(&self.knee(&["compare", "before", "after", "--json"])?);
             eprint!("\r{load:?}: {} of {pairs} pairs, {} claims ", pair + 1, tally.changed);
@@ -202,7 +208,7 @@ impl Bench {
             let [before, after] = sides;
             let args = ["ab", "-q", "-t", "1", "-m", "processes", "-o", "ab", "--json"];
             let sides = ["--before", before, "--after", after];
-            tally.add(&self.knee(&[&args[..], &sides, more, &SHORT].concat())?);
+            tally.add(&self.knee(&[&args[..], &sides, more, self.options].concat())?);
             eprint!("\r{load:?}: {} of {runs} runs, {} claims ", run + 1, tally.changed);
         }
         eprintln!();
@@ -236,7 +242,8 @@ fn main() -> anyhow::Result<()> {
     if !Path::new(&knee).exists() {
         bail!("{} is missing: run cargo build --release first", knee.display());
     }
-    let bench = Bench { knee, dir: tempfile::tempdir()? };
+    let options: &[_] = if args.default_settings { &[] } else { &SHORT };
+    let bench = Bench { knee, dir: tempfile::tempdir()?, options };
     println!(
         "| load | points | called different | slower | same | inconclusive | disturbed | minutes |"
     );
