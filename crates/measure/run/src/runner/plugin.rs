@@ -6,6 +6,7 @@
 
 use std::error::Error;
 use std::ffi::{CStr, c_char, c_ulong, c_ulonglong, c_void};
+use std::mem::MaybeUninit;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
@@ -153,10 +154,11 @@ pub unsafe extern "C" fn new_task(
         helpers.store(true, Ordering::Relaxed);
     }
     if THREADS.load(Ordering::Relaxed) {
-        let mut thread = 0;
+        let mut thread = MaybeUninit::uninit();
         // SAFETY: the caller guarantees that the function may run in another thread.
-        let result =
-            unsafe { libc::pthread_create(&mut thread, std::ptr::null(), function, argument) };
+        let result = unsafe {
+            libc::pthread_create(thread.as_mut_ptr(), std::ptr::null(), function, argument)
+        };
         assert_eq!(result, 0, "new_task: cannot create a thread");
     } else {
         // SAFETY: in process mode a task has one thread.

@@ -198,10 +198,11 @@ pub(super) fn take_seat(cpu: Option<u32>) {
     set_scheduler(libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, 1);
 }
 
-fn set_scheduler(policy: i32, sched_priority: i32) {
-    // SAFETY: the parameter is a valid struct that the call only reads.
+/// The system call, because the function of this name only fails in musl.
+fn set_scheduler(policy: i32, priority: i32) {
+    // SAFETY: the kernel reads one `int` as its `struct sched_param`.
     unsafe {
-        libc::sched_setscheduler(0, policy, &libc::sched_param { sched_priority });
+        libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const priority);
     }
 }
 
