@@ -175,7 +175,21 @@ fn without_a_point_at_one_task_there_is_no_efficiency() {
 
 #[test]
 fn a_single_point_has_no_speedup_efficiency_or_knee() {
-    Example::new(&["getppid1"], &[1]).rounds("getppid1", 1, 100.0, 6).says(" - - 0.0% - █");
+    let example = Example::new(&["getppid1"], &[1]).rounds("getppid1", 1, 100.0, 6);
+    example.says(" - - 0.0% - █");
+    let detail = example.shown_in_detail();
+    assert!(detail.contains("only one usable task count, so there is no knee or peak"), "{detail}");
+}
+
+#[test]
+fn one_usable_point_beside_disturbed_ones_is_no_peak() {
+    let example = Example::new(&["getppid1"], &[1, 2])
+        .rounds("getppid1", 1, 100.0, 6)
+        .disturbed("getppid1", 2, 190.0, 12);
+    let curve = &example.curves_as_json()[0];
+    assert_eq!((&curve["peak"], &curve["scaling"]), (&Value::Null, &"disturbed".into()));
+    let detail = example.shown_in_detail();
+    assert!(detail.contains("point could be the knee, peak unknown"), "{detail}");
 }
 
 #[test]
@@ -330,9 +344,14 @@ fn points_with_more_tasks_than_cpus_are_listed_apart_and_give_no_knee() {
 
 #[test]
 fn an_implausible_efficiency_is_marked_with_the_likely_reasons() {
-    Example::new(&["getppid1"], &[1, 2])
+    let implausible = Example::new(&["getppid1", "getuid1"], &[1, 2])
         .rounds("getppid1", 1, 100.0, 6)
         .rounds("getppid1", 2, 260.0, 6)
+        .rounds("getuid1", 1, 100.0, 6)
+        .rounds("getuid1", 2, 200.0, 6);
+    assert_eq!(implausible.curves_as_json()[0]["scaling"], "implausible");
+    implausible
+        .says("1 of 1 curve stays above 80% efficiency up to 2 tasks. 1 implausible curve is excluded.")
         .says("2.60× 130%? 0.0%")
         .says(
             "the efficiency of getppid1 processes ×2 (130%) is implausible: placement, a \

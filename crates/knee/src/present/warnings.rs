@@ -112,10 +112,9 @@ fn disturbed(points: &[(&Curve, &Point)]) -> Option<String> {
 pub(super) fn implausible<'c>(curves: impl IntoIterator<Item = &'c Curve>) -> Option<String> {
     let names: Vec<String> = curves
         .into_iter()
-        .flat_map(|curve| curve.points().iter().map(move |point| (curve, point)))
-        .filter_map(|(curve, point)| {
-            let scaling = curve.scaling(point).filter(|scaling| scaling.is_implausible())?;
-            Some(format!("{} ({})", name(curve, point), percent(scaling.efficiency)))
+        .flat_map(|curve| curve.implausible().map(move |(point, scaling)| (curve, point, scaling)))
+        .map(|(curve, point, scaling)| {
+            format!("{} ({})", name(curve, point), percent(scaling.efficiency))
         })
         .collect();
     let (named, others) = names.split_at(names.len().min(NAMED));
