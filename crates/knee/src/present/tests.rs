@@ -400,6 +400,20 @@ fn tables_and_notes_fit_the_terminal_with_and_without_detail() {
 }
 
 #[test]
+fn rates_with_more_tasks_than_cpus_are_left_out_first() {
+    let tasks = [1, 2, 4, 8, 16, 24, 32];
+    let mut example = Example::new(&["getppid1"], &tasks);
+    for n in tasks {
+        example = example.rounds("getppid1", n, f64::from(n.min(8)) * 1e6, 6);
+    }
+    example.view.screen.width = Some(80);
+    let shown = example.shown();
+    let titles = shown.lines().find(|line| line.contains("per second")).unwrap();
+    assert!(titles.contains(" 1 task ") && titles.contains(" 8 tasks "), "{shown}");
+    assert!(!["16 tasks", "24 tasks", "32 tasks"].iter().any(|n| titles.contains(n)), "{shown}");
+}
+
+#[test]
 fn three_notes_are_printed_and_all_with_detail() {
     let mut example = Example::new(&["getppid1"], &[1, 9]).rounds("getppid1", 9, 1.0, 1);
     example.view.all_notes = false;
