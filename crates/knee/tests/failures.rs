@@ -272,6 +272,13 @@ fn absurd_arguments_are_refused_with_what_would_be_right() {
 }
 
 #[test]
+fn a_missed_precision_is_not_a_success() {
+    let scratch = Scratch::new();
+    let args = ["getppid1", "-t", "1", "--precision", "0.000001%", "--max-time", "0.01"];
+    finish(&mut scratch.run(&args)).assert_code(5).assert_stderr_has("recorded in");
+}
+
+#[test]
 fn what_processes_cannot_share_is_measured_as_threads_or_refused() {
     let scratch = Scratch::new();
     let refused = finish(&mut scratch.run(&["-m", "processes", "-t", "1", "epoch1", "getppid1"]));

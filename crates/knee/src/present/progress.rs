@@ -27,7 +27,7 @@ pub(crate) struct RunProgress {
 impl RunProgress {
     /// `format` is the format of the results that follow.
     pub(crate) fn new(is_quiet: bool, format: Format) -> Self {
-        let tells_failures = !repeats_failures(format, std::io::stdout().is_terminal());
+        let tells_failures = !shows_notes(format);
         Self { progress: Progress::new(is_quiet), tells_failures, failed: 0, has_begun: false }
     }
 }
@@ -57,9 +57,13 @@ impl Observer for RunProgress {
     }
 }
 
-/// Whether the results will repeat the failures to the same reader.
-fn repeats_failures(format: Format, on_terminal: bool) -> bool {
-    format == Format::Human && on_terminal
+/// Whether the reader of standard error also sees the failures and notes of the results.
+pub(crate) fn shows_notes(format: Format) -> bool {
+    shows_notes_on(format, std::io::stdout().is_terminal())
+}
+
+fn shows_notes_on(format: Format, is_terminal: bool) -> bool {
+    format == Format::Human && is_terminal
 }
 
 #[cfg(test)]
@@ -68,8 +72,8 @@ mod tests {
 
     #[test]
     fn a_person_at_a_terminal_reads_each_failure_once() {
-        assert!(repeats_failures(Format::Human, true));
-        assert!(!repeats_failures(Format::Human, false));
-        assert!(!repeats_failures(Format::Json, true));
+        assert!(shows_notes_on(Format::Human, true));
+        assert!(!shows_notes_on(Format::Human, false));
+        assert!(!shows_notes_on(Format::Json, true));
     }
 }

@@ -6,7 +6,7 @@ mod seats;
 use std::collections::BTreeMap;
 
 use knee_host::number::{percent, plural, spread};
-use knee_results::{CONFIDENCE, Curve, Mark, Mode, Order, Point, PointId};
+use knee_results::{Curve, Mark, Mode, Order, Point, PointId};
 use knee_run::record::{Record, RunEnd, RunRecord};
 
 use self::seats::{shared_beyond, without_spare_cpu};
@@ -16,8 +16,6 @@ use super::view::View;
 
 /// knee warns below this confidence. Five rounds give 93.75%, which the table header shows.
 pub(super) const LEAST_CONFIDENCE: f64 = 0.93;
-/// Tolerance for rounding: the computed confidence of six rounds is slightly below 95%.
-const ROUNDING: f64 = 1e-9;
 
 /// The warnings about `record`, most important first.
 pub(super) fn warnings(record: &Record, curves: &[Curve], view: &View<'_>) -> Vec<String> {
@@ -32,7 +30,7 @@ pub(super) fn warnings(record: &Record, curves: &[Curve], view: &View<'_>) -> Ve
                  raise cpu.max to measure beyond this limit"
             )
         }),
-        disturbed(&points),
+        all_disturbed(curves).or_else(|| disturbed(&points)),
         implausible(curves),
         few_rounds(run, &points),
         run.request.precision.and_then(|asked| imprecise(&points, asked)),
@@ -88,15 +86,21 @@ fn supports_only_other_mode(run: &RunRecord, point: &PointId) -> bool {
     modes.is_some_and(|modes| !modes.contains(&point.mode))
 }
 
+/// A warning that nothing may be concluded from any point.
+pub(crate) fn all_disturbed(curves: &[Curve]) -> Option<String> {
+    let points: Vec<&Point> = curves.iter().flat_map(Curve::points).collect();
+    let is_useless = !points.is_empty() && points.iter().all(|point| point.disturbed);
+    is_useless.then(|| {
+        format!(
+            "other work disturbed most rounds of every point, so this run shows nothing; {CALMER}"
+        )
+    })
+}
+
 /// A warning about points from which nothing may be concluded.
 fn disturbed(points: &[(&Curve, &Point)]) -> Option<String> {
     let names: Vec<String> =
         points.iter().filter(|(_, p)| p.disturbed).map(|(c, p)| name(c, p)).collect();
-    if names.len() == points.len() && !names.is_empty() {
-        return Some(format!(
-            "other work disturbed most rounds of every point, so this run shows nothing; {CALMER}"
-        ));
-    }
     let (named, others) = names.split_at(names.len().min(NAMED));
     (!named.is_empty()).then(|| {
         format!(
@@ -154,9 +158,9 @@ fn few_rounds(run: &RunRecord, points: &[(&Curve, &Point)]) -> Option<String> {
 
 /// A warning about points that did not reach `--precision`.
 fn imprecise(points: &[(&Curve, &Point)], asked: f64) -> Option<String> {
-    let too_wide =
-        |p: &Point| p.confidence + ROUNDING < CONFIDENCE || p.relative_half_width() > asked;
-    let wide: Vec<_> = points.iter().filter(|(_, p)| too_wide(p)).collect();
+    // Another warning covers disturbed points.
+    let is_wide = |p: &Point| !p.disturbed && !p.is_precise(asked);
+    let wide: Vec<_> = points.iter().filter(|(_, p)| is_wide(p)).collect();
     let (curve, point) = wide
         .iter()
         .max_by(|(_, a), (_, b)| a.relative_half_width().total_cmp(&b.relative_half_width()))?;
