@@ -137,6 +137,15 @@ fn waiting_for_a_quiet_machine_names_what_disturbs_it_and_measures_nothing() {
 }
 
 #[test]
+fn a_directory_in_use_is_refused_before_waiting_for_a_quiet_machine() {
+    let scratch = Scratch::new();
+    std::fs::create_dir(scratch.record()).unwrap();
+    std::fs::write(scratch.record().join("file"), "").unwrap();
+    let refused = beside(hog, || finish(&mut scratch.run(&["getppid1", "--wait-quiet=1"])));
+    refused.assert_code(2).assert_stderr_has("record");
+}
+
+#[test]
 fn waiting_for_a_quiet_machine_can_be_interrupted() {
     let scratch = Scratch::new();
     beside(hog, || {
