@@ -49,6 +49,12 @@ impl Observer for RunProgress {
         self.progress.show_with(&amount, left, what);
     }
 
+    fn repeat_failed(&mut self, failure: &PointFailure) {
+        if self.tells_failures {
+            tell!("knee: {}; knee uses the rounds before it", failures::of_round(failure));
+        }
+    }
+
     fn failed(&mut self, failure: &PointFailure) {
         self.failed += 1;
         if self.tells_failures {

@@ -4,10 +4,10 @@
 use std::path::PathBuf;
 
 use knee_results::{CaseId, Curve, Mark, Mode, PointId};
-use knee_run::job::Phase;
+use knee_run::job::{Failure, Phase};
 use knee_run::noise::{self, Conditions, NoiseFloors, PointNoise};
 use knee_run::plan::Case;
-use knee_run::record::{Machine, Record, Rounds, RunEnd, RunRecord, SampleLine};
+use knee_run::record::{Machine, PointFailure, Record, Rounds, RunEnd, RunRecord, SampleLine};
 use knee_stats::Spread;
 use knee_testcases::CATALOGUE;
 use serde_json::{Value, json};
@@ -301,6 +301,20 @@ fn nothing_is_concluded_from_a_run_that_was_disturbed_throughout() {
         .never_says("curve stays");
     let detail = example.shown_in_detail();
     assert!(detail.contains("knee unknown without a usable result at 1 task, peak unknown"));
+}
+
+#[test]
+fn a_failed_repeat_is_a_note_and_not_a_missing_point() {
+    let mut example = Example::new(&["getppid1"], &[1, 2])
+        .rounds("getppid1", 1, 100.0, 6)
+        .rounds("getppid1", 2, 200.0, 6);
+    let point = PointId { case: CaseId::new("getppid1"), mode: Mode::Processes, tasks: 2 };
+    let failure = Failure::runner("task 1 hung");
+    example.record.run.failed_repeats.push(PointFailure { point, round: 6, failure });
+    example
+        .says("note round 7 of getppid1 processes ×2 failed: task 1 hung; knee uses the rounds before it")
+        .says("1 of 1 curve stays above")
+        .never_says("not measured");
 }
 
 #[test]

@@ -11,6 +11,7 @@ use knee_run::record::{Record, RunEnd, RunRecord};
 
 use self::seats::{shared_beyond, without_spare_cpu};
 use super::enumeration::{NAMED, and_more};
+use super::failures;
 use super::notes::CALMER;
 use super::view::View;
 
@@ -32,6 +33,7 @@ pub(super) fn warnings(record: &Record, curves: &[Curve], view: &View<'_>) -> Ve
         }),
         all_disturbed(curves).or_else(|| disturbed(&points)),
         implausible(curves),
+        failed_repeats(run),
         few_rounds(run, &points),
         run.request.precision.and_then(|asked| imprecise(&points, asked)),
         run.environment.others_running.filter(|&threads| threads > 0).map(|threads| {
@@ -110,6 +112,16 @@ fn disturbed(points: &[(&Curve, &Point)]) -> Option<String> {
             and_more(others.len())
         )
     })
+}
+
+/// A warning about further rounds that failed.
+fn failed_repeats(run: &RunRecord) -> Option<String> {
+    let (first, others) = run.failed_repeats.split_first()?;
+    let others = match others.len() {
+        0 => String::new(),
+        n => format!(" (and further rounds of {})", plural(n, "other point")),
+    };
+    Some(format!("{}{others}; knee uses the rounds before it", failures::of_round(first)))
 }
 
 /// A warning about points with more throughput per task than one task has.

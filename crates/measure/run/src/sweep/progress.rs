@@ -29,7 +29,8 @@ pub(super) struct Progress {
     run: RunRecord,
     points: Vec<PointId>,
     rounds: Rounds,
-    failed: Vec<bool>,
+    /// Points that are not measured further, because they failed.
+    closed: Vec<bool>,
     looks: Option<Looks>,
 }
 
@@ -39,7 +40,7 @@ impl Progress {
         let points = run.points();
         Self {
             run: run.clone(),
-            failed: vec![false; points.len()],
+            closed: vec![false; points.len()],
             points,
             rounds: finished,
             looks: run.looks(),
@@ -55,15 +56,21 @@ impl Progress {
         self.of(nr).count() as u32
     }
 
-    pub(super) fn has_failed(&self, nr: usize) -> bool {
-        self.failed[nr]
+    pub(super) fn is_closed(&self, nr: usize) -> bool {
+        self.closed[nr]
+    }
+
+    /// Whether a point has its rounds, so that further ones only replace some of them, and needs none of
+    /// these for a result.
+    pub(super) fn has_result(&self, nr: usize) -> bool {
+        self.measured(nr) >= self.run.request.rounds && self.clean(nr) > 0
     }
 
     /// The point is not measured further. One side of a pair cannot be compared alone.
-    pub(super) fn fail(&mut self, nr: usize) {
-        self.failed[nr] = true;
+    pub(super) fn close(&mut self, nr: usize) {
+        self.closed[nr] = true;
         if self.run.request.order == Order::InTurns {
-            self.failed[partner(nr, self.points.len())] = true;
+            self.closed[partner(nr, self.points.len())] = true;
         }
     }
 
@@ -85,7 +92,7 @@ impl Progress {
 
     fn is_open(&self, nr: usize, is_patient: bool) -> bool {
         let request = &self.run.request;
-        if self.failed[nr] {
+        if self.closed[nr] {
             return false;
         }
         let is_short = |rounds: usize| rounds < request.rounds as usize;
@@ -159,7 +166,7 @@ impl Progress {
     }
 
     fn going(&self) -> impl Iterator<Item = usize> {
-        (0..self.points.len()).filter(|&nr| !self.failed[nr])
+        (0..self.points.len()).filter(|&nr| !self.closed[nr])
     }
 
     /// The planned seconds of a round of a point; `None` for a command.
