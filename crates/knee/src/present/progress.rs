@@ -34,12 +34,14 @@ impl RunProgress {
 
 impl Observer for RunProgress {
     fn round(&mut self, point: &PointId, round: u32, estimate: &Estimate) {
-        let &Estimate { done, of, repeats, left } = estimate;
+        let &Estimate { done, of, at_most, repeats, left } = estimate;
         let is_long = left.is_none_or(|left| left > LONG);
         if !std::mem::replace(&mut self.has_begun, true) && is_long {
             self.progress.show_at_once();
         }
-        let amount = Amount { done: done as u64, of: of as u64, unit: "rounds" };
+        // The total grows with each round that does not count.
+        let unit = at_most.map_or("rounds".to_owned(), |most| format!("rounds (at most {most})"));
+        let amount = Amount { done: done as u64, of: of as u64, unit: &unit };
         let failed = match self.failed {
             0 => String::new(),
             n => format!("{n} failed; "),

@@ -117,7 +117,7 @@ impl Sweep<'_> {
                     false => self.give_up(&point, round, failure)?,
                 }
             }
-            progress.end_of_round();
+            progress.end_of_round(self.run);
         }
         Ok(Ended::Done)
     }

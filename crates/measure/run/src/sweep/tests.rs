@@ -295,6 +295,42 @@ fn disturbed_rounds_are_measured_again_until_each_point_has_its_rounds() {
     assert_eq!((points[1].measured, points[1].marked, points[1].disturbed), (8, 9, false));
 }
 
+/// The rounds done, of how many, and at most.
+#[derive(Default)]
+struct Estimates(Vec<(usize, usize, Option<usize>)>);
+
+impl Observer for Estimates {
+    fn round(&mut self, _: &PointId, _: u32, estimate: &Estimate) {
+        self.0.push((estimate.done, estimate.of, estimate.at_most));
+    }
+    fn failed(&mut self, _: &PointFailure) {}
+    fn repeat_failed(&mut self, _: &PointFailure) {}
+}
+
+#[test]
+fn progress_counts_a_repeat_as_soon_as_a_round_is_disturbed() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut run = run_record(dir.path(), |request| {
+        request.tasks = vec![1];
+        request.rounds = 4;
+    });
+    let mut estimates = Estimates::default();
+    let rate = |_: u32, _: usize| Ok::<f64, Stopped>(1.0);
+    let mut executor = Script { rate, disturbed: |_, nr| nr == 1, asked: Vec::new() };
+    Sweep {
+        writer: &mut Writer::create(&dir.path().join("record"), &run).unwrap(),
+        run: &mut run,
+        executor: &mut executor,
+        observer: &mut estimates,
+        interrupt: &Interrupt::install().unwrap(),
+        catalogue: CATALOGUE,
+    }
+    .run(&Rounds::default())
+    .unwrap();
+    let most = Some(8);
+    assert_eq!(estimates.0, [(0, 4, None), (1, 4, None), (2, 5, most), (3, 5, most), (4, 5, most)]);
+}
+
 #[test]
 fn patience_ends_and_the_points_stay_disturbed() {
     for (patience, expected) in [(1.0, 10), (2.0, 20), (3.0, 30)] {
