@@ -4,7 +4,6 @@ use knee_results::{CONFIDENCE, Order, PointId, Request};
 use knee_stats::Looks;
 
 use super::enough::{is_decided, is_precise};
-use crate::job::Source;
 use crate::plan::partner;
 use crate::record::{RoundSummary, Rounds, RunRecord};
 
@@ -241,7 +240,7 @@ impl Progress {
 fn cost(run: &RunRecord, point: &PointId) -> Option<f64> {
     let request = &run.request;
     let case = run.case(&point.case)?;
-    if let Source::Command { .. } = case.source {
+    if case.is_command() {
         return None;
     }
     let interval = request.interval.max(case.min_interval);
