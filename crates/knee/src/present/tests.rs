@@ -304,6 +304,15 @@ fn nothing_is_concluded_from_a_run_that_was_disturbed_throughout() {
 }
 
 #[test]
+fn a_note_names_the_programs_that_were_busy_when_the_run_began() {
+    let mut example = Example::new(&["getppid1"], &[1]).rounds("getppid1", 1, 100.0, 6);
+    example.record.run.environment.others_running = Some(3);
+    example.says("note 3 threads of other programs occupied or waited for CPUs when the run began");
+    example.record.run.environment.running_programs = vec!["cc1".to_owned(), "qemu".to_owned()];
+    example.says("note 3 threads of other programs (cc1, qemu) occupied or waited for CPUs");
+}
+
+#[test]
 fn a_failed_repeat_is_a_note_and_not_a_missing_point() {
     let mut example = Example::new(&["getppid1"], &[1, 2])
         .rounds("getppid1", 1, 100.0, 6)

@@ -5,6 +5,7 @@ mod seats;
 
 use std::collections::BTreeMap;
 
+use knee_host::Environment;
 use knee_host::number::{percent, plural, spread};
 use knee_results::{Curve, Mark, Mode, Order, Point, PointId};
 use knee_run::record::{Record, RunEnd, RunRecord};
@@ -36,13 +37,7 @@ pub(super) fn warnings(record: &Record, curves: &[Curve], view: &View<'_>) -> Ve
         failed_repeats(run),
         few_rounds(run, &points),
         run.request.precision.and_then(|asked| imprecise(&points, asked)),
-        run.environment.others_running.filter(|&threads| threads > 0).map(|threads| {
-            format!(
-                "{} of other programs occupied or waited for CPUs when the run began; stop these \
-                 programs and run again",
-                plural(threads as usize, "thread")
-            )
-        }),
+        others_running(&run.environment),
         marked(&points),
         no_single_task(run, curves),
         // The detailed table says so above these points.
@@ -57,6 +52,22 @@ pub(super) fn warnings(record: &Record, curves: &[Curve], view: &View<'_>) -> Ve
         }),
     ];
     candidates.into_iter().flatten().chain(noise_floor(run, curves, view)).collect()
+}
+
+/// A warning about programs that were busy when the run began.
+fn others_running(environment: &Environment) -> Option<String> {
+    let threads = environment.others_running.filter(|&threads| threads > 0)?;
+    let programs = &environment.running_programs;
+    let (named, others) = programs.split_at(programs.len().min(NAMED));
+    let names = match named.is_empty() {
+        true => String::new(),
+        false => format!(" ({}{})", named.join(", "), and_more(others.len())),
+    };
+    Some(format!(
+        "{} of other programs{names} occupied or waited for CPUs when the run began; stop these \
+         programs and run again",
+        plural(threads as usize, "thread")
+    ))
 }
 
 /// A warning about points that are missing from the run.
