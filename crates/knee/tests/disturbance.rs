@@ -169,6 +169,17 @@ fn waiting_for_a_quiet_machine_can_be_interrupted() {
     assert!(!scratch.record().exists());
 }
 
+#[test]
+fn a_profile_beside_other_work_claims_no_growth() {
+    let scratch = Scratch::new();
+    let args = ["profile", "growth", "getppid1", "-t", "1,2", "-d", "0.5", "--patience", "1"];
+    let grown = beside(hog, || finish(&mut scratch.knee(&args)));
+    if grown.stderr.contains("not permitted") {
+        return skip("sampling", &grown.stderr);
+    }
+    grown.assert_code(0).assert_stdout_has("Inconclusive: other work disturbed 1 task and 2 tasks");
+}
+
 /// Programs in a control group of their own that use all CPUs.
 struct Neighbour {
     group: PathBuf,
