@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::cpulist::CpuList;
+use super::process::running_programs;
 use super::topology::{Topology, TopologyCounts};
 use super::{cgroup, filesystem, read_line, utc, virtualisation};
 
@@ -71,6 +72,9 @@ pub struct Environment {
     pub load_average: Option<[f64; 3]>,
     /// Threads other than knee's that ran or waited for a CPU at that moment.
     pub others_running: Option<u32>,
+    /// Programs with such threads, those with the most of them first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub running_programs: Vec<String>,
     /// Soft limit of open files per process; none if unlimited.
     pub open_files_soft_limit: Option<u64>,
     /// Hard limit of open files per process; none if unlimited.
@@ -95,6 +99,7 @@ impl Environment {
         let usable_cpus = topology.as_ref().map(Topology::usable).unwrap_or_default();
         let open_files = rustix::process::getrlimit(rustix::process::Resource::Nofile);
         let cpus = Path::new("/sys/devices/system/cpu");
+        let others_running = read_line("/proc/loadavg").and_then(|line| others_running(&line));
         Environment {
             started_at: utc::now(),
             knee_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -131,7 +136,12 @@ impl Environment {
                 .and_then(|list| list.parse().ok()),
             libc: libc_version(),
             load_average: read_line("/proc/loadavg").and_then(|line| load_average(&line)),
-            others_running: read_line("/proc/loadavg").and_then(|line| others_running(&line)),
+            // Reading every thread takes a while on a large machine.
+            running_programs: match others_running {
+                Some(1..) => running_programs(),
+                _ => Vec::new(),
+            },
+            others_running,
             open_files_soft_limit: open_files.current,
             open_files_hard_limit: open_files.maximum,
             work_dir: work_dir.display().to_string(),

@@ -108,7 +108,7 @@ Exit status:
   2         usage error
   3         missing prerequisite, or I/O error
   4         a testcase or model failed
-  5         too disturbed by other work to decide about --fail-on
+  5         too noisy to decide, as for --fail-on or --precision
   130, 143  interrupted; knee keeps the results so far";
 
 #[cfg(test)]

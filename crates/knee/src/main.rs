@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use clap::CommandFactory;
 use clap_complete::CompleteEnv;
 
-use crate::args::complete;
+use crate::args::{complete, patience};
 use crate::cli::{Cli, Command};
 use crate::commands::{explain, machine, measure, prove};
 use crate::exit::ExitStatus;
@@ -53,6 +53,10 @@ fn main() -> ExitCode {
             Err(error) => ExitStatus::of(&error),
         }
         .into();
+    }
+    if let Some(seconds) = patience::detached_seconds(std::env::args_os()) {
+        tell!("knee: --wait-quiet does not take the next argument; use --wait-quiet={seconds}");
+        return ExitStatus::Usage.into();
     }
     let result = match Cli::of_process().command {
         Command::List(args) => measure::list::run(args),

@@ -90,6 +90,17 @@ fn the_sides_take_turns_at_being_first() {
 }
 
 #[test]
+fn two_comparisons_of_commands_show_the_drift_between_them() {
+    let scratch = Scratch::new();
+    ab(&scratch, &["--rate", "-r", "6", "--before", "echo 1", "--after", "echo 2"]).assert_code(0);
+    assert!(scratch.samples().iter().all(|line| line["reference"].as_f64() > Some(0.0)));
+    let compare = ["compare", "record", "record", "--format", "json"];
+    let json = finish(&mut scratch.knee(&compare)).assert_code(0).stdout.clone();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["comparisons"][0]["drift"], 1.0);
+}
+
+#[test]
 fn a_run_until_decided_ends_at_the_first_look_if_the_rates_are_clear() {
     let scratch = Scratch::new();
     let sides = ["--before", "echo $((100 * {tasks}))", "--after", "echo $((100 + 50 * {tasks}))"];

@@ -260,6 +260,12 @@ fn absurd_arguments_are_refused_with_what_would_be_right() {
     refuse(&["run", "getppid1", "--precision", "-1"], "a percentage");
     refuse(&["run", "getppid1", "--seed", "-1"], "invalid digit");
     refuse(&["run", "getppid1", "--max-time", "5"], "--precision");
+    for percent in ["0", "100%", "101%", "-1"] {
+        let sides = ["ab", "--before", "true", "--after", "false"];
+        refuse(&[&sides[..], &["--until-decided", percent]].concat(), "above 0 and below 100");
+    }
+    refuse(&["run", "getppid1", "--wait-quiet", "5"], "use --wait-quiet=5");
+    refuse(&["profile", "growth", "--wait-quiet", "0.5s", "mmap1"], "use --wait-quiet=0.5s");
     refuse(&["will-it-scale", "getppid1_threads", "-t", "-1"], "1..=16384");
     refuse(&["compare", "-C", "-1"], "columns are counted from 1");
     refuse(&["run", "getppid1", "--cpus", "9999"], "9999");
@@ -269,6 +275,13 @@ fn absurd_arguments_are_refused_with_what_would_be_right() {
     refuse(&["will-it-scale", "nothing_threads"], "knee list");
     assert!(!scratch.path().join("runs").exists());
     finish(&mut scratch.knee(&["show", "nowhere"])).assert_code(3).assert_stderr_has("nowhere");
+}
+
+#[test]
+fn a_missed_precision_is_not_a_success() {
+    let scratch = Scratch::new();
+    let args = ["getppid1", "-t", "1", "--precision", "0.000001%", "--max-time", "0.01"];
+    finish(&mut scratch.run(&args)).assert_code(5).assert_stderr_has("recorded in");
 }
 
 #[test]

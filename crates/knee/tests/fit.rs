@@ -95,6 +95,11 @@ fn a_fit_uses_sound_points_and_repeats_the_caveats() {
         (serde_json::json!([1, 2, 4]), &serde_json::json!([8]))
     );
 
+    copy(&scratch, "two-cpus", |run| run["request"]["cpus"] = serde_json::json!([0, 1]), |_| {});
+    let two_cpus = fit(&scratch, &["two-cpus"]);
+    two_cpus.assert_code(0).assert_stdout_has("law requires; more task counts require more CPUs");
+    assert!(!two_cpus.stdout.contains("(-t)"), "{two_cpus:#?}");
+
     let one_round = |sample: &mut Value| sample["round"] = 0.into();
     copy(&scratch, "once", |run| run["request"]["rounds"] = 1.into(), one_round);
     fit(&scratch, &["once"]).assert_code(0).assert_stdout_has(

@@ -128,6 +128,13 @@ fn growth_names_the_functions_whose_cost_grows() {
         assert!(page.contains(&format!("href=\"#{id}\"")), "the link to it");
     }
     assert!(page.contains("cost of an iteration"));
+    // Beside other work, nothing grows.
+    let file = scratch.path().join("kept/2.json");
+    let mut disturbed = capture(&scratch, "kept/2.json");
+    disturbed["work"]["disturbed"] = true.into();
+    fs::write(&file, disturbed.to_string()).unwrap();
+    let inconclusive = profile(&scratch, &kept).unwrap();
+    inconclusive.assert_code(0).assert_stdout_has("Inconclusive: other work disturbed ");
     let diff = ["diff", "kept/1.json", "kept/2.json", "--flame", "diff.svg"];
     profile(&scratch, &diff).unwrap().assert_code(0).assert_stdout_has("Cost of an iteration: ");
     assert!(fs::read_to_string(scratch.path().join("diff.svg")).unwrap().contains("</svg>"));

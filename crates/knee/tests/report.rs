@@ -4,7 +4,7 @@ mod support;
 
 use std::fs;
 
-use support::{Scratch, finish};
+use support::{Scratch, copy, finish};
 
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data");
 
@@ -49,6 +49,20 @@ fn the_page_and_the_table_exclude_the_same_disturbed_curves() {
     let record = format!("{DATA}/record");
     let html = finish(&mut scratch.knee(&["report", &record, "copy", "-o", "-"])).stdout.clone();
     assert!(html.contains("; 2 points are too disturbed to compare</h1>"));
+}
+
+#[test]
+fn the_page_lists_repeated_rounds_that_failed() {
+    let scratch = Scratch::new();
+    let failed = |run: &mut serde_json::Value| {
+        let mut failure = run["failures"][0].clone();
+        failure["reason"] = "task 0 hung".into();
+        run["failed_repeats"] = vec![failure].into();
+    };
+    copy(&scratch, "copy", failed, |_| {});
+    let html =
+        finish(&mut scratch.knee(&["report", "copy", "-o", "-"])).assert_code(0).stdout.clone();
+    assert!(html.contains("Round 1 of build1 threads ×8 failed and does not count: task 0 hung."));
 }
 
 #[test]

@@ -47,6 +47,8 @@ pub struct Point {
     pub waiting: Option<f64>,
     /// Samples.
     pub samples: u64,
+    /// Whether other work disturbed it.
+    pub disturbed: bool,
 }
 
 /// A function's cost.
@@ -130,6 +132,9 @@ pub fn growth(captures: &[Capture]) -> Result<Growth, GrowthError> {
     if difference.measure == Measure::Share {
         return Err(GrowthError::NoWork { title: last.title.clone() });
     }
+    // As in a comparison of runs, a disturbed side claims nothing.
+    let disturbed = points[0].disturbed || points[points.len() - 1].disturbed;
+    let claimed = |by: Difference| Difference { is_real: by.is_real && !disturbed, ..by };
     let costs: Vec<_> = captures.iter().zip(&points).map(|of| costs(of.0, of.1)).collect();
     let callers = callers::Callers::of(first, last, difference.whole);
     let mut rows: Vec<Row> = difference
@@ -146,8 +151,8 @@ pub fn growth(captures: &[Capture]) -> Result<Growth, GrowthError> {
                 name: row.name,
                 module: row.module,
                 kind: row.kind,
-                own_growth: row.own,
-                total_growth: row.total,
+                own_growth: claimed(row.own),
+                total_growth: claimed(row.total),
             }
         })
         .collect();
@@ -184,11 +189,18 @@ impl Point {
             cost: cpu / iterations,
             waiting,
             samples: capture.samples(),
+            disturbed: work.disturbed,
         })
     }
 }
 
 impl Growth {
+    /// Which of the first and the last point other work disturbed. If any, no growth is claimed.
+    pub fn disturbed(&self) -> impl Iterator<Item = &Point> {
+        let ends = self.points.first().into_iter().chain(self.points.last());
+        ends.filter(|point| point.disturbed)
+    }
+
     /// Functions whose self cost grew beyond the sampling error.
     pub fn grew(&self) -> impl Iterator<Item = &Row> {
         let is_more = |row: &&Row| row.own_growth.is_real && row.own_growth.change() > 0.0;

@@ -4,6 +4,7 @@ mod cpu_clock;
 mod fork;
 mod output;
 pub mod program;
+mod running;
 mod start;
 mod stat;
 pub mod suspended;
@@ -11,6 +12,7 @@ pub mod suspended;
 pub use cpu_clock::CpuClock;
 pub use fork::{exit_now, fork_bound};
 pub use output::{last_line, read_available, read_tail};
+pub use running::running_programs;
 pub use start::{Tied, Ties, exec, output, spawn, status};
 pub use stat::Stat;
 

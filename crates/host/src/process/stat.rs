@@ -25,6 +25,11 @@ impl Stat {
         Some(Self { name: name.to_owned(), fields })
     }
 
+    /// Field 3: the state, such as `R` for a thread that runs or waits for a CPU.
+    pub fn state(&self) -> Option<&str> {
+        self.fields.first().map(String::as_str)
+    }
+
     /// The number in the field `number`, which must be greater than 3. `None` if it is missing or
     /// negative.
     pub fn number(&self, number: usize) -> Option<u64> {
@@ -39,7 +44,7 @@ mod tests {
     #[test]
     fn the_name_may_contain_blanks_and_parentheses() {
         let stat = Stat::parse("7 (a) b (c) R 1 -7").unwrap();
-        assert_eq!(stat.name, "a) b (c");
+        assert_eq!((stat.name.as_str(), stat.state()), ("a) b (c", Some("R")));
         assert_eq!([4, 5, 6].map(|field| stat.number(field)), [Some(1), None, None]);
         assert_eq!(Stat::parse("7 (a"), None);
         assert_eq!(Stat::parse(""), None);

@@ -22,6 +22,14 @@ pub(crate) fn percentage(text: &str) -> Result<f64, String> {
     }
 }
 
+/// Like [`percentage`], but below 100%.
+pub(crate) fn percentage_below_100(text: &str) -> Result<f64, String> {
+    match percentage(text) {
+        Ok(share) if share < 1.0 => Ok(share),
+        _ => Err("must be a percentage above 0 and below 100, such as 2%".to_owned()),
+    }
+}
+
 /// A time in seconds, from 0.01 s to one day: `0.2`, `5s`.
 pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('s').unwrap_or(text).trim();

@@ -1,5 +1,7 @@
 //! Options for measuring on a machine that is not quiet.
 
+use std::ffi::OsString;
+
 use super::seconds;
 
 /// What to do about other work on the machine.
@@ -28,6 +30,17 @@ impl PatienceArgs {
     pub(crate) fn wait_quiet(&self) -> Option<f64> {
         self.wait_quiet
     }
+}
+
+/// The seconds that follow `--wait-quiet` as an argument of their own, where they would be taken for a
+/// testcase.
+pub(crate) fn detached_seconds(args: impl Iterator<Item = OsString>) -> Option<String> {
+    // The arguments after -- belong to another program.
+    let args: Vec<OsString> = args.take_while(|arg| *arg != "--").collect();
+    args.windows(2).find_map(|pair| {
+        let next = pair[1].to_str()?;
+        (pair[0] == "--wait-quiet" && seconds(next).is_ok()).then(|| next.to_owned())
+    })
 }
 
 fn times(text: &str) -> Result<f64, String> {

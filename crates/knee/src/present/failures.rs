@@ -10,6 +10,11 @@ pub(super) fn line(failure: &PointFailure) -> String {
     format!("{point}: {}; {}", failure.reason, failure.remedy)
 }
 
+/// One failed round.
+pub(super) fn of_round(PointFailure { point, round, failure }: &PointFailure) -> String {
+    format!("round {} of {point} failed: {}", round + 1, failure.reason)
+}
+
 /// All failures by testcase; failures with the same reason share a line.
 pub(super) fn lines(failures: &[PointFailure]) -> Vec<String> {
     let mut sorted: Vec<&PointFailure> = failures.iter().collect();

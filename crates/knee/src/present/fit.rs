@@ -5,7 +5,7 @@ use std::fmt;
 use knee_host::number::{plural, si, spread};
 use knee_host::text::{Cell, Column, Screen, Table};
 use knee_results::{Curve, Key, Point, Results};
-use knee_stats::usl::{Basis, Estimate, Fit, FitOptions, Unfit};
+use knee_stats::usl::{Basis, Estimate, FEWEST_TO_FIT, FEWEST_TO_PREDICT, Fit, FitOptions, Unfit};
 use serde_json::{Value, json as object};
 
 use super::enumeration::{and_more, grouped};
@@ -19,6 +19,8 @@ const SCHEMA: u32 = 1;
 /// A curve and its fit.
 pub(crate) struct FittedCurve {
     pub(crate) curve: Curve,
+    /// How many CPUs the run used, if known.
+    pub(crate) cpus: Option<usize>,
     pub(crate) fit: Result<Fit, Unfit>,
 }
 
@@ -30,11 +32,48 @@ impl FittedCurve {
     /// Why there is no fit, if there is none.
     fn error(&self) -> Option<String> {
         let unfit = self.fit.as_ref().err()?;
+        let advice = match unfit {
+            Unfit::TooFewPoints(_) => self.remedy(FEWEST_TO_FIT).advice(),
+            Unfit::NoThroughput => "",
+        };
         let left_out = LeftOut::of([self]);
         Some(match left_out.is_empty() {
-            true => unfit.to_string(),
-            false => format!("without {left_out}, {unfit}"),
+            true => format!("{unfit}{advice}"),
+            false => format!("without {left_out}, {unfit}{advice}"),
         })
+    }
+
+    /// How the curve could get `needed` task counts at which each task has a CPU.
+    fn remedy(&self, needed: usize) -> Remedy {
+        let points = self.curve.points();
+        let own = points.iter().filter(|point| !point.oversubscribed).count();
+        let sharing = points.iter().find(|point| point.oversubscribed);
+        let most = sharing.map_or(usize::MAX, |point| point.tasks as usize - 1);
+        let most = most.min(self.cpus.unwrap_or(usize::MAX));
+        match () {
+            () if most < needed => Remedy::Cpus,
+            () if own < most => Remedy::TaskCounts,
+            () => Remedy::Quiet,
+        }
+    }
+}
+
+/// How a curve could get more task counts that can be fitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Remedy {
+    /// All task counts are measured, and some are disturbed. Another note says so.
+    Quiet,
+    Cpus,
+    TaskCounts,
+}
+
+impl Remedy {
+    fn advice(self) -> &'static str {
+        match self {
+            Self::Quiet => "",
+            Self::Cpus => "; more task counts require more CPUs",
+            Self::TaskCounts => "; measure more task counts (-t)",
+        }
     }
 }
 
@@ -136,12 +175,13 @@ pub(crate) fn table(
                 .to_owned(),
         );
     }
-    if fits().any(|(_, fit)| !fit.is_prediction) {
-        notes.push(
+    let no_predictions = fits().filter(|(_, fit)| !fit.is_prediction);
+    if let Some(remedy) = no_predictions.map(|(curve, _)| curve.remedy(FEWEST_TO_PREDICT)).max() {
+        notes.push(format!(
             "a fit to fewer than six task counts describes only the measured points and predicts \
-             nothing; measure more task counts (-t)"
-                .to_owned(),
-        );
+             nothing{}",
+            remedy.advice()
+        ));
     }
     if !notes.is_empty() {
         text.push('\n');

@@ -27,19 +27,21 @@ pub(crate) struct RunProgress {
 impl RunProgress {
     /// `format` is the format of the results that follow.
     pub(crate) fn new(is_quiet: bool, format: Format) -> Self {
-        let tells_failures = !repeats_failures(format, std::io::stdout().is_terminal());
+        let tells_failures = !shows_notes(format);
         Self { progress: Progress::new(is_quiet), tells_failures, failed: 0, has_begun: false }
     }
 }
 
 impl Observer for RunProgress {
     fn round(&mut self, point: &PointId, round: u32, estimate: &Estimate) {
-        let &Estimate { done, of, repeats, left } = estimate;
+        let &Estimate { done, of, at_most, repeats, left } = estimate;
         let is_long = left.is_none_or(|left| left > LONG);
         if !std::mem::replace(&mut self.has_begun, true) && is_long {
             self.progress.show_at_once();
         }
-        let amount = Amount { done: done as u64, of: of as u64, unit: "rounds" };
+        // The total grows with each round that does not count.
+        let unit = at_most.map_or("rounds".to_owned(), |most| format!("rounds (at most {most})"));
+        let amount = Amount { done: done as u64, of: of as u64, unit: &unit };
         let failed = match self.failed {
             0 => String::new(),
             n => format!("{n} failed; "),
@@ -47,6 +49,12 @@ impl Observer for RunProgress {
         let again = if repeats { " (repeats disturbed rounds)" } else { "" };
         let what = || format!("{failed}{point}, round {}{again}", round + 1);
         self.progress.show_with(&amount, left, what);
+    }
+
+    fn repeat_failed(&mut self, failure: &PointFailure) {
+        if self.tells_failures {
+            tell!("knee: {}; knee uses the rounds before it", failures::of_round(failure));
+        }
     }
 
     fn failed(&mut self, failure: &PointFailure) {
@@ -57,9 +65,13 @@ impl Observer for RunProgress {
     }
 }
 
-/// Whether the results will repeat the failures to the same reader.
-fn repeats_failures(format: Format, on_terminal: bool) -> bool {
-    format == Format::Human && on_terminal
+/// Whether the reader of standard error also sees the failures and notes of the results.
+pub(crate) fn shows_notes(format: Format) -> bool {
+    shows_notes_on(format, std::io::stdout().is_terminal())
+}
+
+fn shows_notes_on(format: Format, is_terminal: bool) -> bool {
+    format == Format::Human && is_terminal
 }
 
 #[cfg(test)]
@@ -68,8 +80,8 @@ mod tests {
 
     #[test]
     fn a_person_at_a_terminal_reads_each_failure_once() {
-        assert!(repeats_failures(Format::Human, true));
-        assert!(!repeats_failures(Format::Human, false));
-        assert!(!repeats_failures(Format::Json, true));
+        assert!(shows_notes_on(Format::Human, true));
+        assert!(!shows_notes_on(Format::Human, false));
+        assert!(!shows_notes_on(Format::Json, true));
     }
 }

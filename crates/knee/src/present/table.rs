@@ -7,7 +7,7 @@ mod remark;
 use std::fmt::{self, Write};
 
 use knee_host::number::{percent_beside, plural, tasks, threshold};
-use knee_results::{CONFIDENCE, Curve, Point};
+use knee_results::{CONFIDENCE, Curve, CurveVerdict, Point};
 use knee_run::record::{Record, RunRecord};
 
 use super::style::{BAD, BOLD};
@@ -106,14 +106,18 @@ impl fmt::Display for Extent {
     }
 }
 
-/// Summarises the scaling of the whole run in one sentence. A curve counts only if all points at
-/// which each task has a CPU are sound: a disturbed one could be its knee.
+/// Summarises the scaling of the whole run in one sentence. Curves with a disturbed point or an
+/// implausible efficiency do not count: this point could be the knee, and this efficiency hides one.
 fn closing(curves: &[Curve], view: &View<'_>) -> String {
-    let (disturbed, curves): (Vec<&Curve>, Vec<&Curve>) =
-        curves.iter().partition(|c| c.is_disturbed());
-    // A single point is not a curve, and efficiency requires a point at one task.
-    let is_curve = |c: &&Curve| c.sound().count() > 1 && c.base().is_some();
-    let curves: Vec<&Curve> = curves.into_iter().filter(is_curve).collect();
+    let with =
+        |verdict: CurveVerdict| curves.iter().filter(|c| c.verdict(view.knee) == verdict).count();
+    let (disturbed, implausible) = (with(CurveVerdict::Disturbed), with(CurveVerdict::Implausible));
+    let counts = |c: &&Curve| match c.verdict(view.knee) {
+        CurveVerdict::Implausible => false,
+        // Efficiency requires a point at one task.
+        verdict => verdict.counts() && c.base().is_some(),
+    };
+    let curves: Vec<&Curve> = curves.iter().filter(counts).collect();
     let most = curves.iter().flat_map(|c| c.last()).map(|point| point.tasks).max();
     let Some(most) = most else { return String::new() };
     let mut knees: Vec<(u32, f64, f64, &Curve)> = curves
@@ -146,10 +150,11 @@ fn closing(curves: &[Curve], view: &View<'_>) -> String {
     if !worst.is_empty() {
         let _ = write!(text, " First to stop scaling: {}.", worst.join(", "));
     }
-    if !disturbed.is_empty() {
-        let n = disturbed.len();
+    for (n, kind) in [(disturbed, "disturbed"), (implausible, "implausible")] {
         let curves = if n == 1 { "curve is" } else { "curves are" };
-        let _ = write!(text, " {n} disturbed {curves} excluded.");
+        if n > 0 {
+            let _ = write!(text, " {n} {kind} {curves} excluded.");
+        }
     }
     text.push('\n');
     text

@@ -4,10 +4,10 @@
 use std::path::PathBuf;
 
 use knee_results::{CaseId, Curve, Mark, Mode, PointId};
-use knee_run::job::Phase;
+use knee_run::job::{Failure, Phase};
 use knee_run::noise::{self, Conditions, NoiseFloors, PointNoise};
 use knee_run::plan::Case;
-use knee_run::record::{Machine, Record, Rounds, RunEnd, RunRecord, SampleLine};
+use knee_run::record::{Machine, PointFailure, Record, Rounds, RunEnd, RunRecord, SampleLine};
 use knee_stats::Spread;
 use knee_testcases::CATALOGUE;
 use serde_json::{Value, json};
@@ -175,7 +175,21 @@ fn without_a_point_at_one_task_there_is_no_efficiency() {
 
 #[test]
 fn a_single_point_has_no_speedup_efficiency_or_knee() {
-    Example::new(&["getppid1"], &[1]).rounds("getppid1", 1, 100.0, 6).says(" - - 0.0% - █");
+    let example = Example::new(&["getppid1"], &[1]).rounds("getppid1", 1, 100.0, 6);
+    example.says(" - - 0.0% - █");
+    let detail = example.shown_in_detail();
+    assert!(detail.contains("only one usable task count, so there is no knee or peak"), "{detail}");
+}
+
+#[test]
+fn one_usable_point_beside_disturbed_ones_is_no_peak() {
+    let example = Example::new(&["getppid1"], &[1, 2])
+        .rounds("getppid1", 1, 100.0, 6)
+        .disturbed("getppid1", 2, 190.0, 12);
+    let curve = &example.curves_as_json()[0];
+    assert_eq!((&curve["peak"], &curve["scaling"]), (&Value::Null, &"disturbed".into()));
+    let detail = example.shown_in_detail();
+    assert!(detail.contains("point could be the knee, peak unknown"), "{detail}");
 }
 
 #[test]
@@ -290,6 +304,29 @@ fn nothing_is_concluded_from_a_run_that_was_disturbed_throughout() {
 }
 
 #[test]
+fn a_note_names_the_programs_that_were_busy_when_the_run_began() {
+    let mut example = Example::new(&["getppid1"], &[1]).rounds("getppid1", 1, 100.0, 6);
+    example.record.run.environment.others_running = Some(3);
+    example.says("note 3 threads of other programs occupied or waited for CPUs when the run began");
+    example.record.run.environment.running_programs = vec!["cc1".to_owned(), "qemu".to_owned()];
+    example.says("note 3 threads of other programs (cc1, qemu) occupied or waited for CPUs");
+}
+
+#[test]
+fn a_failed_repeat_is_a_note_and_not_a_missing_point() {
+    let mut example = Example::new(&["getppid1"], &[1, 2])
+        .rounds("getppid1", 1, 100.0, 6)
+        .rounds("getppid1", 2, 200.0, 6);
+    let point = PointId { case: CaseId::new("getppid1"), mode: Mode::Processes, tasks: 2 };
+    let failure = Failure::runner("task 1 hung");
+    example.record.run.failed_repeats.push(PointFailure { point, round: 6, failure });
+    example
+        .says("note round 7 of getppid1 processes ×2 failed: task 1 hung; knee uses the rounds before it")
+        .says("1 of 1 curve stays above")
+        .never_says("not measured");
+}
+
+#[test]
 fn the_head_counts_the_rounds_that_count_and_those_that_were_measured() {
     let example = Example::new(&["getppid1"], &[1, 2])
         .rounds("getppid1", 1, 100.0, 6)
@@ -330,9 +367,14 @@ fn points_with_more_tasks_than_cpus_are_listed_apart_and_give_no_knee() {
 
 #[test]
 fn an_implausible_efficiency_is_marked_with_the_likely_reasons() {
-    Example::new(&["getppid1"], &[1, 2])
+    let implausible = Example::new(&["getppid1", "getuid1"], &[1, 2])
         .rounds("getppid1", 1, 100.0, 6)
         .rounds("getppid1", 2, 260.0, 6)
+        .rounds("getuid1", 1, 100.0, 6)
+        .rounds("getuid1", 2, 200.0, 6);
+    assert_eq!(implausible.curves_as_json()[0]["scaling"], "implausible");
+    implausible
+        .says("1 of 1 curve stays above 80% efficiency up to 2 tasks. 1 implausible curve is excluded.")
         .says("2.60× 130%? 0.0%")
         .says(
             "the efficiency of getppid1 processes ×2 (130%) is implausible: placement, a \
@@ -378,6 +420,20 @@ fn tables_and_notes_fit_the_terminal_with_and_without_detail() {
             assert!(text.contains("left out to fit") || detail, "{text}");
         }
     }
+}
+
+#[test]
+fn rates_with_more_tasks_than_cpus_are_left_out_first() {
+    let tasks = [1, 2, 4, 8, 16, 24, 32];
+    let mut example = Example::new(&["getppid1"], &tasks);
+    for n in tasks {
+        example = example.rounds("getppid1", n, f64::from(n.min(8)) * 1e6, 6);
+    }
+    example.view.screen.width = Some(80);
+    let shown = example.shown();
+    let titles = shown.lines().find(|line| line.contains("per second")).unwrap();
+    assert!(titles.contains(" 1 task ") && titles.contains(" 8 tasks "), "{shown}");
+    assert!(!["16 tasks", "24 tasks", "32 tasks"].iter().any(|n| titles.contains(n)), "{shown}");
 }
 
 #[test]

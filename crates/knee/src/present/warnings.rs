@@ -5,19 +5,19 @@ mod seats;
 
 use std::collections::BTreeMap;
 
+use knee_host::Environment;
 use knee_host::number::{percent, plural, spread};
-use knee_results::{CONFIDENCE, Curve, Mark, Mode, Order, Point, PointId};
+use knee_results::{Curve, Mark, Mode, Order, Point, PointId};
 use knee_run::record::{Record, RunEnd, RunRecord};
 
 use self::seats::{shared_beyond, without_spare_cpu};
 use super::enumeration::{NAMED, and_more};
+use super::failures;
 use super::notes::CALMER;
 use super::view::View;
 
 /// knee warns below this confidence. Five rounds give 93.75%, which the table header shows.
 pub(super) const LEAST_CONFIDENCE: f64 = 0.93;
-/// Tolerance for rounding: the computed confidence of six rounds is slightly below 95%.
-const ROUNDING: f64 = 1e-9;
 
 /// The warnings about `record`, most important first.
 pub(super) fn warnings(record: &Record, curves: &[Curve], view: &View<'_>) -> Vec<String> {
@@ -32,17 +32,12 @@ pub(super) fn warnings(record: &Record, curves: &[Curve], view: &View<'_>) -> Ve
                  raise cpu.max to measure beyond this limit"
             )
         }),
-        disturbed(&points),
+        all_disturbed(curves).or_else(|| disturbed(&points)),
         implausible(curves),
+        failed_repeats(run),
         few_rounds(run, &points),
         run.request.precision.and_then(|asked| imprecise(&points, asked)),
-        run.environment.others_running.filter(|&threads| threads > 0).map(|threads| {
-            format!(
-                "{} of other programs occupied or waited for CPUs when the run began; stop these \
-                 programs and run again",
-                plural(threads as usize, "thread")
-            )
-        }),
+        others_running(&run.environment),
         marked(&points),
         no_single_task(run, curves),
         // The detailed table says so above these points.
@@ -57,6 +52,22 @@ pub(super) fn warnings(record: &Record, curves: &[Curve], view: &View<'_>) -> Ve
         }),
     ];
     candidates.into_iter().flatten().chain(noise_floor(run, curves, view)).collect()
+}
+
+/// A warning about programs that were busy when the run began.
+fn others_running(environment: &Environment) -> Option<String> {
+    let threads = environment.others_running.filter(|&threads| threads > 0)?;
+    let programs = &environment.running_programs;
+    let (named, others) = programs.split_at(programs.len().min(NAMED));
+    let names = match named.is_empty() {
+        true => String::new(),
+        false => format!(" ({}{})", named.join(", "), and_more(others.len())),
+    };
+    Some(format!(
+        "{} of other programs{names} occupied or waited for CPUs when the run began; stop these \
+         programs and run again",
+        plural(threads as usize, "thread")
+    ))
 }
 
 /// A warning about points that are missing from the run.
@@ -88,15 +99,21 @@ fn supports_only_other_mode(run: &RunRecord, point: &PointId) -> bool {
     modes.is_some_and(|modes| !modes.contains(&point.mode))
 }
 
+/// A warning that nothing may be concluded from any point.
+pub(crate) fn all_disturbed(curves: &[Curve]) -> Option<String> {
+    let points: Vec<&Point> = curves.iter().flat_map(Curve::points).collect();
+    let is_useless = !points.is_empty() && points.iter().all(|point| point.disturbed);
+    is_useless.then(|| {
+        format!(
+            "other work disturbed most rounds of every point, so this run shows nothing; {CALMER}"
+        )
+    })
+}
+
 /// A warning about points from which nothing may be concluded.
 fn disturbed(points: &[(&Curve, &Point)]) -> Option<String> {
     let names: Vec<String> =
         points.iter().filter(|(_, p)| p.disturbed).map(|(c, p)| name(c, p)).collect();
-    if names.len() == points.len() && !names.is_empty() {
-        return Some(format!(
-            "other work disturbed most rounds of every point, so this run shows nothing; {CALMER}"
-        ));
-    }
     let (named, others) = names.split_at(names.len().min(NAMED));
     (!named.is_empty()).then(|| {
         format!(
@@ -108,14 +125,23 @@ fn disturbed(points: &[(&Curve, &Point)]) -> Option<String> {
     })
 }
 
+/// A warning about further rounds that failed.
+fn failed_repeats(run: &RunRecord) -> Option<String> {
+    let (first, others) = run.failed_repeats.split_first()?;
+    let others = match others.len() {
+        0 => String::new(),
+        n => format!(" (and further rounds of {})", plural(n, "other point")),
+    };
+    Some(format!("{}{others}; knee uses the rounds before it", failures::of_round(first)))
+}
+
 /// A warning about points with more throughput per task than one task has.
 pub(super) fn implausible<'c>(curves: impl IntoIterator<Item = &'c Curve>) -> Option<String> {
     let names: Vec<String> = curves
         .into_iter()
-        .flat_map(|curve| curve.points().iter().map(move |point| (curve, point)))
-        .filter_map(|(curve, point)| {
-            let scaling = curve.scaling(point).filter(|scaling| scaling.is_implausible())?;
-            Some(format!("{} ({})", name(curve, point), percent(scaling.efficiency)))
+        .flat_map(|curve| curve.implausible().map(move |(point, scaling)| (curve, point, scaling)))
+        .map(|(curve, point, scaling)| {
+            format!("{} ({})", name(curve, point), percent(scaling.efficiency))
         })
         .collect();
     let (named, others) = names.split_at(names.len().min(NAMED));
@@ -155,9 +181,9 @@ fn few_rounds(run: &RunRecord, points: &[(&Curve, &Point)]) -> Option<String> {
 
 /// A warning about points that did not reach `--precision`.
 fn imprecise(points: &[(&Curve, &Point)], asked: f64) -> Option<String> {
-    let too_wide =
-        |p: &Point| p.confidence + ROUNDING < CONFIDENCE || p.relative_half_width() > asked;
-    let wide: Vec<_> = points.iter().filter(|(_, p)| too_wide(p)).collect();
+    // Another warning covers disturbed points.
+    let is_wide = |p: &Point| !p.disturbed && !p.is_precise(asked);
+    let wide: Vec<_> = points.iter().filter(|(_, p)| is_wide(p)).collect();
     let (curve, point) = wide
         .iter()
         .max_by(|(_, a), (_, b)| a.relative_half_width().total_cmp(&b.relative_half_width()))?;

@@ -37,6 +37,9 @@ pub(crate) fn begin(
     output: Option<&Path>,
     quiet: &QuietWait<'_>,
 ) -> anyhow::Result<(Writer, RunRecord, Rounds)> {
+    if let (Some(dir), Some(_)) = (output, quiet.limit) {
+        Writer::check_unused(dir).map_err(refused)?;
+    }
     if quiet.wait(&run.request.cpus)? {
         run.begin_now();
     }

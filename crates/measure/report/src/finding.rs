@@ -3,12 +3,13 @@
 use std::fmt::Write as _;
 
 use knee_host::number::{change, percent, plural, tasks};
+use knee_results::CurveVerdict;
 use knee_stats as stats;
 
 use crate::matrix::{Matrix, Pair};
 use crate::model::Change;
 use crate::reading::{CaseReading, CurveReading, Reading};
-use crate::verdict::{ChangeVerdict, CurveVerdict};
+use crate::verdict::ChangeVerdict;
 
 /// The main finding in one sentence.
 pub(crate) fn sentence(reading: &Reading) -> String {

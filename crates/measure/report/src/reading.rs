@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use knee_results::{CaseId, CaseInfo, Family, Mode, Point, Scaling};
+use knee_results::{CaseId, CaseInfo, CurveVerdict, Family, Mode, Point, Scaling};
 
 use crate::model::{Curve, Page, Run};
-use crate::verdict::{ChangeVerdict, CurveVerdict};
+use crate::verdict::ChangeVerdict;
 
 /// A page with the results derived from its numbers.
 pub(crate) struct Reading<'p> {
@@ -145,7 +145,7 @@ impl<'p> CurveReading<'p> {
             measured: &curve.measured,
             run: &page.runs[curve.run],
             knee: curve.measured.knee(knee).tasks(),
-            verdict: CurveVerdict::of(&curve.measured, knee),
+            verdict: curve.measured.verdict(knee),
             changes: tally(curve.changes.values().map(ChangeVerdict::of)),
         }
     }
@@ -199,9 +199,7 @@ impl<'p> CurveReading<'p> {
 
     /// The sound points whose efficiency is implausible.
     pub(crate) fn implausible(&self) -> impl Iterator<Item = (&'p Point, Scaling)> {
-        let measured = self.measured;
-        let scalings = measured.sound().filter_map(|point| Some((point, measured.scaling(point)?)));
-        scalings.filter(|(_, scaling)| scaling.is_implausible())
+        self.measured.implausible()
     }
 
     fn has_gap(&self, point: &Point, next: &Point) -> bool {

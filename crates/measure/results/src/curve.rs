@@ -1,8 +1,6 @@
 //! Throughput against the task count: speed-up, efficiency, the knee.
 
-use strum::{IntoStaticStr, VariantArray};
-
-use crate::{CaseId, Mode, Point, PointId};
+use crate::{CaseId, CurveVerdict, Mode, Point, PointId};
 
 /// Highest efficiency that is plausible. More cache for each task and coarser sharing of locks
 /// explain a few percent above 1.
@@ -53,34 +51,6 @@ impl Knee {
             Self::At(tasks) => Some(tasks),
             Self::NotReached | Self::Unknown => None,
         }
-    }
-}
-
-/// How a curve scales, the worst first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, IntoStaticStr, VariantArray)]
-#[strum(serialize_all = "kebab-case")]
-pub enum Verdict {
-    /// Throughput at the highest task count is below the peak, beyond both intervals.
-    Retrograde,
-    /// There is a knee, but throughput does not fall.
-    Contended,
-    /// No knee up to the highest task count.
-    Scales,
-    /// There is no sound point at one task to compare with.
-    Unknown,
-    /// There is only one task count at which each task has a CPU.
-    OnePoint,
-    /// Nothing was measured.
-    Missing,
-}
-
-impl Verdict {
-    /// All verdicts, the worst first.
-    pub const ALL: &[Self] = Self::VARIANTS;
-
-    /// The word for it in JSON and in addresses.
-    pub fn as_str(self) -> &'static str {
-        self.into()
     }
 }
 
@@ -166,21 +136,35 @@ impl Curve {
     }
 
     /// The sound point with the highest throughput; among equals, the one with the fewest tasks.
+    /// `None` if there is no other sound point to compare it with.
     pub fn peak(&self) -> Option<&Point> {
-        self.sound().reduce(|best, point| if point.rate > best.rate { point } else { best })
+        let peak =
+            self.sound().reduce(|best, point| if point.rate > best.rate { point } else { best });
+        peak.filter(|_| self.sound().count() > 1)
+    }
+
+    /// The points whose efficiency is implausible.
+    pub fn implausible(&self) -> impl Iterator<Item = (&Point, Scaling)> {
+        let scalings = self.sound().filter_map(|point| Some((point, self.scaling(point)?)));
+        scalings.filter(|(_, scaling)| scaling.is_implausible())
     }
 
     /// How it scales, with its knee at the `threshold` of efficiency.
-    pub fn verdict(&self, threshold: f64) -> Verdict {
+    pub fn verdict(&self, threshold: f64) -> CurveVerdict {
         match (self.last(), self.peak()) {
-            _ if self.points.is_empty() => Verdict::Missing,
-            (None, _) | (_, None) => Verdict::Unknown,
-            _ if self.sound().count() == 1 => Verdict::OnePoint,
-            (Some(last), Some(peak)) if last.high < peak.low => Verdict::Retrograde,
+            _ if self.points.is_empty() => CurveVerdict::Missing,
+            _ if self.is_disturbed() => CurveVerdict::Disturbed,
+            (None, _) => CurveVerdict::Unknown,
+            (_, None) => CurveVerdict::OnePoint,
+            (Some(last), Some(peak)) if last.high < peak.low => CurveVerdict::Retrograde,
             _ => match self.knee(threshold) {
-                Knee::At(_) => Verdict::Contended,
-                Knee::NotReached => Verdict::Scales,
-                Knee::Unknown => Verdict::Unknown,
+                Knee::At(_) => CurveVerdict::Contended,
+                // A point at one task that is too slow can hide a knee, but not cause one.
+                Knee::NotReached if self.implausible().next().is_some() => {
+                    CurveVerdict::Implausible
+                }
+                Knee::NotReached => CurveVerdict::Scales,
+                Knee::Unknown => CurveVerdict::Unknown,
             },
         }
     }
@@ -203,6 +187,16 @@ mod tests {
         Curve::new(CaseId::new("a"), Mode::Threads, rates.iter().map(point).collect())
     }
 
+    fn verdict(rates: &[(u32, f64)]) -> CurveVerdict {
+        curve(rates).verdict(0.8)
+    }
+
+    fn verdict_with(rates: &[(u32, f64)], change: impl Fn(&mut Point)) -> CurveVerdict {
+        let mut points = curve(rates).into_points();
+        points.iter_mut().for_each(change);
+        Curve::new(CaseId::new("a"), Mode::Threads, points).verdict(0.8)
+    }
+
     #[test]
     fn a_perfect_curve_has_no_knee() {
         let curve = curve(&[(1, 10.0), (2, 20.0), (8, 80.0)]);
@@ -222,7 +216,7 @@ mod tests {
     fn without_a_point_at_one_task_there_is_no_efficiency_knee_or_verdict() {
         let curve = curve(&[(2, 20.0), (4, 30.0)]);
         assert!(curve.points().iter().all(|point| curve.scaling(point).is_none()));
-        assert_eq!((curve.knee(0.8), curve.verdict(0.8)), (Knee::Unknown, Verdict::Unknown));
+        assert_eq!((curve.knee(0.8), curve.verdict(0.8)), (Knee::Unknown, CurveVerdict::Unknown));
         assert_eq!(curve.last_efficiency(), None);
     }
 
@@ -244,12 +238,12 @@ mod tests {
         // A disturbed point could be the knee.
         assert_eq!(
             (disturbed.knee(0.8), disturbed.verdict(0.8)),
-            (Knee::Unknown, Verdict::Unknown)
+            (Knee::Unknown, CurveVerdict::Disturbed)
         );
         assert_eq!(disturbed.knee(0.96), Knee::At(2));
         assert_eq!(
             (oversubscribed.knee(0.8), oversubscribed.verdict(0.8)),
-            (Knee::NotReached, Verdict::Scales)
+            (Knee::NotReached, CurveVerdict::Scales)
         );
         let mut points = points;
         points[0].disturbed = true;
@@ -283,12 +277,44 @@ mod tests {
 
     #[test]
     fn a_curve_that_falls_beyond_its_intervals_loses_throughput() {
-        let verdict = |rates: &[(u32, f64)]| curve(rates).verdict(0.8);
-        assert_eq!(verdict(&[(1, 10.0), (2, 19.0), (4, 15.0)]), Verdict::Retrograde);
-        assert_eq!(verdict(&[(2, 19.0), (4, 15.0)]), Verdict::Retrograde);
-        assert_eq!(verdict(&[(1, 10.0), (2, 19.0), (4, 18.9)]), Verdict::Contended);
-        assert_eq!(verdict(&[(1, 10.0), (2, 19.0), (4, 39.0)]), Verdict::Scales);
-        assert_eq!(verdict(&[(4, 39.0)]), Verdict::OnePoint);
-        assert_eq!(verdict(&[]), Verdict::Missing);
+        assert_eq!(verdict(&[(1, 10.0), (2, 19.0), (4, 15.0)]), CurveVerdict::Retrograde);
+        assert_eq!(verdict(&[(2, 19.0), (4, 15.0)]), CurveVerdict::Retrograde);
+        assert_eq!(verdict(&[(1, 10.0), (2, 19.0), (4, 18.9)]), CurveVerdict::Contended);
+        assert_eq!(verdict(&[(1, 10.0), (2, 19.0), (4, 39.0)]), CurveVerdict::Scales);
+        assert_eq!(verdict(&[(4, 39.0)]), CurveVerdict::OnePoint);
+        assert_eq!(verdict(&[]), CurveVerdict::Missing);
+    }
+    #[test]
+    fn nothing_is_concluded_from_a_disturbed_curve() {
+        let loss = [(1, 10.0), (2, 5.0), (4, 1.0)];
+        assert_eq!(verdict(&loss), CurveVerdict::Retrograde);
+        let disturbed = verdict_with(&loss, |point| point.disturbed = point.tasks == 2);
+        assert_eq!(disturbed, CurveVerdict::Disturbed);
+        assert!(!disturbed.counts() && CurveVerdict::Scales.counts());
+    }
+
+    #[test]
+    fn a_curve_of_more_tasks_than_cpus_is_judged_up_to_the_cpus() {
+        let rates = [(1, 10.0), (2, 20.0), (4, 5.0)];
+        let on = |cpus| verdict_with(&rates, |point| point.oversubscribed = point.tasks > cpus);
+        assert_eq!([on(2), on(1)], [CurveVerdict::Scales, CurveVerdict::OnePoint]);
+        assert_eq!(on(0), CurveVerdict::Unknown);
+    }
+
+    #[test]
+    fn an_implausible_efficiency_does_not_scale_but_excuses_no_loss() {
+        assert_eq!(verdict(&[(1, 10.0), (2, 30.0)]), CurveVerdict::Implausible);
+        assert_eq!(verdict(&[(1, 10.0), (2, 30.0), (4, 9.0)]), CurveVerdict::Retrograde);
+    }
+
+    #[test]
+    fn one_sound_point_is_no_peak() {
+        let points = |disturbed| {
+            let mut points = curve(&[(1, 10.0), (2, 19.0)]).into_points();
+            points[1].disturbed = disturbed;
+            Curve::new(CaseId::new("a"), Mode::Threads, points)
+        };
+        assert_eq!(points(false).peak().map(|point| point.tasks), Some(2));
+        assert_eq!(points(true).peak(), None);
     }
 }

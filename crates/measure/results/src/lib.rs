@@ -7,7 +7,7 @@
 //! * A [`CaseId`] identifies what a rate belongs to: a testcase, its parameters, and the side of a
 //!   comparison. Together with a [`Mode`] and a task count, it is a [`PointId`].
 //! * A [`Point`] is the measurement at a [`PointId`], and a [`Curve`] is all points of a testcase in a
-//!   mode. All outputs show the same speed-up, efficiency, [`Knee`] and [`Verdict`].
+//!   mode. All outputs show the same speed-up, efficiency, [`Knee`] and [`CurveVerdict`].
 //! * [`Results`] are all points of a run of knee or of another tool. [`Compared`] holds the differences
 //!   between two results, and [`history`] finds when a series changed.
 //!
@@ -33,11 +33,12 @@ mod request;
 mod results;
 mod sample;
 mod variants;
+mod verdict;
 mod will_it_scale;
 
 pub use case_id::{CaseId, Side};
 pub use compared::{Compared, ComparedPoint, FamilySummary, Gap, Verdicts};
-pub use curve::{Curve, Knee, MAX_PLAUSIBLE_EFFICIENCY, Scaling, Verdict};
+pub use curve::{Curve, Knee, MAX_PLAUSIBLE_EFFICIENCY, Scaling};
 pub use difference::{Difference, differences};
 pub use family::Family;
 pub use history::{Series, history, in_time_order};
@@ -48,6 +49,7 @@ pub use request::{Order, Origin, Request, UntilDecided};
 pub use results::{CaseInfo, Key, Measured, RUN_FILE, Results, ResultsError};
 pub use sample::{CpuShares, Mark};
 pub use variants::VariantPair;
+pub use verdict::CurveVerdict;
 
 /// An upper limit for rates: more than all CPUs of the largest machine complete per second. Squares
 /// of sums of rates up to this limit stay finite.

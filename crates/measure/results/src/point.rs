@@ -10,6 +10,8 @@ use crate::{CaseId, CpuShares, Mark, Mode};
 
 /// Confidence of all intervals.
 pub const CONFIDENCE: f64 = 0.95;
+/// Tolerance for rounding: the computed confidence of six rounds is slightly below 95%.
+const ROUNDING: f64 = 1e-9;
 /// Maximum tasks of a point. A larger number is more likely a typing error than a real machine.
 pub const MAX_TASKS: u32 = 16384;
 
@@ -113,6 +115,11 @@ impl Point {
             n: self.rounds.len(),
         }
         .relative_half_width()
+    }
+
+    /// Whether the interval, at [`CONFIDENCE`], is within a share `precision` of the median.
+    pub fn is_precise(&self, precision: f64) -> bool {
+        self.confidence + ROUNDING >= CONFIDENCE && self.relative_half_width() <= precision
     }
 
     /// Whether there is an interval. One round has none.

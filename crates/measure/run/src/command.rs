@@ -6,9 +6,11 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{self, Child, ExitStatus, Stdio};
+use std::thread;
 use std::time::Duration;
 
 use knee_host::Interrupt;
+use knee_host::affinity::pin;
 use knee_host::clock::seconds;
 use knee_host::process::{Ties, last_line, read_tail, readable, reap_group, spawn, wait_readable};
 use knee_host::signal::describe_end;
@@ -19,6 +21,7 @@ use rustix::time::ClockId;
 
 use crate::account::Ledger;
 use crate::job::{Command, Failure, FailureKind, Job, Phase, Sample, Score};
+use crate::reference;
 use crate::stopped::Stopped;
 
 /// A line with one of these characters needs a shell.
@@ -27,9 +30,6 @@ const SHELL_CHARACTERS: &str = "|&;<>()$`\\\"'*?[]#~=%!{}\n";
 const TAIL_BYTES: usize = 64 << 10;
 /// How long an interrupted command may take to exit.
 const END_PATIENCE: Duration = Duration::from_secs(2);
-/// Shorter commands, in seconds, are not judged: the CPU times of the machine are rounded to 10 ms, and
-/// starting a program on a busy machine takes time that is not its own.
-const SHORTEST_JUDGED: f64 = 0.5;
 /// If other work got more than this share of the CPUs that a command may use, it may have slowed down
 /// the command.
 const LOST_SHARE: f64 = 0.05;
@@ -39,6 +39,7 @@ const ADVICE: &str = "run the command by hand to see why";
 /// Runs `command` once as `job` says. The sample is the invocation.
 pub(crate) fn run(command: &Command, job: &Job, interrupt: &Interrupt) -> Result<Sample, Stopped> {
     let line = command.line.replace(Command::TASKS, &job.tasks.to_string());
+    let reference = speed(&job.cpus);
     let ledger = Ledger::open(&job.cpus, &[], &[getpid()]);
     let before = seconds(ClockId::MonotonicRaw);
     let mut running = Running::start(&line, command, job)?;
@@ -46,7 +47,7 @@ pub(crate) fn run(command: &Command, job: &Job, interrupt: &Interrupt) -> Result
     let seconds = seconds(ClockId::MonotonicRaw) - before;
     running.check(&line)?;
     // The command and its descendants have been waited for.
-    let account = ledger.and_then(Ledger::close).filter(|_| seconds > SHORTEST_JUDGED);
+    let account = ledger.and_then(Ledger::close).filter(|_| seconds > Command::SHORTEST_JUDGED);
     let disturbed = account.is_some_and(|(balance, used)| {
         // With a CPU to spare, the command got what it wanted.
         let is_full = used.idle < LOST_SHARE * balance.had;
@@ -62,10 +63,26 @@ pub(crate) fn run(command: &Command, job: &Job, interrupt: &Interrupt) -> Result
         rates: vec![rate],
         cpu: account.map(|(_, used)| used.shares),
         lost: account.map(|(balance, _)| balance.share()),
-        reference: None,
+        reference,
+        // Streaming through memory would evict what the command finds in the caches.
         memory: None,
         marks: vec![Mark::Starved; usize::from(disturbed)],
     })
+}
+
+/// Steps per second of the reference loop on each of `cpus` at the same time, averaged. `None` if the
+/// loop cannot run on one of them.
+fn speed(cpus: &[u32]) -> Option<f64> {
+    let on = |cpu: u32| {
+        pin(cpu).ok()?;
+        Some(reference::speed())
+    };
+    let sum: Option<f64> = thread::scope(|scope| {
+        let start = |&cpu: &u32| thread::Builder::new().spawn_scoped(scope, move || on(cpu)).ok();
+        let threads: Vec<_> = cpus.iter().map(start).collect();
+        threads.into_iter().map(|thread| thread?.join().ok()?).sum()
+    });
+    Some(sum? / cpus.len() as f64).filter(|speed| speed.is_finite())
 }
 
 /// A running command. Dropping it terminates its process group.
@@ -262,6 +279,13 @@ mod tests {
         assert_eq!(last_number("p99 of mmap1"), None);
         assert_eq!(last_number("- . + e5"), None);
         assert_eq!(last_number(""), None);
+    }
+
+    #[test]
+    fn the_reference_loop_runs_on_the_cpus_of_a_command() {
+        assert!(speed(&knee_host::affinity::usable_cpus().unwrap()).unwrap() > 0.0);
+        assert_eq!(speed(&[u32::MAX]), None);
+        assert_eq!(speed(&[]), None);
     }
 
     #[test]

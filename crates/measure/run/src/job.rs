@@ -46,6 +46,9 @@ pub struct Command {
 impl Command {
     /// Placeholder for the task count in a command.
     pub const TASKS: &str = "{tasks}";
+    /// Shorter commands, in seconds, are not marked: the CPU times of the machine are rounded to 10 ms,
+    /// and starting a program on a busy machine takes time that is not its own.
+    pub const SHORTEST_JUDGED: f64 = 0.5;
 
     /// Whether the command contains the placeholder for the task count.
     pub fn takes_tasks(&self) -> bool {

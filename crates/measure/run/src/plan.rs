@@ -113,6 +113,11 @@ impl Case {
         self.source == Source::BuiltIn {}
     }
 
+    /// Whether it is a command, of which a round is one invocation.
+    pub fn is_command(&self) -> bool {
+        matches!(self.source, Source::Command { .. })
+    }
+
     /// The requested modes in which it is measured.
     ///
     /// A testcase for threads only has points with threads alone. If only processes were requested,

@@ -32,6 +32,9 @@ pub trait Observer {
     fn round(&mut self, point: &PointId, round: u32, estimate: &Estimate);
     /// A point has failed, and is not measured further.
     fn failed(&mut self, failure: &PointFailure);
+    /// A further round of a point has failed. The point keeps its earlier rounds, and is not measured
+    /// further.
+    fn repeat_failed(&mut self, failure: &PointFailure);
 }
 
 /// How a recorded run ended.
@@ -93,7 +96,7 @@ impl Sweep<'_> {
                 turns(&open, all, round, request.order, request.seed).into_iter().enumerate()
             {
                 let point = progress.points()[turn.point].clone();
-                if progress.has_failed(turn.point) {
+                if progress.is_closed(turn.point) {
                     continue;
                 }
                 let left_in_round = open.len() - turn_nr;
@@ -107,10 +110,14 @@ impl Sweep<'_> {
                     Err(Stopped::ByReceiver(error)) => Failure::runner(error.to_string()),
                     Err(Stopped::Failed(failure)) => failure,
                 };
-                progress.fail(turn.point);
-                self.give_up(&point, round, failure)?;
+                let has_result = progress.has_result(turn.point);
+                progress.close(turn.point);
+                match has_result {
+                    true => self.keep_earlier(&point, round, failure)?,
+                    false => self.give_up(&point, round, failure)?,
+                }
             }
-            progress.end_of_round();
+            progress.end_of_round(self.run);
         }
         Ok(Ended::Done)
     }
@@ -126,7 +133,7 @@ impl Sweep<'_> {
                 Err(failure) => Some(failure),
             };
             if let Some(failure) = failure {
-                progress.fail(nr);
+                progress.close(nr);
                 self.give_up(&point, progress.measured(nr), failure)?;
             }
         }
@@ -151,6 +158,19 @@ impl Sweep<'_> {
         let failure = PointFailure { point: point.clone(), round, failure };
         self.observer.failed(&failure);
         self.run.failures.push(failure);
+        self.writer.describe(self.run)
+    }
+
+    /// Notes that a further round of a point failed, without which it has a result.
+    fn keep_earlier(
+        &mut self,
+        point: &PointId,
+        round: u32,
+        failure: Failure,
+    ) -> Result<(), RecordError> {
+        let failure = PointFailure { point: point.clone(), round, failure };
+        self.observer.repeat_failed(&failure);
+        self.run.failed_repeats.push(failure);
         self.writer.describe(self.run)
     }
 

@@ -94,6 +94,9 @@ pub struct Work {
     pub point: PointId,
     /// Iterations of all tasks.
     pub iterations: u64,
+    /// Whether other work disturbed so much of the sampling that nothing may be concluded from the costs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub disturbed: bool,
 }
 
 /// What is known to be missing in a capture.

@@ -14,7 +14,7 @@
 use knee_host::number::{si, tasks, three_digits, time};
 use knee_host::text::{Cell, Column, Table};
 
-use super::{Growth, Row};
+use super::{Growth, Point, Row};
 use crate::diff::Measure;
 
 /// The table, of at most `most` functions. Its last line counts the others.
@@ -29,7 +29,9 @@ pub fn table(growth: &Growth, most: usize) -> Table {
     let mut add = |head: &str, cells: Vec<String>| {
         table.row([head.to_owned()].into_iter().chain(cells).map(Cell::from).collect());
     };
-    add("iterations per second", points.iter().map(|point| si(point.rate)).collect());
+    let mark = |point: &Point| if point.disturbed { " !!" } else { "" };
+    let rates = points.iter().map(|point| format!("{}{}", si(point.rate), mark(point)));
+    add("iterations per second", rates.collect());
     add("cost of an iteration", points.iter().map(|point| cost(growth, point.cost)).collect());
     if points.iter().any(|point| point.waiting.is_some()) {
         let waiting = |ns: Option<f64>| ns.map_or("-".into(), |ns| time(ns / 1e9));
@@ -37,6 +39,15 @@ pub fn table(growth: &Growth, most: usize) -> Table {
         add("  and off-CPU time", waits.collect());
     }
     table.text("");
+    let disturbed: Vec<String> = growth.disturbed().map(|point| tasks(point.tasks)).collect();
+    if !disturbed.is_empty() {
+        table.text(format!(
+            "Inconclusive: other work disturbed {} (marked !!); reduce other load, or sample again with \
+             --wait-quiet or more --patience.",
+            disturbed.join(" and ")
+        ));
+        return table;
+    }
     let grew: Vec<&Row> = growth.grew().collect();
     if grew.is_empty() {
         table.text(

@@ -24,7 +24,11 @@ fn capture(tasks: u32, iterations: u64, stacks: &[(&[&str], u64)]) -> Capture {
         },
         seconds: Some(1.0),
         cpu_seconds: Some(all as f64 / 1e3),
-        work: Some(Work { point: PointId { case: CaseId::new("mmap1"), mode, tasks }, iterations }),
+        work: Some(Work {
+            point: PointId { case: CaseId::new("mmap1"), mode, tasks },
+            iterations,
+            disturbed: false,
+        }),
         ..collected.finish()
     }
 }
@@ -81,6 +85,31 @@ self growth                              function
 
 "#]]
     );
+}
+
+#[test]
+fn a_disturbed_capture_on_either_side_claims_no_growth() {
+    for disturbed in [0, 1] {
+        let mut captures = example();
+        captures[disturbed].work.as_mut().unwrap().disturbed = true;
+        let growth = growth(&captures).unwrap();
+        assert_eq!(growth.grew().count(), 0);
+        let table = table(&growth, 10).to_string();
+        let count = ["1 task", "2 tasks"][disturbed];
+        assert!(table.contains(&format!("Inconclusive: other work disturbed {count}")), "{table}");
+        assert!(table.contains(" k !!") && !table.contains("spin"), "{table}");
+    }
+}
+
+#[test]
+fn a_disturbed_capture_between_the_others_is_only_marked() {
+    let [one, mut between] = example();
+    let mut four = between.clone();
+    four.work.as_mut().unwrap().point.tasks = 4;
+    between.work.as_mut().unwrap().disturbed = true;
+    let growth = growth(&[one, between, four]).unwrap();
+    assert_eq!(growth.grew().count(), 1);
+    assert!(table(&growth, 10).to_string().contains(" k !!"));
 }
 
 #[test]

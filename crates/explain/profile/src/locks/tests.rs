@@ -42,6 +42,7 @@ fn example() -> LockWaits {
         work: Some(Work {
             point: PointId { case: CaseId::new("mmap1"), mode: Mode::Threads, tasks: 4 },
             iterations: 100_000,
+            disturbed: false,
         }),
         losses: WaitLosses::default(),
         sites: sites(stacks, &KernelSymbols::parse(KALLSYMS)),

@@ -81,6 +81,7 @@ pub(crate) fn with_work(mut capture: Capture, iterations: u64) -> Capture {
             tasks: 2,
         },
         iterations,
+        disturbed: false,
     });
     capture
 }

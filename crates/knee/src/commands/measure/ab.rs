@@ -22,7 +22,9 @@ use crate::args::judgement::JudgementArgs;
 use crate::args::modes::Modes;
 use crate::args::patience::PatienceArgs;
 use crate::args::tasks::Tasks;
-use crate::args::{complete, existing, percentage, require_utf8, seconds, seconds_or_none};
+use crate::args::{
+    complete, existing, percentage_below_100, require_utf8, seconds, seconds_or_none,
+};
 use crate::exit::{ExitStatus, bail_usage, ensure_usage, usage};
 use crate::present::compared::{Comparisons, json, markdown, table};
 use crate::present::progress::RunProgress;
@@ -87,7 +89,7 @@ pub(crate) struct Args {
     /// points. All verdicts and intervals hold together at the confidence level, in spite of the
     /// repeated checks
     #[arg(long, value_name = "P%", conflicts_with_all = ["rounds", "threshold"],
-          allow_negative_numbers = true, value_parser = percentage)]
+          allow_negative_numbers = true, value_parser = percentage_below_100)]
     until_decided: Option<f64>,
 
     /// With --until-decided, seconds of measurement of each side after which knee stops adding rounds

@@ -76,8 +76,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         results.curves().into_iter().filter(|curve| wanted(&curve.case.to_string())).collect();
     let rounds: Vec<Vec<(u32, Vec<f64>)>> = curves.iter().map(Curve::rounds).collect();
     let fits = fit_all(&rounds, &options);
-    let curves: Vec<FittedCurve> =
-        curves.into_iter().zip(fits).map(|(curve, fit)| FittedCurve { curve, fit }).collect();
+    let cpus = results.origin.as_ref().map(|origin| origin.request.cpus.len());
+    let fitted = |(curve, fit)| FittedCurve { curve, cpus, fit };
+    let curves: Vec<FittedCurve> = curves.into_iter().zip(fits).map(fitted).collect();
     if curves.is_empty() {
         let what = if args.names.is_empty() { "no curve" } else { "no such testcase" };
         bail_usage!("{}: the results contain {what}", args.run.display());

@@ -1,6 +1,7 @@
 //! `knee run`: measure how throughput grows with the task count.
 
 mod floor;
+mod outcome;
 
 use std::path::PathBuf;
 
@@ -160,7 +161,13 @@ Examples:
   knee run page_fault1 --precision 1%      add rounds for a precision of 1%
   knee run --plugin ./mine.so              a testcase written in C
   knee run --aa                            the noise floor of this machine
-  knee run mmap1 --format json | jq .curves";
+  knee run mmap1 --format json | jq .curves
+
+Exit status:
+  0  success, even if other work disturbed points
+  3  a testcase cannot run
+  4  a testcase died
+  5  too noisy for --precision, or for --wait-quiet to begin";
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Ordering {
@@ -192,10 +199,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     if let Some(floor) = floor {
         floor.keep()?;
     }
-    Ok(match ended {
-        Ended::Interrupted(signal) => ExitStatus::Interrupted(signal),
-        Ended::Done => ExitStatus::of_failures(&run.failures),
-    })
+    match ended {
+        Ended::Interrupted(signal) => Ok(ExitStatus::Interrupted(signal)),
+        Ended::Done => outcome::status(&record, args.view.format()),
+    }
 }
 
 /// The run that the arguments describe on this machine.

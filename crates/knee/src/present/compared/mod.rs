@@ -400,8 +400,14 @@ fn method(compared: &Compared, options: &CompareOptions) -> String {
              {confidence:.1}% intervals{by}{corrected}; {changes}"
         );
     }
+    let drift = compared.drift.map_or(String::new(), |drift| {
+        let by = change(drift);
+        format!(
+            "; verdicts hold both as measured and with the drift of the machine ({by}) divided out"
+        )
+    });
     format!(
-        "medians over rounds; {confidence:.1}% bootstrap intervals of the ratio{by}{corrected}; \
-         {changes}"
+        "medians over rounds; {confidence:.1}% bootstrap intervals of the ratio{by}{corrected}\
+         {drift}; {changes}"
     )
 }

@@ -2,7 +2,7 @@
 
 use knee_host::number::{percent, percent_beside, si, tasks};
 use knee_host::text::{Cell, Column, Table};
-use knee_results::{Curve, Knee, Point};
+use knee_results::{Curve, CurveVerdict, Knee, Point};
 use knee_run::record::RunRecord;
 
 use super::remark::{against_processes, disturbed, doubtful};
@@ -68,7 +68,13 @@ fn closing(curves: &[Curve], curve: &Curve, view: &View<'_>) -> String {
     let against = curve.last().and_then(|last| {
         Some(format!(", {} at {}", against_processes(curves, curve, last, view)?, last.tasks))
     });
-    format!("knee {knee}, peak {peak}{}", against.unwrap_or_default())
+    let judged = match curve.verdict(view.knee) {
+        CurveVerdict::OnePoint => {
+            "only one usable task count, so there is no knee or peak".to_owned()
+        }
+        _ => format!("knee {knee}, peak {peak}"),
+    };
+    judged + &against.unwrap_or_default()
 }
 
 /// The heading of the points with more tasks than CPUs.

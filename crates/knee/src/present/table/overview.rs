@@ -13,7 +13,7 @@ use crate::present::view::View;
 pub(super) fn render(record: &Record, curves: &[Curve], view: &View<'_>) -> String {
     let run = &record.run;
     let shown = &run.request.tasks;
-    let mut table = Table::new(columns(shown));
+    let mut table = Table::new(columns(run));
     let mut family = None;
     let mut last = None;
     for curve in curves {
@@ -39,20 +39,33 @@ pub(super) fn render(record: &Record, curves: &[Curve], view: &View<'_>) -> Stri
     table.render(&view.screen) + "\n"
 }
 
-/// The columns, with rates at the task counts `shown`. If the table is too wide, rates are dropped
-/// before efficiency, knee and sparkline, which summarise them.
-fn columns(shown: &[u32]) -> Vec<Column> {
+/// The columns, with rates at the task counts of `run`. If the table is too wide, rates are dropped
+/// before efficiency, knee and sparkline, which summarise them, and first the rates with more tasks
+/// than CPUs, which have no part in the summary.
+fn columns(run: &RunRecord) -> Vec<Column> {
     let mut columns = vec![Column::left(""), Column::left("per second").gap(1)];
-    let rates = shown.iter().enumerate();
-    columns.extend(rates.map(|(nr, n)| Column::right(tasks(*n)).in_series(nr, shown.len(), 2)));
+    let points = run.points();
+    let has_cpus = |n: u32| points.iter().any(|p| p.tasks == n && !run.is_oversubscribed(p));
+    let (own, sharing): (Vec<u32>, Vec<u32>) =
+        run.request.tasks.iter().partition(|n| has_cpus(**n));
+    let place = |counts: &[u32], n: &u32| counts.iter().position(|count| count == n);
+    columns.extend(run.request.tasks.iter().map(|n| {
+        let column = Column::right(tasks(*n));
+        match (place(&own, n), place(&sharing, n)) {
+            (Some(nr), _) => column.in_series(nr, own.len(), 10),
+            // The last one of a series stays. Here, that is the last one with a CPU per task, if any.
+            (None, Some(nr)) => column.in_series(nr, sharing.len() + own.len().min(1), 2),
+            (None, None) => column,
+        }
+    }));
     columns.extend([
-        Column::right("speed-up").drops(11),
+        Column::right("speed-up").drops(19),
         Column::right("effic."),
         Column::left("").gap(0),
-        Column::right("±").drops(10),
+        Column::right("±").drops(18),
         Column::left("").gap(1),
         Column::right("knee").gap(1),
-        Column::left("curve").drops(12),
+        Column::left("curve").drops(20),
         Column::left("").drops(1),
     ]);
     columns

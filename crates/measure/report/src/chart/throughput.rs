@@ -60,15 +60,17 @@ pub(crate) fn throughput(panel: &Panel) -> Markup {
 }
 
 fn sentence(panel: &Panel, reading: &CurveReading) -> Option<String> {
-    let (first, last, peak) =
-        (reading.measured.sound().next()?, reading.measured.last()?, reading.measured.peak()?);
+    let (first, last) = (reading.measured.sound().next()?, reading.measured.last()?);
     let unit = &panel.case.info.unit;
     let at = |n| panel.mode.tasks(n);
     let mut text = format!("{} {unit}/s with {}", si(first.rate), at(first.tasks));
     if last.tasks != first.tasks {
         text += &format!(", {} with {}", si(last.rate), at(last.tasks));
     }
-    if peak.tasks != last.tasks && peak.tasks != first.tasks {
+    if let Some(peak) = reading.measured.peak()
+        && peak.tasks != last.tasks
+        && peak.tasks != first.tasks
+    {
         text += &format!(", most with {}: {}", at(peak.tasks), si(peak.rate));
     }
     if let Some(knee) = reading.knee {

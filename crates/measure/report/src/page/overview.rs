@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use knee_host::number::{change, coefficient, percent, plural, si};
-use knee_results::Mode;
+use knee_results::{CurveVerdict, Mode};
 use maud::{Markup, html};
 
 use super::fragment::fragment;
@@ -11,7 +11,7 @@ use super::words;
 use crate::chart::{SparkScale, spark, swatch};
 use crate::model::Change;
 use crate::reading::{CaseReading, CurveReading, Reading, tally};
-use crate::verdict::{ChangeVerdict, CurveVerdict, Labelled as _};
+use crate::verdict::{ChangeVerdict, Labelled as _, meaning};
 
 pub(super) fn overview(reading: &Reading) -> Markup {
     let scale = SparkScale::of(reading);
@@ -79,7 +79,7 @@ fn meanings(reading: &Reading) -> Markup {
     html! {
         ul.meanings aria-label="Verdicts" {
             @for verdict in found {
-                li { (words::verdict(verdict)) ": " (verdict.meaning(reading.page.knee_efficiency)) "." }
+                li { (words::verdict(verdict)) ": " (meaning(verdict, reading.page.knee_efficiency)) "." }
             }
         }
     }

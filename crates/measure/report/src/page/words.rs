@@ -8,7 +8,7 @@ use maud::{Markup, html};
 
 use crate::model::Change;
 use crate::reading::CurveReading;
-use crate::verdict::{ChangeVerdict, Label, Labelled};
+use crate::verdict::{ChangeVerdict, Label, Labelled, meaning};
 
 pub(super) fn verdict(verdict: impl Labelled) -> Markup {
     titled(verdict, None)
@@ -16,7 +16,7 @@ pub(super) fn verdict(verdict: impl Labelled) -> Markup {
 
 /// The verdict on a curve, explained where the reader points at it.
 pub(super) fn explained(curve: &CurveReading, knee: f64) -> Markup {
-    titled(curve.verdict, Some(curve.verdict.meaning(knee)))
+    titled(curve.verdict, Some(meaning(curve.verdict, knee)))
 }
 
 fn titled(verdict: impl Labelled, title: Option<String>) -> Markup {

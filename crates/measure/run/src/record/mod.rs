@@ -90,6 +90,10 @@ pub struct RunRecord {
     pub cases: Vec<Case>,
     /// What could not be measured.
     pub failures: Vec<PointFailure>,
+    /// Further rounds that failed at points that already had a result. The points keep their earlier
+    /// rounds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed_repeats: Vec<PointFailure>,
 }
 
 impl RunRecord {
@@ -126,6 +130,7 @@ impl RunRecord {
             request,
             cases,
             failures: Vec::new(),
+            failed_repeats: Vec::new(),
         }
     }
 

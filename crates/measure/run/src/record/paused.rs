@@ -47,6 +47,7 @@ impl Paused {
         kept.persist().map_err(failed)?;
         let mut run = record.run;
         run.failures.clear();
+        run.failed_repeats.clear();
         run.end = None;
         run.complete = false;
         let writer = Writer::go_on(record.dir, lock, &run)?;

@@ -89,7 +89,8 @@ impl Record {
         }
         let run = &self.run;
         rounds.retain(|point, nr, round| {
-            let failed = run.failures.iter().any(|f| f.point == *point && f.round == nr);
+            let mut failures = run.failures.iter().chain(&run.failed_repeats);
+            let failed = failures.any(|f| f.point == *point && f.round == nr);
             round.samples >= run.request.samples && !failed
         });
         rounds.mark_slow(run);

@@ -6,7 +6,8 @@ use knee_results::{CpuShares, Mark, PointId};
 use knee_stats::{Spread, median};
 
 use super::{RunRecord, SampleLine};
-use crate::job::Phase;
+use crate::job::{Command, Phase};
+use crate::plan::Case;
 
 /// A round is marked if its CPUs were this much slower than in most rounds.
 const SLOW_CPU: f64 = 0.05;
@@ -195,7 +196,8 @@ impl Rounds {
     }
 
     /// Marks the rounds in which the machine was slower than in most other rounds of `run` on the same
-    /// CPUs, by the reference loops. Does not depend on the rates, so it favours no result.
+    /// CPUs, by the reference loops. Does not depend on the rates, so it favours no result. Commands
+    /// that are too short to be judged are not marked.
     pub fn mark_slow(&mut self, run: &RunRecord) {
         let seats = |point: &PointId| {
             (point.tasks, run.case(&point.case).map_or(1, |case| case.cpus_per_task))
@@ -208,6 +210,7 @@ impl Rounds {
         }
         let typical = |speeds: &Vec<f64>| median(speeds).filter(|_| speeds.len() >= FEWEST_SPEEDS);
         for (point, rounds) in &mut self.0 {
+            let is_command = run.case(&point.case).is_some_and(Case::is_command);
             let [cpu, memory] = speeds[&seats(point)].each_ref().map(typical);
             let is_below = |speed: Option<f64>, typical: Option<f64>, share: f64| {
                 speed.zip(typical).is_some_and(|(speed, typical)| speed < (1.0 - share) * typical)
@@ -215,7 +218,8 @@ impl Rounds {
             for round in rounds.values_mut() {
                 let slow = is_below(round.reference, cpu, SLOW_CPU)
                     || is_below(round.memory, memory, SLOW_MEMORY);
-                match slow {
+                let is_judged = !is_command || round.seconds() > Command::SHORTEST_JUDGED;
+                match slow && is_judged {
                     true => round.marks_of_all.insert(Mark::Slow),
                     false => round.marks_of_all.remove(&Mark::Slow),
                 };
@@ -241,6 +245,7 @@ mod tests {
     use knee_results::{CaseId, Mode};
 
     use super::*;
+    use crate::job::Score;
 
     #[test]
     fn a_round_on_a_slower_machine_is_marked() {
@@ -267,6 +272,36 @@ mod tests {
         assert_eq!(slow(1), [false, false, true, false, false, true]);
         assert_eq!(slow(2), [false, false, true, false, false]);
         assert_eq!(rounds.of(&point(1)).nth(2).unwrap().marked(), 3);
+    }
+
+    #[test]
+    fn a_command_is_marked_on_a_slower_machine_unless_it_is_short() {
+        let run = include_str!("../../../../../fuzz/fixed/run.json");
+        let mut run: RunRecord = serde_json::from_str(run).unwrap();
+        let command = |line: &str| {
+            Case::command(Command { line: line.into(), score: Score::Time, dir: "/".into() })
+        };
+        run.cases = vec![command("long"), command("short")];
+        let mut rounds = Rounds::default();
+        let points = run.cases.iter().map(|case| case.id.clone());
+        let points = points.map(|case| PointId { case, mode: Mode::Processes, tasks: 1 });
+        let points: Vec<PointId> = points.collect();
+        for (point, seconds) in points.iter().zip([0.6, 0.4]) {
+            for (nr, speed) in (0..).zip([100.0, 101.0, 94.0, 102.0]) {
+                let all = Work { done: 1.0, seconds };
+                let reference = Some(speed);
+                let round = RoundSummary { samples: 1, reference, all, ..RoundSummary::default() };
+                rounds.insert(point, nr, round);
+            }
+        }
+        rounds.mark_slow(&run);
+        let slow = |point: &PointId| -> Vec<bool> {
+            rounds.of(point).map(|round| round.marks().contains_key(&Mark::Slow)).collect()
+        };
+        assert_eq!(
+            [slow(&points[0]), slow(&points[1])],
+            [vec![false, false, true, false], vec![false; 4]]
+        );
     }
 
     #[test]

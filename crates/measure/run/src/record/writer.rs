@@ -1,7 +1,7 @@
 //! Writing a record so that no completed measurement is lost.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use knee_host::write_atomically;
@@ -34,13 +34,21 @@ impl Writer {
         begun
     }
 
+    /// Checks that `dir` is missing or empty, so that a record can be created there.
+    pub fn check_unused(dir: &Path) -> Result<(), RecordError> {
+        match fs::read_dir(dir).map(|mut entries| entries.next()) {
+            Ok(Some(_)) => Err(RecordError::NotEmpty { dir: dir.to_owned() }),
+            Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                Err(RecordError::io(Access::Create, dir, e))
+            }
+            Ok(None) | Err(_) => Ok(()),
+        }
+    }
+
     fn begin(dir: &Path, run: &RunRecord) -> Result<Self, RecordError> {
         fs::create_dir_all(dir).map_err(|e| RecordError::io(Access::Create, dir, e))?;
         let lock = Lock::take(dir)?;
-        let mut entries = fs::read_dir(dir).map_err(|e| RecordError::io(Access::Create, dir, e))?;
-        if entries.next().is_some() {
-            return Err(RecordError::NotEmpty { dir: dir.to_owned() });
-        }
+        Self::check_unused(dir)?;
         let path = dir.join(SAMPLES_FILE);
         let samples = OpenOptions::new()
             .create_new(true)

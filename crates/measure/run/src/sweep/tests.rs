@@ -57,6 +57,7 @@ impl Observer for Silent {
     fn failed(&mut self, _: &PointFailure) {
         self.failed += 1;
     }
+    fn repeat_failed(&mut self, _: &PointFailure) {}
 }
 
 fn cases(names: &[&str]) -> Vec<Case> {
@@ -92,6 +93,7 @@ fn run_record(dir: &Path, change: impl FnOnce(&mut Request)) -> RunRecord {
         environment: Environment::capture(dir),
         cases: cases(&["getppid1"]),
         failures: Vec::new(),
+        failed_repeats: Vec::new(),
     }
 }
 
@@ -211,6 +213,54 @@ fn a_failing_point_is_given_up_and_the_others_go_on() {
 }
 
 #[test]
+fn a_failure_in_a_repeated_round_keeps_the_earlier_rounds() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = run_record(dir.path(), |_| {});
+    let (ended, record, asked) = disturbed_sweep(
+        dir.path(),
+        run,
+        |tasks, nr| tasks == 2 && nr < 2,
+        |tasks, nr| {
+            if (tasks, nr) == (2, 5) { Err(Failure::runner("boom").into()) } else { Ok(1.0) }
+        },
+    );
+    assert_eq!((ended.unwrap(), asked), (Ended::Done, 11));
+    assert!(record.run.complete && record.run.failures.is_empty());
+    let [failed] = &record.run.failed_repeats[..] else { panic!("{:?}", record.run) };
+    assert_eq!((failed.point.tasks, failed.round), (2, 5));
+    let point = curves(&record)[0].points()[1].clone();
+    assert_eq!((point.rounds.len(), point.measured, point.disturbed), (3, 5, false));
+}
+
+#[test]
+fn a_failure_in_a_repeated_round_of_a_point_without_a_clean_one_is_a_failure() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = run_record(dir.path(), |request| request.tasks = vec![1]);
+    let (_, record, _) = disturbed_sweep(
+        dir.path(),
+        run,
+        |_, _| true,
+        |_, nr| if nr == 5 { Err(Failure::runner("boom").into()) } else { Ok(1.0) },
+    );
+    assert_eq!((record.run.failures.len(), record.run.failed_repeats.len()), (1, 0));
+}
+
+#[test]
+fn a_failure_in_a_repeated_pair_ends_both_sides_and_keeps_their_earlier_rounds() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = interleaved(dir.path(), &[1], |request| request.until_decided = None);
+    // Turns 0 and 1 are the first pair. After eight pairs, it is repeated.
+    let rate = |_: u32, nr: usize| match nr {
+        17 => Err(Failure::runner("boom").into()),
+        _ => Ok(1.0),
+    };
+    let (_, record, asked) = disturbed_sweep(dir.path(), run, |_, nr| nr == 0, rate);
+    assert_eq!(asked, 18);
+    assert!(record.run.complete && record.run.failed_repeats.len() == 1);
+    assert_eq!(judged(&record), [(Some(1), Verdict::Same, [7, 7])]);
+}
+
+#[test]
 fn a_round_that_hangs_after_its_samples_counts_neither_now_nor_on_resume() {
     let dir = tempfile::tempdir().unwrap();
     let run = run_record(dir.path(), |request| request.tasks = vec![1]);
@@ -243,6 +293,42 @@ fn disturbed_rounds_are_measured_again_until_each_point_has_its_rounds() {
         points[1].rounds.iter().map(|rate| (rate / 2.0).round() as i64).collect();
     assert_eq!(per_task, [3, 4, 5, 6, 7]);
     assert_eq!((points[1].measured, points[1].marked, points[1].disturbed), (8, 9, false));
+}
+
+/// The rounds done, of how many, and at most.
+#[derive(Default)]
+struct Estimates(Vec<(usize, usize, Option<usize>)>);
+
+impl Observer for Estimates {
+    fn round(&mut self, _: &PointId, _: u32, estimate: &Estimate) {
+        self.0.push((estimate.done, estimate.of, estimate.at_most));
+    }
+    fn failed(&mut self, _: &PointFailure) {}
+    fn repeat_failed(&mut self, _: &PointFailure) {}
+}
+
+#[test]
+fn progress_counts_a_repeat_as_soon_as_a_round_is_disturbed() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut run = run_record(dir.path(), |request| {
+        request.tasks = vec![1];
+        request.rounds = 4;
+    });
+    let mut estimates = Estimates::default();
+    let rate = |_: u32, _: usize| Ok::<f64, Stopped>(1.0);
+    let mut executor = Script { rate, disturbed: |_, nr| nr == 1, asked: Vec::new() };
+    Sweep {
+        writer: &mut Writer::create(&dir.path().join("record"), &run).unwrap(),
+        run: &mut run,
+        executor: &mut executor,
+        observer: &mut estimates,
+        interrupt: &Interrupt::install().unwrap(),
+        catalogue: CATALOGUE,
+    }
+    .run(&Rounds::default())
+    .unwrap();
+    let most = Some(8);
+    assert_eq!(estimates.0, [(0, 4, None), (1, 4, None), (2, 5, most), (3, 5, most), (4, 5, most)]);
 }
 
 #[test]

@@ -50,8 +50,10 @@ use intervals::{Resampler, percentiles};
 use least_squares::Law;
 use model::COEFFICIENTS;
 
+/// Three coefficients require three different task counts.
+pub const FEWEST_TO_FIT: usize = COEFFICIENTS;
 /// Gunther advises at least six points before a fit is used to predict.
-const FEWEST_TO_PREDICT: usize = 6;
+pub const FEWEST_TO_PREDICT: usize = 6;
 /// κ counts as 0 if its cost at the most tasks measured is below this share of the time of one
 /// task, which no measurement resolves.
 const UNRESOLVED: f64 = 1e-6;
@@ -59,10 +61,8 @@ const UNRESOLVED: f64 = 1e-6;
 /// Why there is no fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
-    /// Three coefficients require three different task counts.
-    #[error(
-        "the curve has only {0} of the three task counts that the law requires; measure more (-t)"
-    )]
+    /// There are fewer than [`FEWEST_TO_FIT`] different task counts.
+    #[error("the curve has only {0} of the three task counts that the law requires")]
     TooFewPoints(usize),
     /// Nothing ran at any task count.
     #[error("the throughput is 0 at every task count")]
@@ -123,7 +123,7 @@ pub struct Fit {
 /// and the rounds of equal task counts are combined. Panics on NaN.
 pub fn fit(rounds: &[(u32, Vec<f64>)], options: &FitOptions) -> Result<Fit, Unfit> {
     let points = gather(rounds);
-    if points.len() < COEFFICIENTS {
+    if points.len() < FEWEST_TO_FIT {
         return Err(Unfit::TooFewPoints(points.len()));
     }
     let medians: Vec<(f64, f64)> = points

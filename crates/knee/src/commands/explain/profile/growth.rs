@@ -125,8 +125,9 @@ fn take(args: &Args, name: &str) -> anyhow::Result<Vec<Capture>> {
         sampled.push(sample(args, &bench, tasks, &interrupt, sampled.is_empty())?);
     }
     let mut left = ((args.patience.times() - 1.0) * tasks.len() as f64).round() as usize;
-    while sampled.iter().any(Sampled::is_disturbed) && left > 0 {
-        for one in sampled.iter_mut().filter(|one| one.is_disturbed()).take(left) {
+    let is_disturbed = |one: &Sampled<_>| one.intervals.are_disturbed();
+    while sampled.iter().any(is_disturbed) && left > 0 {
+        for one in sampled.iter_mut().filter(|one| is_disturbed(one)).take(left) {
             if !args.how.quiet {
                 tell!("knee: other work disturbed {}, so knee samples it again", one.point);
             }
@@ -166,8 +167,8 @@ fn sample(
     }
 }
 
-/// The default task counts: 1, the knee and the maximum of `-t auto`, after a short measurement at
-/// each task count.
+/// The default task counts: 1, the knee and the maximum of `-t auto`, after short measurements at each
+/// task count, of which disturbed ones are repeated.
 fn points(args: &Args, bench: &Bench<'_>, interrupt: &Interrupt) -> anyhow::Result<Vec<u32>> {
     let all = auto_tasks(&bench.topology, cgroup::cpu_quota());
     let &[first, .., last] = &all[..] else { return Ok(vec![1, 2]) };
@@ -177,13 +178,81 @@ fn points(args: &Args, bench: &Bench<'_>, interrupt: &Interrupt) -> anyhow::Resu
     if !args.how.quiet {
         tell!("knee: searching for the knee of {}", bench.case.id);
     }
+    let Search { knee, disturbed } = search(&all, |tasks| {
+        for _ in 0..args.patience.times() as usize {
+            if let Some(rate) = bench.rate(tasks, SEARCH, interrupt)? {
+                return Ok(Some(rate));
+            }
+        }
+        Ok(None)
+    })?;
+    if !disturbed.is_empty() {
+        let counts: Vec<String> = disturbed.iter().map(u32::to_string).collect();
+        tell!(
+            "knee: other work disturbed the search for the knee at the task counts {}, so the knee may \
+             be elsewhere; reduce other load, or select task counts with -t",
+            counts.join(", ")
+        );
+    }
+    Ok([first].into_iter().chain(knee).chain([last]).collect())
+}
+
+/// Where a testcase stops scaling, as far as undisturbed measurements show.
+#[derive(Debug, PartialEq)]
+struct Search {
+    /// The knee, if it is neither the first nor the last task count.
+    knee: Option<u32>,
+    /// Task counts that were left out.
+    disturbed: Vec<u32>,
+}
+
+/// Measures the rates at `counts` until one of them is the knee. The rate of a disturbed one is `None`.
+fn search(
+    counts: &[u32],
+    mut rate: impl FnMut(u32) -> anyhow::Result<Option<f64>>,
+) -> anyhow::Result<Search> {
+    let mut disturbed = Vec::new();
     let mut alone = None;
-    for &tasks in &all {
-        let rate = bench.rate(tasks, SEARCH, interrupt)?;
+    for &tasks in counts.split_last().map_or(counts, |(_, others)| others) {
+        let Some(rate) = rate(tasks)? else {
+            disturbed.push(tasks);
+            // Without the first rate, no efficiency is known.
+            if alone.is_none() {
+                break;
+            }
+            continue;
+        };
         let alone = *alone.get_or_insert(rate / f64::from(tasks));
-        if rate < KNEE_EFFICIENCY * alone * f64::from(tasks) && tasks != last {
-            return Ok(vec![first, tasks, last]);
+        if rate < KNEE_EFFICIENCY * alone * f64::from(tasks) {
+            return Ok(Search { knee: Some(tasks), disturbed });
         }
     }
-    Ok(vec![first, last])
+    Ok(Search { knee: None, disturbed })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(rates: &[(u32, Option<f64>)]) -> (Option<u32>, Vec<u32>) {
+        let counts: Vec<u32> = rates.iter().map(|(tasks, _)| *tasks).collect();
+        let rate = |tasks| Ok(rates.iter().find(|(n, _)| *n == tasks).unwrap().1);
+        let Search { knee, disturbed } = search(&counts, rate).unwrap();
+        (knee, disturbed)
+    }
+
+    #[test]
+    fn the_knee_is_the_first_inefficient_task_count_before_the_last() {
+        let rates = [(1, Some(10.0)), (2, Some(19.0)), (4, Some(20.0)), (8, Some(9.0))];
+        assert_eq!(found(&rates), (Some(4), vec![]));
+        assert_eq!(found(&rates[..3]), (None, vec![]));
+    }
+
+    #[test]
+    fn a_disturbed_task_count_is_not_the_knee() {
+        let rates = [(1, Some(10.0)), (2, None), (4, Some(20.0)), (8, Some(9.0))];
+        assert_eq!(found(&rates), (Some(4), vec![2]));
+        let rates = [(1, None), (2, Some(19.0)), (4, Some(20.0)), (8, Some(9.0))];
+        assert_eq!(found(&rates), (None, vec![1]), "there is no efficiency");
+    }
 }

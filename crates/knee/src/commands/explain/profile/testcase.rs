@@ -49,18 +49,35 @@ pub(super) struct Sampled<T> {
 }
 
 /// The intervals in which a point was sampled.
+#[derive(Default)]
 pub(super) struct Intervals {
     pub(super) all: u64,
     /// How many of them other work disturbed.
     pub(super) disturbed: u64,
 }
 
-impl<T> Sampled<T> {
-    /// Whether most intervals were disturbed.
-    pub(super) fn is_disturbed(&self) -> bool {
-        2 * self.intervals.disturbed > self.intervals.all
+impl Intervals {
+    /// Whether most of them were disturbed.
+    pub(super) fn are_disturbed(&self) -> bool {
+        2 * self.disturbed > self.all
     }
 
+    /// Counts an interval, or marks all of them.
+    fn add(&mut self, sample: &Sample) {
+        let is_marked = !sample.marks.is_empty();
+        match sample.phase {
+            Phase::Warmup => {}
+            Phase::Measure => {
+                self.all += 1;
+                self.disturbed += u64::from(is_marked);
+            }
+            Phase::Round if is_marked => self.disturbed = self.all,
+            Phase::Round => {}
+        }
+    }
+}
+
+impl<T> Sampled<T> {
     /// Warns if other work disturbed the point.
     pub(super) fn warn(&self) {
         disturbance(&self.point, self.intervals.disturbed, self.intervals.all);
@@ -116,7 +133,7 @@ impl<'a> Bench<'a> {
         let started_at = utc::now();
         let sampler = RefCell::new(None);
         let mut iterations = 0.0;
-        let (mut taken, mut disturbed) = (0, 0);
+        let mut intervals = Intervals::default();
         let mut has_begun = false;
         let mut progress = Progress::new(self.how.quiet);
         let watch = |runner: i32| {
@@ -138,14 +155,13 @@ impl<'a> Bench<'a> {
                     }
                     has_begun = true;
                 }
-                Phase::Measure if taken == samples => (),
-                Phase::Round if sample.marks.is_empty() => (),
-                Phase::Round => disturbed = taken,
+                Phase::Round => intervals.add(&sample),
+                Phase::Measure if intervals.all == samples => (),
                 Phase::Measure => {
                     let rate: f64 = sample.rates.iter().sum();
                     iterations += rate / self.case.steps as f64 * sample.seconds;
-                    taken += 1;
-                    disturbed += u64::from(!sample.marks.is_empty());
+                    intervals.add(&sample);
+                    let taken = intervals.all;
                     if taken == samples {
                         sampler.disable().map_err(io::Error::other)?;
                     } else {
@@ -166,29 +182,32 @@ impl<'a> Bench<'a> {
         let (title, work) = match interrupted {
             None => {
                 let iterations = iterations.round() as u64;
-                (point.to_string(), Some(Work { point: point.clone(), iterations }))
+                let disturbed = intervals.are_disturbed();
+                (point.to_string(), Some(Work { point: point.clone(), iterations, disturbed }))
             }
             // The tasks ran until they were stopped, and have not reported their iterations.
             Some(_) => (format!("{point}, interrupted"), None),
         };
-        let taken = Intervals { all: taken, disturbed };
         Ok(Sampled {
             taken: sampler.finish(title, started_at, work)?,
             interrupted,
             point,
-            intervals: taken,
+            intervals,
         })
     }
 
-    /// Measures the iterations per second of `tasks` tasks without sampling.
+    /// Measures the iterations per second of `tasks` tasks without sampling. `None` if other work
+    /// disturbed most intervals.
     pub(super) fn rate(
         &self,
         tasks: u32,
         seconds: f64,
         interrupt: &Interrupt,
-    ) -> anyhow::Result<f64> {
+    ) -> anyhow::Result<Option<f64>> {
         let (mut iterations, mut all) = (0.0, 0.0);
+        let mut intervals = Intervals::default();
         let receive = |sample: Sample| {
+            intervals.add(&sample);
             if sample.phase == Phase::Measure {
                 iterations += sample.rates.iter().sum::<f64>() * sample.seconds;
                 all += sample.seconds;
@@ -197,7 +216,7 @@ impl<'a> Bench<'a> {
         };
         let ended = self.round(tasks, seconds, interrupt, |_| Ok(()), receive)?;
         ended.map_err(|stopped| self.error(stopped))?;
-        Ok(iterations / all)
+        Ok((!intervals.are_disturbed()).then_some(iterations / all))
     }
 
     /// Runs one round of `tasks` tasks, in intervals that add up to `seconds` after the warm-up.

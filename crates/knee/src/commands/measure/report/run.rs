@@ -40,6 +40,10 @@ pub(super) fn recorded(record: &RunRecord, path: &Path) -> Run {
     if !record.complete {
         warnings.push("The run is not complete.".to_owned());
     }
+    warnings.extend(record.failed_repeats.iter().map(|failed| {
+        let (round, reason) = (failed.round + 1, &failed.failure.reason);
+        format!("Round {round} of {} failed and does not count: {reason}.", failed.point)
+    }));
     Run {
         label: label(path),
         hostname: e.hostname.clone(),
