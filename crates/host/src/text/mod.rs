@@ -1,11 +1,13 @@
 //! Text for people: tables and paragraphs that fit a terminal.
 
 mod ascii;
+mod excerpt;
 mod table;
 
 use std::os::fd::BorrowedFd;
 
 pub use self::ascii::to_ascii;
+pub use self::excerpt::excerpt;
 pub use self::table::{Cell, Column, Table};
 
 /// Narrowest text column: below this, lines overflow the terminal rather than become unreadable.
