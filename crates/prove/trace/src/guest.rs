@@ -210,6 +210,7 @@ impl Guest {
             .command()
             .args(["-nodefaults", "-no-user-config", "-nographic", "-no-reboot"])
             .args(["-serial", "stdio", "-monitor", "none"])
+            .args(options.emulator.sandbox())
             // One host thread runs all virtual CPUs. A waiting virtual CPU yields to the next one, so no host
             // thread has to sleep or wake up.
             .args(["-accel", "tcg,thread=single"])
