@@ -20,7 +20,7 @@ use knee_report::{Matrix, Page, render};
 use knee_results::{Compared, Results, history};
 use knee_run::noise::NoiseFloors;
 use knee_run::record::Record;
-use knee_stats::ministat::{Comparison, DataSet, Quantiles, Reader, plot};
+use knee_stats::ministat::{Comparison, DataSet, Quantiles, ReadError, Reader, plot};
 use knee_stats::{ChangeOptions, CompareOptions};
 use knee_trace::findings::{Diff, Findings, Ranking, Tally, TestLine};
 
@@ -97,11 +97,12 @@ pub fn numbers(text: &[u8]) {
         let reader = Reader { column, delimiters: delimiters.as_bytes(), longest_line };
         let values = match reader.values(text) {
             Ok(values) => values,
-            Err(bad) => {
+            Err(ReadError::BadNumber { line, text: field }) => {
                 let lines = text.split(|&byte| byte == b'\n').count();
-                assert!((1..=lines).contains(&bad.line), "{bad}");
+                assert!((1..=lines).contains(&line), "{line}: {field}");
                 continue;
             }
+            Err(ReadError::TooMany) => continue,
         };
         let numbers: Vec<f64> = values.iter().map(|value| value.number).collect();
         let Some(set) = DataSet::new(&numbers) else { continue };

@@ -3,8 +3,10 @@
 use std::fmt::Write as _;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use knee_host::text::plain;
 
 use crate::commands::{explain, machine, measure, prove};
+use crate::stderr::tell;
 
 /// Find the core count at which a system stops scaling.
 #[derive(Parser)]
@@ -73,8 +75,16 @@ impl Cli {
     /// The parsed arguments of this process. On an error or `--help`, prints clap's message and
     /// exits.
     pub(crate) fn of_process() -> Self {
-        let matches = Self::grouped().get_matches();
-        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+        let matches = Self::grouped().try_get_matches();
+        matches.and_then(|matches| Self::from_arg_matches(&matches)).unwrap_or_else(|error| {
+            let message = error.render().to_string();
+            // clap would print control characters of an argument.
+            if plain(&message) != message {
+                tell!("{}", message.trim_end());
+                std::process::exit(error.exit_code());
+            }
+            error.exit()
+        })
     }
 }
 

@@ -16,6 +16,7 @@ use std::process::ExitCode;
 
 use clap::CommandFactory;
 use clap_complete::CompleteEnv;
+use knee_host::text::excerpt;
 
 use crate::args::{complete, patience};
 use crate::cli::{Cli, Command};
@@ -23,7 +24,8 @@ use crate::commands::{explain, machine, measure, prove};
 use crate::exit::ExitStatus;
 use crate::stderr::tell;
 
-/// Joins an error and its causes. Omits a cause with which the text before it already ends.
+/// Joins an error and its causes. Omits a cause with which the text before it already ends, and cuts
+/// long quotations.
 fn message(error: &anyhow::Error) -> String {
     let mut message = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
@@ -31,7 +33,7 @@ fn message(error: &anyhow::Error) -> String {
             message = format!("{message}: {cause}");
         }
     }
-    message
+    excerpt(&message).into_owned()
 }
 
 fn main() -> ExitCode {

@@ -1,11 +1,12 @@
-//! Standard error, for messages other than results.
+//! Standard error, for messages other than results. Control characters in names and messages do not
+//! reach it.
 
 use std::fmt::Arguments;
 use std::io::Write;
 use std::sync::Mutex;
 
 use indicatif::ProgressBar;
-use knee_host::text::Screen;
+use knee_host::text::{Screen, clean, for_terminal};
 
 /// The progress bar on the terminal, if any.
 static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
@@ -18,9 +19,9 @@ pub(crate) fn set_bar(bar: Option<ProgressBar>) {
 /// Writes a message above the progress bar, if any, and wraps it to fit the terminal. Ignores write
 /// errors, such as a full disk, so that the command continues.
 pub(crate) fn line(text: Arguments<'_>) {
-    let text = Screen::of_stderr().wrap(&text.to_string(), "  ");
+    let text = Screen::of_stderr().wrap(&clean(&text.to_string()), "  ");
     let write = || {
-        let _ = writeln!(anstream::stderr().lock(), "{text}");
+        let _ = writeln!(anstream::stderr().lock(), "{}", for_terminal(&text));
     };
     let bar = BAR.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone();
     match bar {

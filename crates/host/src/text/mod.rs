@@ -1,11 +1,17 @@
 //! Text for people: tables and paragraphs that fit a terminal.
 
 mod ascii;
+mod control;
+mod excerpt;
+mod style;
 mod table;
 
 use std::os::fd::BorrowedFd;
 
 pub use self::ascii::to_ascii;
+pub use self::control::{clean, escape_json, for_terminal, plain};
+pub use self::excerpt::excerpt;
+pub use self::style::Style;
 pub use self::table::{Cell, Column, Table};
 
 /// Narrowest text column: below this, lines overflow the terminal rather than become unreadable.

@@ -2,14 +2,12 @@
 
 use std::fmt;
 
-use anstream::adapter::strip_str;
-use anstyle::Style;
 use textwrap::core::display_width;
 
-use super::{NARROWEST, Screen, to_ascii};
+use super::style::Style;
+use super::{NARROWEST, Screen, clean, plain, to_ascii};
 
-const BOLD: Style = Style::new().bold();
-const DIM: Style = Style::new().dimmed();
+const DIM: Style = Style::DIM;
 
 /// A table of text. Column widths follow from the cells.
 #[derive(Debug, Clone, Default)]
@@ -82,15 +80,16 @@ impl Column {
 }
 
 impl Cell {
-    /// Text in a style.
+    /// Text in a style. Control characters are replaced here, so that they do not affect the widths
+    /// of columns.
     pub fn new(text: impl Into<String>, style: Style) -> Self {
-        Self { text: text.into(), style }
+        Self { text: clean(&text.into()).into_owned(), style }
     }
 }
 
 impl<T: Into<String>> From<T> for Cell {
     fn from(text: T) -> Self {
-        Self::new(text, Style::new())
+        Self::new(text, Style::PLAIN)
     }
 }
 
@@ -100,15 +99,21 @@ impl Table {
         Self { columns, lines: Vec::new() }
     }
 
-    /// Adds a row. Cells that are missing at its end are empty.
-    pub fn row(&mut self, cells: Vec<Cell>) {
+    /// Adds a row. Cells that are missing at its end are empty. Only a cell in the last column may
+    /// have several lines.
+    pub fn row(&mut self, mut cells: Vec<Cell>) {
         debug_assert!(cells.len() <= self.columns.len(), "a cell without a column");
+        for cell in cells.iter_mut().take(self.columns.len().saturating_sub(1)) {
+            if cell.text.contains(['\n', '\t']) {
+                cell.text = cell.text.replace(['\n', '\t'], " ");
+            }
+        }
         self.lines.push(Line::Cells(cells));
     }
 
     /// Adds a row with the titles of the columns.
     pub fn titles(&mut self) {
-        self.row(self.columns.iter().map(|column| Cell::new(&column.title, BOLD)).collect());
+        self.row(self.columns.iter().map(|column| Cell::new(&column.title, Style::BOLD)).collect());
     }
 
     /// Like [`Table::titles`], with another title for one of the columns.
@@ -290,7 +295,7 @@ impl Table {
 /// The whole table as plain text.
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        strip_str(&self.render(&Screen::UNLIMITED)).fmt(f)
+        f.write_str(&plain(&self.render(&Screen::UNLIMITED)))
     }
 }
 
@@ -317,10 +322,6 @@ mod tests {
         Screen { width: Some(width), is_ascii: false }
     }
 
-    fn plain(text: &str) -> String {
-        strip_str(text).to_string()
-    }
-
     #[test]
     fn a_pipe_gets_all_columns_without_spaces_at_line_ends() {
         assert_eq!(
@@ -333,7 +334,7 @@ mod tests {
 
     #[test]
     fn columns_drop_out_in_their_order_and_the_last_one_wraps() {
-        let text = plain(&table().render(&screen(48)));
+        let text = plain(&table().render(&screen(48))).into_owned();
         assert_eq!(
             text,
             "point  before  change  verdict\n\
@@ -342,7 +343,7 @@ mod tests {
              a                -10%\n\
              left out to fit 48 columns: p (| cat shows all)\n"
         );
-        let text = plain(&table().render(&screen(40)));
+        let text = plain(&table().render(&screen(40))).into_owned();
         assert!(text.starts_with("point  change  verdict\n"), "{text}");
         assert!(text.contains("\nleft out to fit 40 columns: before, p ("), "{text}");
     }
@@ -376,6 +377,18 @@ mod tests {
         table.row(["×2", "7"].map(Cell::from).to_vec());
         let text = table.render(&Screen { width: None, is_ascii: true });
         assert_eq!(plain(&text), "+-  us\nx2   7\n");
+    }
+
+    #[test]
+    fn a_name_with_control_characters_neither_shifts_columns_nor_adds_lines() {
+        let mut table = Table::new(vec![Column::left("name"), Column::left("verdict")]);
+        table.titles();
+        table.row(["\x1b[31m\0a\nb", "same"].map(Cell::from).to_vec());
+        table.row(["1234567890", "same"].map(Cell::from).to_vec());
+        assert_eq!(
+            plain(&table.render(&Screen::UNLIMITED)),
+            "name        verdict\n�[31m�a b   same\n1234567890  same\n"
+        );
     }
 
     #[test]

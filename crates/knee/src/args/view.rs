@@ -6,7 +6,7 @@ use knee_run::record::Record;
 
 use super::percentage;
 use crate::present::{Format, View, render};
-use crate::stdout;
+use crate::stdout::{self, Content};
 
 /// Options that select how results are printed.
 #[derive(clap::Args)]
@@ -50,6 +50,10 @@ impl ViewArgs {
             floors,
             screen: Screen::of_stdout(),
         };
-        stdout::write_with(|out| render(record, &view, out))
+        let content = match view.format {
+            Format::Json => Content::Json,
+            Format::Human | Format::Csv | Format::WillItScale => Content::Text,
+        };
+        stdout::write_with(content, |out| render(record, &view, out))
     }
 }

@@ -15,11 +15,21 @@ pub(crate) fn render(curves: &[Curve]) -> String {
     for (i, name) in names.iter().enumerate() {
         if names.len() > 1 {
             let gap = if i > 0 { "\n" } else { "" };
-            let _ = writeln!(text, "{gap}# {name}");
+            let _ = writeln!(text, "{gap}# {}", harmless(&name.to_string()));
         }
         text += &block(name, curves);
     }
     text
+}
+
+/// A name on one line, in which no cell begins like a formula. A spreadsheet could run a formula.
+fn harmless(name: &str) -> String {
+    let name = name.replace(['\n', '\t'], " ");
+    let cells = name.split(',').map(|cell| match cell.starts_with(['=', '+', '-', '@']) {
+        true => format!("'{cell}"),
+        false => cell.to_owned(),
+    });
+    cells.collect::<Vec<_>>().join(",")
 }
 
 fn block(name: &CaseId, curves: &[Curve]) -> String {
@@ -52,4 +62,15 @@ fn block(name: &CaseId, curves: &[Curve]) -> String {
         let _ = writeln!(text, "{n},{},{},{linear:.0}", cell(Mode::Processes), cell(Mode::Threads));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_cell_of_a_name_begins_like_a_formula() {
+        assert_eq!(harmless("vm_mmap1@di=epoch,rmap=page"), "vm_mmap1@di=epoch,rmap=page");
+        assert_eq!(harmless("x,=1+1,-2\n+3,@a"), "x,'=1+1,'-2 +3,'@a");
+    }
 }

@@ -42,7 +42,7 @@ mod tests {
     fn three_notes_are_printed_and_the_others_counted() {
         let notes = ["a", "b", "c", "d", "e"];
         let text = lines(notes, Some("knee show X --detail"), &Screen::UNLIMITED);
-        let plain = anstream::adapter::strip_str(&text).to_string();
+        let plain = knee_host::text::plain(&text).to_string();
         assert_eq!(plain, "note  a\nnote  b\nnote  c\n      2 more notes: knee show X --detail\n");
         assert_eq!(lines(notes, None, &Screen::UNLIMITED).lines().count(), 5);
         assert!(!lines(&notes[..3], Some("x"), &Screen::UNLIMITED).contains("more"));

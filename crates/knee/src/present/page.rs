@@ -12,7 +12,7 @@ use crate::{file, stdout};
 pub(crate) fn write(page: &Page, path: &Path) -> anyhow::Result<()> {
     let html = knee_report::render(page);
     if path == Path::new("-") {
-        return stdout::write_with(|out| Ok(out.write_all(html.as_bytes())?));
+        return stdout::print(&html);
     }
     file::write(path, html.as_bytes())?;
     tell!("knee: wrote {}: {}", path.display(), knee_report::finding(page));

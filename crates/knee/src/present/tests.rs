@@ -115,7 +115,7 @@ impl Example {
     /// The table with one space between words, so that no test depends on the widths of columns.
     fn shown(&self) -> String {
         let text = table::render(&self.record, &self.curves(), &self.view);
-        let text = anstream::adapter::strip_str(&text).to_string();
+        let text = knee_host::text::plain(&text).to_string();
         let line = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ") + "\n";
         text.lines().map(line).collect()
     }
@@ -414,7 +414,7 @@ fn tables_and_notes_fit_the_terminal_with_and_without_detail() {
         for detail in [false, true] {
             example.view.detail = detail;
             let text = table::render(&example.record, &example.curves(), &example.view);
-            for line in anstream::adapter::strip_str(&text).to_string().lines() {
+            for line in knee_host::text::plain(&text).to_string().lines() {
                 assert!(line.chars().count() <= width, "{width}: {line}");
             }
             assert!(text.contains("left out to fit") || detail, "{text}");

@@ -319,7 +319,12 @@
   }
 
   function csv(all) {
-    const cell = (value) => (/[",\n\r]/.test(String(value)) ? `"${String(value).replaceAll('"', '""')}"` : String(value ?? ""));
+    const cell = (value) => {
+      const text = String(value ?? "");
+      // A spreadsheet takes text that begins with one of these characters for a formula, and could run it.
+      const harmless = typeof value === "string" && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+      return /[",\n\r]/.test(harmless) ? `"${harmless.replaceAll('"', '""')}"` : harmless;
+    };
     return [COLUMNS, ...all.flatMap(lines)].map((line) => line.map(cell).join(",") + "\n").join("");
   }
 

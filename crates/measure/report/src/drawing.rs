@@ -4,6 +4,7 @@
 //!
 //! Colours are literal, because SVG programs other than browsers do not support CSS variables.
 
+use knee_host::text::plain;
 use maud::{Markup, html};
 
 use crate::shared::{Counts, Shared};
@@ -61,7 +62,8 @@ pub fn draw(shared: &Shared) -> String {
             (legend([MARGIN, HEAD + names.len() * ROW + MARGIN]))
         }
     };
-    drawing.into_string() + "\n"
+    // maud does not replace the control characters that XML forbids.
+    plain(&drawing.into_string()).into_owned() + "\n"
 }
 
 fn cell([x, y]: [usize; 2], [a, b]: [&String; 2], counts: Counts) -> Markup {
@@ -123,6 +125,17 @@ mod tests {
         for (name, colour) in [("text", NEVER), ("panel", ALWAYS), ("muted", MUTED)] {
             assert!(style.contains(&format!("--{name}: {colour};")), "{name}: {colour}");
         }
+    }
+
+    #[test]
+    fn a_drawing_has_no_character_that_xml_forbids() {
+        let operations = ["op\x1b[31men", "cl\0o\u{ffff}se\u{202e}"].map(str::to_owned).to_vec();
+        let mut shared = Shared::new("Lin\x08ux", operations.clone());
+        let pair = [operations[0].as_str(), &operations[1]];
+        shared.add("1", &pair, SharedVerdict::Conflict, "\x07".to_owned(), []);
+        let svg = draw(&shared);
+        assert!(svg.contains("op�[31men and cl�o�se�: 0 of 1 test is conflict-free"), "{svg}");
+        assert_eq!(plain(&svg), svg);
     }
 
     #[test]

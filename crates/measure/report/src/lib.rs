@@ -60,7 +60,10 @@ pub use shared::{Shared, SharedLine, SharedSide, SharedVerdict};
 /// The page as HTML. Panics if the run of a curve is not on the page.
 pub fn render(page: &Page) -> String {
     let page = finite::with_marked_gaps(page);
-    page::html(&reading::Reading::of(&page))
+    let html = page::html(&reading::Reading::of(&page));
+    // maud does not replace control characters, which HTML forbids, or controls of the direction of
+    // text, with which a name could rearrange the text around it.
+    knee_host::text::plain(&html).into_owned()
 }
 
 /// The title of the page, which summarises its results in a sentence.

@@ -229,6 +229,27 @@ fn the_points_of_a_testcase_can_be_saved_as_csv() {
 }
 
 #[test]
+fn no_cell_of_a_downloaded_table_begins_like_a_formula() {
+    let Some(page) = Opened::new("few") else { return };
+    let file = page.dir.path().join("page.html");
+    let html = std::fs::read_to_string(&file).unwrap();
+    let forged = html.replace("\"label\":\"6.12\"", "\"label\":\"=6.12\"");
+    assert_ne!(forged, html);
+    std::fs::write(&file, forged).unwrap();
+    let shown = played(
+        &page,
+        "URL.createObjectURL = (blob) => {
+           blob.text().then((text) => { document.body.dataset.csv = text; });
+           return '#';
+         };
+         document.querySelector('details[data-case=\"mmap1\"] .tools button').click();",
+    );
+    let (_, csv) = shown.dom.split_once("data-csv=\"").unwrap();
+    let line = csv.lines().nth(1).unwrap();
+    assert!(line.starts_with("'=6.12,mmap1,processes,1,"), "{line}");
+}
+
+#[test]
 fn doubtful_points_are_told_apart_in_the_downloads_and_beside_the_slider() {
     let Some(page) = Opened::new("doubtful") else { return };
     let shown = played(

@@ -58,6 +58,12 @@ pub enum GuestError {
     /// The plugin wrote a line that this version of knee cannot read.
     #[error(transparent)]
     Record(#[from] RecordError),
+    /// A guest or a program reports far more than its tests produce.
+    #[error(
+        "the guest or program reports far more {0} than its tests can have; check only kernels and \
+         programs that you trust"
+    )]
+    TooMany(&'static str),
     /// A system call for a guest failed.
     #[error("cannot {what}: {source}")]
     System {

@@ -42,6 +42,8 @@ const CPU: &str = "max,la57=off,erms=off,fsrm=off,model=4,cx16=off,smap=off";
 /// While a traced guest boots, [`GuestOptions::patience`] is multiplied by this number. A booting
 /// guest prints nothing for 5 s on an idle machine, and for longer on a busy machine.
 const BOOT: u32 = 4;
+/// Maximum length of a panic message in characters. The console line of a broken kernel may have any length.
+const MAX_PANIC: usize = 500;
 /// Linux's last message before it powers off (kernel_power_off of kernel/reboot.c), and the start of its
 /// panic message. `quiet` suppresses neither.
 const OF_LINUX: Messages =
@@ -114,6 +116,9 @@ pub enum End {
     Panicked(String),
     /// The guest or the program printed nothing for this long, and was killed.
     Hung(Duration),
+    /// The guest or the program kept running for this long without completing a test or an operation, and
+    /// was killed.
+    Endless(Duration),
     /// QEMU or the program ended in another way. The text describes how, and then quotes the end of the
     /// standard error.
     Died(String),
@@ -127,6 +132,9 @@ impl fmt::Display for End {
             End::Rebooted => f.write_str("it rebooted"),
             End::Panicked(message) => write!(f, "its kernel panicked: {message}"),
             End::Hung(patience) => write!(f, "it printed nothing for {} s", patience.as_secs()),
+            End::Endless(limit) => {
+                write!(f, "it ran for {} s without completing a test", limit.as_secs())
+            }
             End::Died(how) => f.write_str(how),
         }
     }
@@ -210,6 +218,7 @@ impl Guest {
             .command()
             .args(["-nodefaults", "-no-user-config", "-nographic", "-no-reboot"])
             .args(["-serial", "stdio", "-monitor", "none"])
+            .args(options.emulator.sandbox())
             // One host thread runs all virtual CPUs. A waiting virtual CPU yields to the next one, so no host
             // thread has to sleep or wake up.
             .args(["-accel", "tcg,thread=single"])
@@ -263,6 +272,13 @@ impl Guest {
         self.qemu.reset_patience();
     }
 
+    /// Starts a step, such as a test. The guest is killed if the next step does not start within ten times
+    /// [`GuestOptions::patience`], even if the guest prints something. Without a first call, steps have no
+    /// limit.
+    pub fn begin_step(&mut self) {
+        self.qemu.begin_step();
+    }
+
     /// Waits for the next event; `None` after the end.
     pub fn next_event(&mut self) -> Result<Option<Event>, GuestError> {
         let event = self.qemu.next()?;
@@ -280,7 +296,7 @@ impl Guest {
             QemuEvent::Line(line) => {
                 // The firmware may have printed text before the message on the same line.
                 if let (None, Some(at)) = (&self.panic, line.find(self.messages.panic)) {
-                    self.panic = Some(line[at..].to_owned());
+                    self.panic = Some(line[at..].chars().take(MAX_PANIC).collect());
                 }
                 self.powered_down |= line.contains(self.messages.power_down);
                 Event::Console(line)
@@ -294,6 +310,9 @@ impl Guest {
             // If the kernel panicked but could not reset the machine, report the panic and not a hang.
             QemuEvent::Silent(patience) => {
                 Event::End(self.panic.take().map_or(End::Hung(patience), End::Panicked))
+            }
+            QemuEvent::Endless(limit) => {
+                Event::End(self.panic.take().map_or(End::Endless(limit), End::Panicked))
             }
             QemuEvent::Ended(status, stderr) => {
                 Event::End(match (self.panic.take(), status.code()) {

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use crate::package::{PackageError, files};
-use crate::tool::ToolError;
+use crate::tool::{MIB, ToolError, read_at_most};
 
 /// Offset and value of the boot protocol's signature.
 const SIGNATURE: (usize, &[u8]) = (0x202, b"HdrS");
@@ -17,6 +17,9 @@ const SIGNATURE: (usize, &[u8]) = (0x202, b"HdrS");
 const VERSION_POINTER: usize = 0x20e;
 const VERSION_BASE: usize = 0x200;
 const PACKAGE_MAGIC: &[u8] = b"!<arch>\n";
+/// Maximum size of the image in a package. The images of distributions have up to 20 MiB. A small package could
+/// contain gigabytes of zeroes.
+const MAX_IMAGE: u64 = 256 * MIB;
 
 /// Why a kernel cannot be fetched or opened.
 #[derive(Debug, thiserror::Error)]
@@ -154,7 +157,7 @@ fn unpack(package: &Path) -> Result<Vec<u8>, KernelError> {
         if !is_image(path) {
             return Ok(ControlFlow::Continue(()));
         }
-        file.read_to_end(&mut image)?;
+        image = read_at_most("its kernel image", file, MAX_IMAGE)?;
         Ok(ControlFlow::Break(()))
     })?;
     match image.is_empty() {
@@ -177,6 +180,30 @@ fn is_image(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_package_whose_image_is_too_large_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let tree = dir.path().join("tree");
+        for directory in ["DEBIAN", "boot"] {
+            std::fs::create_dir_all(tree.join(directory)).unwrap();
+        }
+        let control =
+            "Package: p\nVersion: 1\nArchitecture: all\nMaintainer: a <a@a>\nDescription: d\n";
+        std::fs::write(tree.join("DEBIAN/control"), control).unwrap();
+        let image = std::fs::File::create(tree.join("boot/vmlinuz-6.1")).unwrap();
+        image.set_len(MAX_IMAGE + 1).unwrap();
+        let package = dir.path().join("package.deb");
+        let mut build = std::process::Command::new("dpkg-deb");
+        build.args(["-Zgzip", "-z1", "--build"]).arg(&tree).arg(&package);
+        let Ok(built) = build.output() else {
+            return knee_host::skip::skip("dpkg-deb", "dpkg-deb is not installed");
+        };
+        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+        let error = Kernel::open(&package).map(drop).unwrap_err().to_string();
+        let end = "its kernel image is longer than 256 MiB, the maximum that knee reads";
+        assert!(error.ends_with(end), "{error}");
+    }
 
     #[test]
     fn images_are_found_where_debian_installs_them() {

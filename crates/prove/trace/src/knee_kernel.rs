@@ -23,6 +23,9 @@ const IMAGE: u64 = 0xffff_ffff_8000_0000;
 /// The prefix of a console line that names a range of physical memory.
 const MEMORY: &str = "knee-memory: ";
 
+/// Maximum number of ranges of memory. knee's kernel names about ten.
+const MAX_MEMORY: usize = 1000;
+
 /// A build of knee's own kernel.
 pub struct KneeKernel {
     path: PathBuf,
@@ -132,7 +135,9 @@ impl<'a> KneeData<'a> {
         let Some((_, range)) = line.split_once(MEMORY) else { return };
         let mut words = range.splitn(3, ' ');
         let mut number = || u64::from_str_radix(words.next()?.trim_start_matches("0x"), 16).ok();
-        if let (Some(start), Some(end), Some(name)) = (number(), number(), words.next()) {
+        if let (Some(start), Some(end), Some(name)) = (number(), number(), words.next())
+            && self.memory.len() < MAX_MEMORY
+        {
             self.memory.insert(start, (end, name.to_owned()));
         }
     }

@@ -16,7 +16,7 @@ use crate::kernel::{Kernel, KernelError};
 use crate::memfd;
 use crate::modinfo::{Needs, module_name};
 use crate::package::files;
-use crate::tool::{ToolError, output};
+use crate::tool::{MIB, ToolError, output_up_to, read_at_most};
 
 /// The RAM disk's module, the only driver that a test's file system needs.
 const RAM_DISK: &str = "brd";
@@ -27,6 +27,12 @@ const DIRECTORIES: [&str; 5] = ["arch", "block", "crypto", "fs", "lib"];
 /// program's Debian package.
 const DECOMPRESSORS: [(&str, &str, &str); 3] =
     [("xz", "xz", "xz-utils"), ("zst", "zstd", "zstd"), ("gz", "gzip", "gzip")];
+
+/// Maximum size of a module, decompressed. The largest modules have 30 MiB.
+const MAX_MODULE: u64 = 128 * MIB;
+/// Maximum size of the modules of a package that knee keeps in memory. In Debian's packages, these modules have
+/// 60 MiB.
+const MAX_KEPT: u64 = 512 * MIB;
 
 /// A module: its name, and its content in the format that the kernel loads.
 pub(crate) type Module = (String, Vec<u8>);
@@ -126,10 +132,12 @@ impl Modules {
 
     /// Adds those modules of a package that a file system may need.
     fn open(&mut self, path: &Path) -> Result<(), KernelError> {
+        let mut left = MAX_KEPT;
         let read = files(path, |inside, file| {
             if is_wanted(inside) {
-                let mut content = Vec::new();
-                file.read_to_end(&mut content)?;
+                let content =
+                    read_at_most("the content of its modules", file, MAX_MODULE.min(left))?;
+                left -= content.len() as u64;
                 self.add(path.join(inside), Some(content));
             }
             Ok(ControlFlow::Continue(()))
@@ -156,8 +164,7 @@ pub(crate) fn module(kernel: &Kernel, name: &str) -> Result<Option<Vec<u8>>, Ker
                 if name_of(inside).as_deref() != Some(name) {
                     return Ok(ControlFlow::Continue(()));
                 }
-                let mut content = Vec::new();
-                file.read_to_end(&mut content)?;
+                let content = read_at_most("its module", file, MAX_MODULE)?;
                 modules.add(place.join(inside), Some(content));
                 Ok(ControlFlow::Break(()))
             })?;
@@ -235,7 +242,7 @@ fn decompress(
         message: error.to_string(),
     })?;
     let mut command = Command::new(program);
-    Ok(output(command.arg("-dc").stdin(Stdio::from(input)), package)?)
+    Ok(output_up_to(MAX_MODULE, command.arg("-dc").stdin(Stdio::from(input)), package)?)
 }
 
 #[cfg(test)]
@@ -325,6 +332,23 @@ mod tests {
             assert!(!kernel(other), "{other}");
         }
         assert!(!is_wanted(Path::new("./lib/modules/6.1-amd64/modules.dep")));
+    }
+
+    #[test]
+    fn a_small_module_that_decompresses_to_more_than_the_limit_is_refused() {
+        let input = memfd::holding("knee-test", &[]).unwrap();
+        input.set_len(MAX_MODULE + 1).unwrap();
+        let compressed = Command::new("gzip").arg("-1c").stdin(Stdio::from(input)).output();
+        let Ok(compressed) = compressed else {
+            return knee_host::skip::skip("gzip", "gzip is not installed");
+        };
+        let path = PathBuf::from("/modules/brd.ko.gz");
+        let stored = Stored { path, content: Some(compressed.stdout) };
+        let error = stored.content().unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "gzip failed: its output is longer than 128 MiB, the maximum that knee reads"
+        );
     }
 
     #[test]

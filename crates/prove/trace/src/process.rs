@@ -31,6 +31,10 @@ const READ_BYTES: usize = 1 << 16;
 /// Maximum number of bytes that are kept of standard error; earlier bytes are dropped.
 pub(crate) const MAX_STDERR: usize = 4 << 10;
 
+/// How many times the patience a step of a guest or a program may take. A test takes less than a second on
+/// an idle machine, but a hostile guest could print something forever and never complete its test.
+const STEP: u32 = 10;
+
 /// Settings of the plugin; see the knee-plugin crate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tracing {
@@ -153,6 +157,7 @@ impl Launch {
             stderr: Vec::new(),
             patience,
             last_output: Instant::now(),
+            step: None,
             ended: false,
         })
     }
@@ -198,6 +203,8 @@ pub(crate) enum QemuEvent {
     Ended(ExitStatus, String),
     /// QEMU printed nothing for this long, and was killed. This is the last event.
     Silent(Duration),
+    /// A step took longer than this, and QEMU was killed. This is the last event.
+    Endless(Duration),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -225,6 +232,8 @@ pub(crate) struct Qemu {
     patience: Duration,
     /// The time of the last output.
     last_output: Instant,
+    /// The beginning of the current step; `None` if steps have no limit.
+    step: Option<Instant>,
     ended: bool,
 }
 
@@ -255,6 +264,11 @@ impl Qemu {
         self.last_output = Instant::now();
     }
 
+    /// Starts a step. QEMU is killed if the next step does not start within [`STEP`] times the patience.
+    pub(crate) fn begin_step(&mut self) {
+        self.step = Some(Instant::now());
+    }
+
     /// Waits for the next event; `None` after the end.
     pub(crate) fn next(&mut self) -> Result<Option<QemuEvent>, GuestError> {
         loop {
@@ -282,6 +296,12 @@ impl Qemu {
                 let status = self.child.wait().map_err(GuestError::system("wait for QEMU"))?;
                 let stderr = String::from_utf8_lossy(&self.stderr).trim().to_owned();
                 return Ok(Poll::Ready(Some(QemuEvent::Ended(status, stderr))));
+            }
+            let limit = self.patience.saturating_mul(STEP);
+            if self.step.is_some_and(|step| step.elapsed() >= limit) {
+                self.kill();
+                self.ended = true;
+                return Ok(Poll::Ready(Some(QemuEvent::Endless(limit))));
             }
             let patience = self.patience.saturating_sub(self.last_output.elapsed());
             let left = at_most.saturating_sub(began.elapsed());
@@ -394,5 +414,28 @@ pub(crate) fn not_started(command: &Command, source: io::Error) -> GuestError {
         }
         io::ErrorKind::NotFound => GuestError::NoEmulator(program.to_owned()),
         _ => GuestError::System { what: "start QEMU", source },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_prints_forever_ends_with_its_step() {
+        let patience = Duration::from_secs(5);
+        let mut endless = Launch::program(Command::new("yes")).start(patience).unwrap();
+        assert!(matches!(endless.next(), Ok(Some(QemuEvent::Line(_)))));
+        endless.begin_step();
+        // As if the step had begun earlier.
+        endless.step = endless.step.and_then(|step| step.checked_sub(patience * STEP));
+        let last = loop {
+            match endless.next().unwrap() {
+                Some(QemuEvent::Line(_)) => {}
+                other => break other,
+            }
+        };
+        assert!(matches!(last, Some(QemuEvent::Endless(limit)) if limit == patience * STEP));
+        assert!(matches!(endless.next(), Ok(None)));
     }
 }

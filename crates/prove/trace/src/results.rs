@@ -4,32 +4,76 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use crate::error::GuestError;
 use crate::record::TestResult;
+
+/// Default maximum of results and of the lines in them. A guest is at most a few tests ahead, so there are
+/// some hundreds. A line takes up to a kilobyte.
+const MAX_HELD: usize = 500_000;
+/// Maximum lines of one result: a thousand conflicts and a thousand moves.
+const MAX_LINES: usize = 2_000;
 
 /// Results, keyed by the numbers of their runs. If each test runs only once, a run has the number of its
 /// test.
-#[derive(Debug, Default)]
-pub(crate) struct Results(BTreeMap<u64, TestResult>);
+#[derive(Debug)]
+pub(crate) struct Results {
+    by_run: BTreeMap<u64, TestResult>,
+    /// The results and the lines in them.
+    held: usize,
+    max_held: usize,
+}
+
+impl Default for Results {
+    fn default() -> Results {
+        Results { by_run: BTreeMap::new(), held: 0, max_held: MAX_HELD }
+    }
+}
 
 impl Results {
+    /// Room for this many results, even if they have many lines.
+    pub(crate) fn with_room_for(results: usize) -> Results {
+        let max_held = results.saturating_mul(1 + MAX_LINES).max(MAX_HELD);
+        Results { max_held, ..Results::default() }
+    }
+
     /// Adds a result.
-    pub(crate) fn add(&mut self, result: TestResult) {
-        self.0.insert(result.test, result);
+    ///
+    /// # Errors
+    /// There is no room, because the guest or the program reports results of no test.
+    pub(crate) fn add(&mut self, result: TestResult) -> Result<(), GuestError> {
+        self.remove(result.test);
+        let held = self.held + size(&result);
+        if held > self.max_held {
+            return Err(GuestError::TooMany("results"));
+        }
+        self.held = held;
+        self.by_run.insert(result.test, result);
+        Ok(())
+    }
+
+    fn remove(&mut self, run: u64) -> Option<TestResult> {
+        let result = self.by_run.remove(&run)?;
+        self.held -= size(&result);
+        Some(result)
     }
 
     /// The results that have arrived for run `begin` and later runs.
     pub(crate) fn since(&self, begin: u64) -> impl Iterator<Item = &TestResult> {
-        self.0.range(begin..).map(|(_, result)| result)
+        self.by_run.range(begin..).map(|(_, result)| result)
     }
 
     /// Removes and returns the results with these numbers, in order; `None` until all have arrived.
     pub(crate) fn take(&mut self, wanted: Range<u64>) -> Option<Vec<TestResult>> {
         // The result with the highest number arrives last, so look for this result first.
-        if !wanted.clone().rev().all(|nr| self.0.contains_key(&nr)) {
+        if !wanted.clone().rev().all(|nr| self.by_run.contains_key(&nr)) {
             return None;
         }
-        Some(wanted.filter_map(|nr| self.0.remove(&nr)).collect())
+        Some(wanted.filter_map(|nr| self.remove(nr)).collect())
     }
+}
+
+fn size(result: &TestResult) -> usize {
+    1 + result.conflicts.len() + result.moves.len()
 }
 
 #[cfg(test)]
@@ -49,12 +93,25 @@ mod tests {
     #[test]
     fn a_range_is_taken_only_as_a_whole() {
         let mut results = Results::default();
-        [3, 1, 0].into_iter().for_each(|nr| results.add(result(nr)));
+        [3, 1, 0].into_iter().for_each(|nr| results.add(result(nr)).unwrap());
         assert!(results.take(1..4).is_none());
         assert_eq!(numbers(results.since(1)), [1, 3]);
-        results.add(result(2));
+        results.add(result(2)).unwrap();
         assert_eq!(results.take(1..4).as_deref().map(numbers), Some(vec![1, 2, 3]));
         assert_eq!(numbers(results.since(0)), [0]);
         assert_eq!(results.take(7..7), Some(vec![]), "a test that was not run has no results");
+    }
+
+    #[test]
+    fn results_that_no_test_takes_are_limited() {
+        let mut results = Results { max_held: 3, ..Results::default() };
+        // A result may be replaced, and taken, any number of times.
+        for _ in 0..10 {
+            [0, 1, 2, 2].into_iter().for_each(|nr| drop(results.add(result(nr))));
+            assert_eq!(results.take(0..3).map(|taken| taken.len()), Some(3));
+        }
+        let added = (0..10).take_while(|&nr| results.add(result(nr)).is_ok()).count();
+        assert_eq!(added, 3);
+        assert_eq!(Results::with_room_for(1000).max_held, 1000 * (1 + MAX_LINES));
     }
 }

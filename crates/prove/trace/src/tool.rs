@@ -1,9 +1,12 @@
 //! Runs programs that are installed on this machine: apt, dpkg-deb, decompressors.
 
-use std::io;
-use std::process::Command;
+use std::io::{self, Read};
+use std::process::{Command, Stdio};
 
-use knee_host::process;
+use knee_host::process::{self, Tied, Ties, spawn};
+
+/// A mebibyte, the unit of limits.
+pub(crate) const MIB: u64 = 1 << 20;
 
 /// Why a program on this machine could not be run, or failed.
 #[derive(Debug, thiserror::Error)]
@@ -51,4 +54,49 @@ pub(crate) fn output(command: &mut Command, package: &'static str) -> Result<Vec
     let program = command.get_program().to_string_lossy().into_owned();
     let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     Err(ToolError::Failed { program, message })
+}
+
+/// Like [`output()`], but fails if the command prints more than `limit` bytes.
+pub(crate) fn output_up_to(
+    limit: u64,
+    command: &mut Command,
+    package: &'static str,
+) -> Result<Vec<u8>, ToolError> {
+    let child = spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped()), Ties::bound());
+    let child = child.map_err(|error| ToolError::not_run(command, package, &error))?;
+    let program = command.get_program().to_string_lossy().into_owned();
+    let failed = |message: String| ToolError::Failed { program, message };
+    // Killed on return, so that it does not wait for a reader of the rest of its output.
+    let mut child = Tied(child);
+    let (stdout, stderr) = (child.0.stdout.take(), child.0.stderr.take());
+    let printed = stdout.map_or(Ok(Vec::new()), |pipe| read_at_most("its output", pipe, limit));
+    let printed = match printed {
+        Ok(printed) => printed,
+        Err(error) => return Err(failed(error.to_string())),
+    };
+    let message = stderr.map_or(Ok(Vec::new()), |pipe| read_at_most("its message", pipe, MIB));
+    match child.0.wait() {
+        Ok(status) if status.success() => Ok(printed),
+        Ok(_) => {
+            Err(failed(String::from_utf8_lossy(&message.unwrap_or_default()).trim().to_owned()))
+        }
+        Err(error) => Err(failed(error.to_string())),
+    }
+}
+
+/// Reads everything that a file of a package contains, or that a program prints. `what` names it in an error.
+///
+/// # Errors
+/// The reader fails, or returns more than `limit` bytes.
+pub(crate) fn read_at_most(what: &str, from: impl Read, limit: u64) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    from.take(limit + 1).read_to_end(&mut content)?;
+    match content.len() as u64 > limit {
+        true => {
+            let mib = limit / MIB;
+            let error = format!("{what} is longer than {mib} MiB, the maximum that knee reads");
+            Err(io::Error::new(io::ErrorKind::FileTooLarge, error))
+        }
+        false => Ok(content),
+    }
 }

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
+use knee_host::text::escape_json;
+
 use super::{Capture, SCHEMA};
 
 /// Why a capture cannot be read.
@@ -30,9 +32,8 @@ pub enum CaptureError {
 impl Capture {
     /// The content of its file.
     pub fn to_json(&self) -> Vec<u8> {
-        let mut text = serde_json::to_vec(self).expect("a capture is plain data");
-        text.push(b'\n');
-        text
+        let json = serde_json::to_string(self).expect("a capture is plain data");
+        format!("{}\n", escape_json(&json)).into_bytes()
     }
 
     /// Reads a file with the content of [`Capture::to_json`].

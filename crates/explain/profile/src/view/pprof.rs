@@ -14,6 +14,7 @@ use std::io::Write;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use indexmap::IndexSet;
+use knee_host::text::plain;
 use message::{Function, Label, Line, Location, Mapping, Profile, Sample, ValueType};
 use prost::Message;
 
@@ -29,7 +30,7 @@ pub fn pprof(capture: &Capture) -> Vec<u8> {
 fn profile(capture: &Capture) -> Profile {
     // String 0 must be empty. All other IDs begin at 1, because 0 means none.
     let mut strings = IndexSet::new();
-    let mut string = |text: &str| strings.insert_full(text.to_owned()).0 as i64;
+    let mut string = |text: &str| strings.insert_full(plain(text).into_owned()).0 as i64;
     string("");
     let (kind, unit) = match capture.clock.unit {
         Unit::Nanoseconds => ("cpu", "nanoseconds"),

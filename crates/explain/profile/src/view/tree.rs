@@ -38,8 +38,8 @@ pub enum Root<'a> {
 /// Default minimum share of a printed function.
 pub const LEAST_SHARE: f64 = 0.005;
 
-/// Maximum depth of indentation, so that the text of a stack does not grow with the square of its depth. The
-/// kernel records 127 functions per stack by default.
+/// Maximum depth of printed functions, so that the text of a stack does not grow with the square of its depth.
+/// The kernel records 127 functions per stack by default.
 const DEEPEST: usize = 500;
 
 /// A call tree.
@@ -99,8 +99,12 @@ impl Tree<'_> {
         // Not recursive, because a recorded stack may be deeper than the stack of this thread.
         let mut next = vec![(0, line(root), root.children.as_slice())];
         while let Some((depth, words, children)) = next.pop() {
-            let indent = 2 * depth.min(DEEPEST);
+            let indent = 2 * depth;
             text += &format!("{:indent$}{words}\n", "");
+            if depth == DEEPEST && !children.is_empty() {
+                text += &format!("{:indent$}  (deeper calls are left out)\n", "");
+                continue;
+            }
             let children = children.iter().map(|child| &self.frames[*child]);
             let is_shown = |child: &&Frame<'_>| child.samples.0 as f64 >= least_share * all as f64;
             let (shown, rest): (Vec<_>, Vec<_>) = children.partition(is_shown);

@@ -6,8 +6,7 @@ mod tools;
 
 use std::fmt::Write;
 
-use clap::builder::styling::{AnsiColor, Style};
-use knee_host::text::{Cell, Column, Screen, Table};
+use knee_host::text::{Cell, Column, Screen, Style, Table};
 use knee_host::{Environment, Topology};
 use serde::Serialize;
 
@@ -136,15 +135,15 @@ fn check(
 }
 
 fn as_text(machine: &str, checks: &[Check], screen: &Screen) -> String {
-    let dim = Style::new().dimmed();
+    let dim = Style::DIM;
     let mut table = Table::new(["", "", ""].map(Column::left).to_vec());
     for Check { name, needed_for, finding } in checks {
         let (word, colour) = match finding.status {
-            Status::Ok => ("ok", AnsiColor::Green),
-            Status::Limited => ("limited", AnsiColor::Yellow),
-            Status::Missing => ("missing", AnsiColor::Red),
+            Status::Ok => ("ok", Style::GREEN),
+            Status::Limited => ("limited", Style::YELLOW),
+            Status::Missing => ("missing", Style::RED),
         };
-        let word = Cell::new(word, colour.on_default());
+        let word = Cell::new(word, colour);
         table.row(vec![word, (*name).into(), finding.detail.as_str().into()]);
         let Some(remedy) = &finding.remedy else { continue };
         let (word, remedy) = match remedy {
@@ -205,7 +204,7 @@ mod tests {
         ]
         .map(Option::unwrap);
         let text = as_text("Linux 6.1 · 2 CPUs", &checks, &Screen::UNLIMITED);
-        let plain = anstream::adapter::strip_str(&text).to_string();
+        let plain = knee_host::text::plain(&text).to_string();
         snapbox::assert_data_eq!(
             plain,
             str![[r#"

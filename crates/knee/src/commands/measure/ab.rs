@@ -231,11 +231,14 @@ fn show(args: &Args, record: &Record) -> anyhow::Result<ExitStatus> {
         usage(format!("{}: the record does not have two sides to compare", record.dir.display()))
     })?;
     let comparisons = Comparisons { before: &before, options, compared: vec![(&after, compared)] };
-    stdout::print(&match args.form.format(Format::Json, Format::Markdown) {
-        Format::Human => table::render(&comparisons, args.form.detail, &Screen::of_stdout()),
-        Format::Markdown => markdown::render(&comparisons),
-        Format::Json => json::render(&comparisons),
-    })?;
+    match args.form.format(Format::Json, Format::Markdown) {
+        Format::Human => {
+            let screen = Screen::of_stdout();
+            stdout::print(&table::render(&comparisons, args.form.detail, &screen))?;
+        }
+        Format::Markdown => stdout::print(&markdown::render(&comparisons))?,
+        Format::Json => stdout::print_json_text(&json::render(&comparisons))?,
+    }
     let is_open = comparisons.compared.iter().any(|(_, c)| c.verdicts().inconclusive > 0);
     Ok(match args.judgement.judge(&comparisons.compared) {
         ExitStatus::Done if options.looks.is_some() && is_open => ExitStatus::TooNoisy,

@@ -69,7 +69,7 @@ fn compare_numbers(args: &Args) -> anyhow::Result<ExitStatus> {
         plot,
     };
     match format {
-        Format::Ministat => stdout::print_bytes(&ministat::render(&sets, &view)?)?,
+        Format::Ministat => stdout::print(&ministat::render(&sets, &view)?)?,
         _ => stdout::print(&human::render(&sets, &view)?)?,
     }
     Ok(ExitStatus::Done)

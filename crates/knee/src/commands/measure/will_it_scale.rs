@@ -21,6 +21,7 @@ use crate::exit::{ExitStatus, bail_usage, usage};
 use crate::present::will_it_scale::sample;
 use crate::session::random;
 use crate::stderr::{tell, tell_of_debug_build};
+use crate::stdout::{self, Content};
 
 /// Seconds per sample in the original.
 const INTERVAL: f64 = 1.0;
@@ -110,7 +111,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
         layout: random() as u32 % LAYOUTS,
     };
     let mut output = Output {
-        out: io::stdout().lock(),
+        out: stdout::stream(Content::Text),
         steps: case.steps,
         samples: args.samples,
         verbose: args.verbose,

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use knee_host::number::plural;
-use knee_host::text::{Cell, Column, Screen, Table};
+use knee_host::text::{Cell, Column, Screen, Style, Table};
 use knee_results::{Compared, ComparedPoint, Family, Results};
 use knee_stats::{CompareOptions, Verdict};
 
@@ -106,7 +106,7 @@ pub(super) fn points(
     table
 }
 
-fn colour(point: &ComparedPoint) -> anstyle::Style {
+fn colour(point: &ComparedPoint) -> Style {
     match point.comparison.verdict {
         Verdict::Faster => GOOD,
         Verdict::Slower => BAD,

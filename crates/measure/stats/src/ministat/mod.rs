@@ -29,5 +29,5 @@ mod student;
 pub use data_set::{DataSet, MIN_VALUES};
 pub use number::{general, parse};
 pub use plot::{MAX_DATA_SETS, PlotError, SYMBOLS, plot};
-pub use reader::{BadNumber, Reader, Value};
+pub use reader::{ReadError, Reader, Value};
 pub use student::{Comparison, Confidence, Quantiles, UnknownConfidence};

@@ -24,25 +24,45 @@ pub struct Value {
     pub number: f64,
 }
 
-/// A field that is not a number.
+/// Why the numbers of a text cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: {text:?} is not a number")]
-pub struct BadNumber {
-    /// The line, counted from 1.
-    pub line: usize,
-    /// The field.
-    pub text: String,
+pub enum ReadError {
+    /// A field that is not a number.
+    #[error("line {line}: {text:?} is not a number")]
+    BadNumber {
+        /// The line, counted from 1.
+        line: usize,
+        /// The field.
+        text: String,
+    },
+    /// There are more numbers than [`Reader::MAX_VALUES`].
+    #[error(
+        "it has more than {} numbers; compare a sample of them, such as every tenth line",
+        Reader::MAX_VALUES
+    )]
+    TooMany,
 }
 
 impl Reader<'_> {
     /// The maximum length of a line that ministat reads at once, in bytes.
     pub const MINISTAT_BUFFER: usize = 8191;
 
+    /// The maximum count of numbers. A comparison takes up to 40 bytes of memory for each, and more numbers would
+    /// hardly narrow its interval.
+    pub const MAX_VALUES: usize = 10_000_000;
+
     /// The numbers of `text`, line by line.
+    ///
+    /// # Errors
+    /// A field is not a number, or there are too many numbers.
     ///
     /// # Panics
     /// If the column or the longest line is 0.
-    pub fn values(&self, text: &[u8]) -> Result<Vec<Value>, BadNumber> {
+    pub fn values(&self, text: &[u8]) -> Result<Vec<Value>, ReadError> {
+        self.up_to(Self::MAX_VALUES, text)
+    }
+
+    fn up_to(&self, max_values: usize, text: &[u8]) -> Result<Vec<Value>, ReadError> {
         let skipped = self.column.checked_sub(1).expect("columns are counted from 1");
         let mut values = Vec::new();
         let limit = self.longest_line.unwrap_or(usize::MAX);
@@ -51,8 +71,12 @@ impl Reader<'_> {
         for (line, piece) in pieces {
             let Some(field) = self.fields(piece).nth(skipped) else { continue };
             let Some(number) = number::parse(field) else {
-                return Err(BadNumber { line, text: String::from_utf8_lossy(field).into_owned() });
+                let text = String::from_utf8_lossy(field).into_owned();
+                return Err(ReadError::BadNumber { line, text });
             };
+            if values.len() == max_values {
+                return Err(ReadError::TooMany);
+            }
             values.push(Value { line, number });
         }
         Ok(values)
@@ -101,6 +125,14 @@ mod tests {
     }
 
     #[test]
+    fn more_numbers_than_the_limit_are_refused() {
+        assert_eq!(BLANKS.up_to(3, b"1\n2\n3\n").unwrap().len(), 3);
+        let error = BLANKS.up_to(3, b"1\n2\n3\n\n4\n").unwrap_err();
+        assert_eq!(error, ReadError::TooMany);
+        assert!(error.to_string().starts_with("it has more than 10000000 numbers; "), "{error}");
+    }
+
+    #[test]
     fn lines_may_end_as_on_windows() {
         let reader = Reader { delimiters: b",", ..BLANKS };
         assert_eq!(numbers(reader, b"1\r\n2 \t\r\n\r\n"), [1.0, 2.0]);
@@ -110,7 +142,8 @@ mod tests {
     fn long_lines_are_broken_only_if_asked() {
         let broken = Reader { longest_line: Some(4), ..BLANKS };
         assert_eq!(numbers(broken, b"123456 7\n8\n"), [1234.0, 56.0, 8.0]);
-        assert_eq!(broken.values(b"1234567\nx\n").unwrap_err().line, 2);
+        let error = broken.values(b"1234567\nx\n").unwrap_err();
+        assert_eq!(error, ReadError::BadNumber { line: 2, text: "x".to_owned() });
         assert_eq!(numbers(BLANKS, b"123456 7\n8\n"), [123_456.0, 8.0]);
     }
 

@@ -15,6 +15,7 @@ use super::repetition::Repetition;
 use crate::calibration::Calibration;
 use crate::channel::Channel;
 use crate::disk::Disk;
+use crate::error::GuestError;
 use crate::functions::Functions;
 use crate::guest::{End, Event, Guest, GuestOptions, KNEE_CHANNEL_AT};
 use crate::guest_kernel::{GuestKernel, Names};
@@ -22,6 +23,9 @@ use crate::initramfs::Initramfs;
 use crate::process::Tracing;
 use crate::record::{Record, TestResult, TracedAccess};
 use crate::results::Results;
+
+/// Maximum number of accesses of a traced test: a test has some thousands. An access takes about 60 bytes.
+const MAX_TRACE: usize = 4_000_000;
 
 /// How to check.
 #[derive(Debug, Clone, Default)]
@@ -89,7 +93,7 @@ impl<'a> GuestSession<'a> {
         let tracing = options.guest.tracing;
         let tracing = tracing.map(|tracing| Tracing { pause, trace, without_stack, ..tracing });
         let mut guest = GuestOptions { tracing, ..options.guest.clone() };
-        let (guest, channel) = match kernel {
+        let (mut guest, channel) = match kernel {
             GuestKernel::Linux(kernel) => {
                 let channel = Channel::new(&plans)?;
                 guest.channel = Some(channel.ram());
@@ -112,6 +116,7 @@ impl<'a> GuestSession<'a> {
                 (guest, channel)
             }
         };
+        guest.begin_step();
         Ok(GuestSession {
             jobs,
             functions: Arc::default(),
@@ -187,7 +192,10 @@ impl<'a> GuestSession<'a> {
             }
             Event::Result(Record::Test(result)) => self.add_run(result)?,
             Event::Result(Record::Header(_)) => self.read_symbols()?,
-            Event::Result(Record::Access(access)) => self.trace.push(access),
+            Event::Result(Record::Access(access)) if self.trace.len() < MAX_TRACE => {
+                self.trace.push(access);
+            }
+            Event::Result(Record::Access(_)) => return Err(GuestError::TooMany("accesses").into()),
             Event::End(end) => {
                 self.reports.extend(self.channel.reports()?);
                 self.end = Some(end);
@@ -205,7 +213,7 @@ impl<'a> GuestSession<'a> {
             self.channel.set_run_again(again)?;
             self.guest.resume()?;
         }
-        self.results.add(result);
+        self.results.add(result)?;
         self.reports.extend(self.channel.reports()?);
         Ok(())
     }
@@ -221,6 +229,7 @@ impl<'a> GuestSession<'a> {
             run.expect_system_calls(plan.system_calls());
         }
         self.completed += 1;
+        self.guest.begin_step();
         let outcome = Ok(outcome(&report.done, test, plan));
         let trace = std::mem::take(&mut self.trace);
         Some((*nr, Checked { id: test.id.clone(), outcome, runs, trace }))

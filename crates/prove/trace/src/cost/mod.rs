@@ -75,16 +75,21 @@ fn guest(
     report: &mut impl FnMut(Cost, &Functions) -> ControlFlow<()>,
 ) -> Result<End, CheckError> {
     let (mut guest, channel, mut calibration) = start(kernel, rest, options)?;
+    guest.begin_step();
     let mut names = Names::of(kernel);
     let mut functions = Functions::default();
     let mut is_up = false;
-    let mut results = Results::default();
+    // While an experiment waits for its last results, the guest may complete the next one.
+    let largest = rest.experiments.iter().map(|experiment| experiment.cpus).max().unwrap_or(0);
+    let mut results = Results::with_room_for(2 * largest as usize * rest.rounds as usize);
     let mut waiting: VecDeque<Made> = VecDeque::new();
     // The data in the lines that moved, keyed by the number of the test after which the guest paused.
     let mut data: BTreeMap<u64, BTreeMap<u64, Datum>> = BTreeMap::new();
     let rounds = u64::from(rest.rounds);
     // The number of an experiment's last test, which runs after the operations and pauses the guest.
-    let last = |made: &Made| made.first + u64::from(made.experiment.cpus) * rounds;
+    let last = |made: &Made| {
+        made.first.saturating_add(u64::from(made.experiment.cpus).saturating_mul(rounds))
+    };
     let mut end = End::Died("it printed nothing".to_owned());
     while let Some(event) = guest.next_event()? {
         match event {
@@ -99,7 +104,11 @@ fn guest(
                     Ok(Made { failed: Some(why), experiment, .. }) => {
                         return Err(CheckError::Agent(format!("{}: {why}", experiment.operation)));
                     }
-                    Ok(made) => waiting.push_back(made),
+                    Ok(made) if waiting.len() < rest.experiments.len() => waiting.push_back(made),
+                    Ok(_) => {
+                        let why = "it reports more experiments than were requested";
+                        return Err(CheckError::Agent(why.to_owned()));
+                    }
                     Err(_) => return Err(CheckError::Agent(message.to_owned())),
                 }
             }
@@ -122,13 +131,14 @@ fn guest(
                 if result.is_awaited() {
                     guest.resume()?;
                 }
-                results.add(result);
+                guest.begin_step();
+                results.add(result)?;
             }
             Event::Result(_) => {}
             Event::End(how) => end = how,
         }
         while let Some(made) = waiting.front()
-            && let Some(mut operations) = results.take(made.first..last(made) + 1)
+            && let Some(mut operations) = results.take(made.first..last(made).saturating_add(1))
         {
             let Some(made) = waiting.pop_front() else { break };
             operations.pop();

@@ -17,6 +17,11 @@ pub(super) const MAX_BTF: u64 = 64 << 20;
 /// Maximum length of a chain of typedefs and qualifiers; a longer chain must be a cycle.
 const MAX_CHAIN: usize = 32;
 
+/// Maximum number of fields to look at for one name. The largest structs have a few hundred, including those
+/// of anonymous members. A description in which anonymous members contain themselves would otherwise take
+/// forever.
+const MAX_LOOKS: usize = 20_000;
+
 /// Why a description of types is invalid.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum BtfError {
@@ -298,27 +303,45 @@ impl Btf {
         let mut within = self.composite(names.next()?)?;
         let mut offset = 0;
         for name in names {
-            let (at, of) = self.member(within, name, MAX_CHAIN)?;
+            let (at, of) = self.member(within, name)?;
             offset += at;
             within = of;
         }
         Some(offset)
     }
 
-    fn member(&self, within: TypeId, name: &str, depth: usize) -> Option<(u64, TypeId)> {
+    /// The offset and the type of a field. Fields of anonymous members count as the struct's own.
+    fn member(&self, within: TypeId, name: &str) -> Option<(u64, TypeId)> {
+        let mut looks = MAX_LOOKS;
+        self.nested_member(within, name, MAX_CHAIN, &mut looks)
+    }
+
+    fn nested_member(
+        &self,
+        within: TypeId,
+        name: &str,
+        depth: usize,
+        looks: &mut usize,
+    ) -> Option<(u64, TypeId)> {
         let Kind::Composite { members, .. } = self.kind(self.resolve(within)) else { return None };
-        members.iter().find_map(|member| match self.member_name(member) {
-            "" if depth > 0 => {
-                let (at, of) = self.member(member.of, name, depth - 1)?;
-                Some((at + member.offset(), of))
+        for member in members {
+            *looks = looks.checked_sub(1)?;
+            let found = match self.member_name(member) {
+                "" if depth > 0 => self
+                    .nested_member(member.of, name, depth - 1, looks)
+                    .map(|(at, of)| (at + member.offset(), of)),
+                own => (own == name).then_some((member.offset(), member.of)),
+            };
+            if found.is_some() {
+                return found;
             }
-            own => (own == name).then_some((member.offset(), member.of)),
-        })
+        }
+        None
     }
 
     /// Whether a struct has a field of this name.
     pub(crate) fn has_member(&self, within: TypeId, name: &str) -> bool {
-        self.member(within, name, MAX_CHAIN).is_some()
+        self.member(within, name).is_some()
     }
 
     /// The offset of the first field whose type is the struct with this name.
@@ -419,6 +442,19 @@ mod tests {
         let module = btf.composite("btrfs_inode").expect("a struct");
         assert_eq!((btf.name(module), btf.bytes(module)), ("btrfs_inode", 96));
         assert_eq!(btf.embedded(module, "inode"), Some(0));
+    }
+
+    #[test]
+    fn anonymous_members_that_contain_themselves_take_no_time() {
+        let mut types = types();
+        // The first type after the existing ones: a struct with three anonymous members of its own type.
+        let own = types.of_struct("loop", 24, &[]);
+        let again = own + 1;
+        let members = [("", again, 0), ("", again, 8), ("", again, 16)];
+        assert_eq!(types.of_struct("trap", 24, &members), again);
+        let btf = Btf::parse(&types.finish()).expect("types");
+        assert_eq!(btf.offset("trap.nothing"), None);
+        assert_eq!(btf.offset("page.mapping"), Some(24));
     }
 
     proptest! {

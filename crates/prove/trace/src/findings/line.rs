@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use knee_agent::Outcome;
+use knee_host::text::escape_json;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -84,7 +85,8 @@ impl TestLine {
 
     /// The test as a line, with its newline.
     pub fn to_line(&self) -> String {
-        serde_json::to_string(self).expect("all keys of plain data are text") + "\n"
+        let json = serde_json::to_string(self).expect("all keys of plain data are text");
+        format!("{}\n", escape_json(&json))
     }
 
     /// Parses a line.

@@ -129,6 +129,11 @@ impl ProgramGuest {
         self.guest.emulator()
     }
 
+    /// Starts a step; see [`Guest::begin_step`].
+    pub(super) fn begin_step(&mut self) {
+        self.guest.begin_step();
+    }
+
     /// Waits for the next event. [`ProgramEvent::End`] is the last event; later calls return another
     /// `End`.
     pub(super) fn next(&mut self) -> Result<ProgramEvent, CheckError> {

@@ -74,7 +74,7 @@ pub fn check_program(
     let mut names = ProgramNames::default();
     let launcher = Launcher::new(host, program)?;
     while !rest.is_empty() {
-        let mut process = Process::start(&launcher, &rest.join(&b'\n'), patience)?;
+        let mut process = Process::start(&launcher, rest, patience)?;
         names.restart();
         let mut reported = 0;
         let end = loop {
@@ -170,12 +170,21 @@ impl Running {
         }
     }
 
+    /// Starts a step; see [`Qemu::begin_step`].
+    fn begin_step(&mut self) {
+        match self {
+            Self::UserMode(qemu) => qemu.begin_step(),
+            Self::Guest(guest) => guest.begin_step(),
+        }
+    }
+
     fn next(&mut self) -> Result<ProgramEvent, CheckError> {
         match self {
             Self::UserMode(qemu) => Ok(match qemu.next()? {
                 Some(QemuEvent::Line(line)) => ProgramEvent::Line(line),
                 Some(QemuEvent::Result(record)) => ProgramEvent::Result(record),
                 Some(QemuEvent::Silent(patience)) => ProgramEvent::End(End::Hung(patience)),
+                Some(QemuEvent::Endless(limit)) => ProgramEvent::End(End::Endless(limit)),
                 Some(QemuEvent::Ended(status, stderr)) => {
                     ProgramEvent::End(end(status, stderr.as_bytes()))
                 }
@@ -191,6 +200,8 @@ struct Process {
     running: Running,
     /// `None` until the program has reported its trials.
     calibration: Option<Calibration>,
+    /// The number of tests that the program was given.
+    expected: usize,
     /// Completed tests that wait for the rest of their results: id, outcome, number of runs.
     done: VecDeque<(String, Outcome, u64)>,
     results: Results,
@@ -201,12 +212,15 @@ struct Process {
 impl Process {
     fn start(
         launcher: &Launcher<'_>,
-        tests: &[u8],
+        tests: &[&[u8]],
         patience: Duration,
     ) -> Result<Process, CheckError> {
+        let mut running = launcher.start(&tests.join(&b'\n'), patience)?;
+        running.begin_step();
         Ok(Process {
-            running: launcher.start(tests, patience)?,
+            running,
             calibration: None,
+            expected: tests.len(),
             done: VecDeque::new(),
             results: Results::default(),
             runs: 0,
@@ -219,12 +233,13 @@ impl Process {
             if self.is_calibrated()?
                 && let Some(mut checked) = self.complete()
             {
+                self.running.begin_step();
                 names.look_up(&mut checked.runs);
                 return Ok(Next::Checked(checked));
             }
             match self.running.next()? {
                 ProgramEvent::Line(line) => self.handle_line(&line, names)?,
-                ProgramEvent::Result(Record::Test(result)) => self.results.add(result),
+                ProgramEvent::Result(Record::Test(result)) => self.results.add(result)?,
                 ProgramEvent::Result(_) => {}
                 ProgramEvent::End(end) => return Ok(Next::End(end)),
             }
@@ -244,6 +259,10 @@ impl Process {
             }
             Ok(Message::Trials(_)) => {}
             Ok(Message::Thread(stack)) => names.learn_thread(stack),
+            Ok(Message::Done { .. }) if self.done.len() == self.expected => {
+                let why = "the program reports more tests than it was given";
+                return Err(CheckError::Agent(why.to_owned()));
+            }
             Ok(Message::Done { id, outcome, seen }) => self.done.push_back((id, outcome, seen)),
             Err(_) => return Err(CheckError::Agent(message.to_owned())),
         }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::root;
+use super::sandbox;
 use super::version::{ask_version, version};
 use crate::error::GuestError;
 use crate::package::PackageError;
@@ -83,6 +84,16 @@ impl Emulator {
             true => Ok(version(&output).unwrap_or_default()),
             false => Err(GuestError::NotQemu(PathBuf::from(command.get_program()))),
         }
+    }
+
+    /// Whether guests run under QEMU's system-call filter. The first call starts QEMU to try the filter.
+    pub fn has_sandbox(&self) -> bool {
+        !self.sandbox().is_empty()
+    }
+
+    /// The arguments that turn on QEMU's system-call filter, if it works.
+    pub(crate) fn sandbox(&self) -> &'static [&'static str] {
+        sandbox::arguments(self.command())
     }
 
     /// The command that starts QEMU, to which arguments can be added.

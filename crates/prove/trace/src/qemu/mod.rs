@@ -5,6 +5,7 @@ mod choice;
 mod emulator;
 mod emulators;
 mod root;
+mod sandbox;
 mod user;
 mod version;
 

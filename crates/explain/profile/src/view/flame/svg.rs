@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use knee_host::text::plain;
+
 use crate::view::frames::Frame;
 
 /// Minimum share of the graph for a frame to be drawn: a tenth of a pixel.
@@ -161,16 +163,12 @@ fn shortened(name: &str, letters: usize) -> String {
 /// Escapes text for an element or an attribute. Characters that XML forbids become `�`.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
+    for c in plain(text).chars() {
         match c {
             '&' => escaped.push_str("&amp;"),
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
-            '\u{fffe}' | '\u{ffff}' => escaped.push('\u{fffd}'),
-            // Descriptions have several lines.
-            '\n' => escaped.push('\n'),
-            c if c.is_control() => escaped.push('\u{fffd}'),
             c => escaped.push(c),
         }
     }

@@ -4,7 +4,8 @@ use knee_host::skip::skip;
 use snapbox::{assert_data_eq, str};
 
 use super::*;
-use crate::view::fixture::example;
+use crate::capture::{Function, Kind, Stacks};
+use crate::view::fixture::{captured, example};
 
 /// The output of `go tool pprof` for the example; `None` with a message if Go is not installed.
 fn go(arguments: &[&str]) -> Option<String> {
@@ -107,4 +108,19 @@ fn every_index_is_valid() {
     }
     let sum: i64 = profile.sample.iter().map(|sample| sample.value[0]).sum();
     assert_eq!(sum as u64, example().samples());
+}
+
+#[test]
+fn strings_contain_no_control_characters() {
+    let mut stacks = Stacks::default();
+    let name = "f\u{1b}[31m\u{202e}";
+    stacks.add(
+        name,
+        [&Function { module: Some(name.into()), ..Function::new(name, Kind::User) }],
+        1,
+        1,
+    );
+    let profile = profile(&captured(stacks));
+    assert!(profile.string_table.iter().any(|text| text.contains("[31m")));
+    assert!(profile.string_table.iter().all(|text| plain(text) == *text), "{profile:?}");
 }

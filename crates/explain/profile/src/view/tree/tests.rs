@@ -124,13 +124,16 @@ fn an_unknown_function_has_no_tree() {
 }
 
 #[test]
-fn a_stack_may_be_deeper_than_the_stack_of_this_thread() {
+fn a_stack_may_be_deeper_than_the_stack_of_this_thread_and_its_text_stays_short() {
     let mut stacks = Stacks::default();
     let functions = ["a", "b"].map(|name| Function::new(name, Kind::User));
     stacks.add("deep", functions.iter().cycle().take(20_000), 1, 1);
     let capture = captured(stacks);
     let tree = tree(&capture, Root::Function("b")).unwrap();
-    assert_eq!(tree.text(LEAST_SHARE).lines().count(), 19_999);
+    let text = tree.text(LEAST_SHARE);
+    // The root, 500 levels below it, and a line about the others.
+    assert_eq!(text.lines().count(), 502);
+    assert_eq!(text.lines().last().unwrap().trim(), "(deeper calls are left out)");
 }
 
 proptest! {

@@ -1,6 +1,7 @@
 //! `knee profile --locks`.
 
 use knee_host::Interrupt;
+use knee_host::text::escape_json;
 use knee_profile::locks::table;
 use knee_profile::sampling::LockSampler;
 
@@ -18,10 +19,10 @@ pub(super) fn run(args: &SampleArgs, interrupt: &Interrupt) -> anyhow::Result<Ex
     let (waits, left) = take::<LockSampler>(args, interrupt)?;
     let json = serde_json::to_string_pretty(&waits)? + "\n";
     if let Some(path) = &args.output {
-        file::write(path, json.as_bytes())?;
+        file::write(path, escape_json(&json).as_bytes())?;
     }
     if args.json {
-        stdout::print(&json)?;
+        stdout::print_json_text(&json)?;
     } else if !args.how.quiet {
         stdout::show_table(&table(&waits, SHOWN))?;
     }

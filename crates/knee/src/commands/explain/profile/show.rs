@@ -2,10 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use anstream::adapter::strip_str;
 use anyhow::Context;
 use clap::ValueEnum;
-use knee_host::text::Screen;
+use knee_host::text::{Screen, escape_json, plain};
 use knee_profile::import;
 use knee_profile::locks::LockWaits;
 use knee_profile::view::flame::flame;
@@ -131,20 +130,24 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         Format::Folded => {
             let counted = if args.weight { Counted::Weight } else { Counted::Samples };
             let options = FoldedOptions { annotate: args.annotate, counted };
-            Printed::Data(folded(&capture, options).into_bytes())
+            Printed::Lines(folded(&capture, options))
         }
-        Format::Flame => Printed::Data(flame(&capture).into_bytes()),
-        Format::Speedscope => Printed::Data(speedscope(&capture).into_bytes()),
-        Format::Pprof => Printed::Data(pprof(&capture)),
+        Format::Flame => Printed::Lines(flame(&capture)),
+        Format::Speedscope => Printed::Json(speedscope(&capture)),
+        Format::Pprof => Printed::Binary(pprof(&capture)),
     };
     losses(&capture);
     write(args, printed)
 }
 
-/// What a command prints: for people, or for other programs.
+/// What a command prints.
 enum Printed {
+    /// For people, wrapped to fit the terminal.
     Text(String),
-    Data(Vec<u8>),
+    /// Text for other programs.
+    Lines(String),
+    Json(String),
+    Binary(Vec<u8>),
 }
 
 /// Shows the output of `knee profile --locks`.
@@ -165,16 +168,22 @@ fn screen(args: &Args) -> Screen {
 }
 
 fn write(args: &Args, printed: Printed) -> anyhow::Result<ExitStatus> {
-    let is_stdout = args.output == Path::new("-");
-    let bytes = match printed {
-        Printed::Text(text) if is_stdout => return stdout::show(&text).map(|()| ExitStatus::Done),
-        Printed::Text(text) => strip_str(&text).to_string().into_bytes(),
-        Printed::Data(bytes) => bytes,
-    };
-    if is_stdout {
-        stdout::print_bytes(&bytes)?;
+    if args.output == Path::new("-") {
+        match printed {
+            Printed::Text(text) => stdout::show(&text)?,
+            Printed::Lines(text) => stdout::print(&text)?,
+            Printed::Json(json) => stdout::print_json_text(&json)?,
+            Printed::Binary(bytes) => stdout::print_binary(&bytes)?,
+        }
     } else {
-        file::write(&args.output, &bytes)?;
+        let path = &args.output;
+        match printed {
+            Printed::Text(text) | Printed::Lines(text) => {
+                file::write(path, plain(&text).as_bytes())?
+            }
+            Printed::Json(json) => file::write(path, escape_json(&json).as_bytes())?,
+            Printed::Binary(bytes) => file::write(path, &bytes)?,
+        }
     }
     Ok(ExitStatus::Done)
 }

@@ -23,10 +23,23 @@ pub(super) fn compiler() -> Finding {
 /// Checks the QEMU for guests, which KNEE_QEMU can select.
 pub(super) fn qemu() -> Finding {
     let named = std::env::var("KNEE_QEMU").unwrap_or_default();
-    let version = |emulator: Emulator| Ok((emulator.version()?, emulator.is_installed()));
+    let version = |emulator: Emulator| Ok((emulator.version()?, emulator));
     match Emulator::present().and_then(version) {
-        Ok((version, true)) => ok(format!("{version}, installed")),
-        Ok((version, false)) => ok(format!("{version}, KNEE_QEMU={named}")),
+        Ok((version, emulator)) => {
+            let place = match emulator.is_installed() {
+                true => "installed".to_owned(),
+                false => format!("KNEE_QEMU={named}"),
+            };
+            match emulator.has_sandbox() {
+                true => ok(format!("{version}, {place}")),
+                false => limited(
+                    format!("{version}, {place}, without its sandbox (-sandbox on)"),
+                    statement(
+                        "run only kernels that you trust, or set KNEE_QEMU to a QEMU with seccomp",
+                    ),
+                ),
+            }
+        }
         Err(EmulatorError::Guest(GuestError::NoQemu(program))) => missing(
             format!("no {program} on PATH"),
             command("sudo apt-get install -y qemu-system-x86"),

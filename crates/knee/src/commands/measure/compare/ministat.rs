@@ -1,6 +1,7 @@
-//! The results exactly as ministat prints them, byte for byte.
+//! The results exactly as ministat prints them, byte for byte, except for control characters in
+//! file names.
 
-use std::io::Write;
+use std::fmt::Write;
 
 use knee_stats::ministat::{Comparison, DataSet, Quantiles, SYMBOLS, general, plot};
 
@@ -15,14 +16,12 @@ const IN_TABLE: u8 = 8;
 const IN_TEXT: u8 = 6;
 
 /// Legend, plot, and the table with the comparisons between its lines.
-pub(super) fn render(sets: &[Numbers], view: &View) -> anyhow::Result<Vec<u8>> {
-    let mut out = Vec::new();
+pub(super) fn render(sets: &[Numbers], view: &View) -> anyhow::Result<String> {
+    let mut out = String::new();
     let symbols = &SYMBOLS[1..];
     if view.head {
         for (numbers, symbol) in sets.iter().zip(symbols) {
-            write!(out, "{symbol} ")?;
-            out.extend_from_slice(numbers.name.as_encoded_bytes());
-            out.push(b'\n');
+            writeln!(out, "{symbol} {}", numbers.name.display())?;
         }
     }
     let data: Vec<&DataSet> = sets.iter().map(|numbers| &numbers.set).collect();
@@ -31,7 +30,7 @@ pub(super) fn render(sets: &[Numbers], view: &View) -> anyhow::Result<Vec<u8>> {
             let cause = sets.iter().find_map(|numbers| numbers.require_finite().err());
             cause.unwrap_or_else(|| usage(error.to_string()))
         })?;
-        out.extend_from_slice(text.as_bytes());
+        out.push_str(&text);
     }
     if view.head {
         let [min, max, median, mean, deviation] = ["Min", "Max", "Median", "Avg", "Stddev"];
@@ -43,12 +42,12 @@ pub(super) fn render(sets: &[Numbers], view: &View) -> anyhow::Result<Vec<u8>> {
         for number in [set.min(), set.max(), set.upper_median(), set.mean(), set.deviation()] {
             write!(out, " {:>13}", general(number, IN_TABLE))?;
         }
-        out.push(b'\n');
+        out.push('\n');
         match reference {
             None => reference = Some(set),
             Some(first) if view.comparisons => {
                 let comparison = Comparison::new(set, first, view.confidence, Quantiles::Ministat);
-                out.extend_from_slice(compared(&comparison, view).as_bytes());
+                out.push_str(&compared(&comparison, view));
             }
             Some(_) => {}
         }

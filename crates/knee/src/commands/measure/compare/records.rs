@@ -40,7 +40,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
             table::render(&comparisons, args.form.detail, &Screen::of_stdout())
         }
     };
-    stdout::print(&text)?;
+    match format {
+        Format::Json => stdout::print_json_text(&text)?,
+        _ => stdout::print(&text)?,
+    }
     let judged = args.records.judge(&comparisons.compared);
     let nothing = |compared: &Compared| compared.in_common == 0 && format != Format::Benchstat;
     for (after, _) in comparisons.compared.iter().filter(|(_, compared)| nothing(compared)) {

@@ -120,7 +120,7 @@ fn of_model(args: &Args) -> anyhow::Result<ExitStatus> {
     }
     let matrix = || shown::matrix::record(&*model, &pairs);
     match &args.output {
-        None if args.json => stdout::print(&matrix().to_json())?,
+        None if args.json => stdout::print_json_text(&matrix().to_json())?,
         None => stdout::print(&present::matrix(&names, &pairs, &Screen::of_stdout()))?,
         Some(file) => page::write(&Page { matrices: vec![matrix()], ..Page::default() }, file)?,
     }

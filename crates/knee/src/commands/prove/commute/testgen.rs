@@ -16,7 +16,7 @@ use crate::args::complete;
 use crate::exit::ExitStatus;
 use crate::progress::{Amount, Progress};
 use crate::stderr::tell;
-use crate::stdout;
+use crate::stdout::{self, Content};
 
 /// Selects standard output.
 const STDOUT: &str = "-";
@@ -157,7 +157,7 @@ impl Made<'_> {
         match &mut self.file {
             Some(file) => file.write_all(lines).with_context(|| cannot_write(&self.args.output)),
             None => {
-                let mut out = std::io::stdout().lock();
+                let mut out = stdout::stream(Content::Json);
                 out.write_all(lines).and_then(|()| out.flush()).context("cannot write the tests")
             }
         }

@@ -102,7 +102,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
             format!("the process that runs the tests wrote an invalid line: {line}")
         })?;
         if args.json {
-            stdout::print(&(line + "\n"))?;
+            stdout::print_json_text(&(line + "\n"))?;
         }
         match parsed {
             Line::Test(id, outcome) => seen.add(id, &outcome),

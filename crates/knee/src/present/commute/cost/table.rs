@@ -165,7 +165,7 @@ mod tests {
 
     fn plain(kernels: &[KernelCosts]) -> String {
         let view = View { operations: &["lseek", "open"], cpus: &[1, 2], lines: 0 };
-        anstream::adapter::strip_str(&render(kernels, &view, &Screen::UNLIMITED)).to_string()
+        knee_host::text::plain(&render(kernels, &view, &Screen::UNLIMITED)).to_string()
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::exit::ExitStatus;
 use crate::present::commute::check::Results;
 use crate::progress::{Amount, Progress};
 use crate::stderr::tell;
-use crate::stdout;
+use crate::stdout::{self, Content};
 
 /// Checks `tested`. Calls `run` if the record lacks some of the tests in `all`. Prints the results of all
 /// tests, including earlier ones, and returns the exit status.
@@ -115,7 +115,8 @@ impl<'t> UnderWay<'t> {
         if !self.json {
             return Ok(());
         }
-        let written = std::io::stdout().lock().write_all(line.to_line().as_bytes());
+        let mut out = stdout::stream(Content::Json);
+        let written = out.write_all(line.to_line().as_bytes()).and_then(|()| out.flush());
         match written.context("cannot write to standard output") {
             // A reader such as `head` has exited, but the record must contain all tests.
             Err(error) if self.record.is_some() && stdout::is_broken_pipe(&error) => {

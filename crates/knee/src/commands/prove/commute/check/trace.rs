@@ -11,7 +11,7 @@ use super::args::Args;
 use crate::exit::{ExitStatus, usage};
 use crate::input::emulator::emulator;
 use crate::stderr::tell;
-use crate::stdout;
+use crate::stdout::{self, Content};
 
 pub(super) fn run(
     test: &str,
@@ -51,7 +51,8 @@ fn print_all(
     if let Some(outcome) = unexpected {
         tell!("knee: {}: {outcome}", checked.id);
     }
-    stdout::write_with(|out| {
+    let content = if as_json { Content::Json } else { Content::Text };
+    stdout::write_with(content, |out| {
         for access in &checked.trace {
             let line =
                 if as_json { as_json_line(access, functions) } else { text(access, functions) };

@@ -1,0 +1,119 @@
+//! Characters that control a terminal or the direction of text.
+//!
+//! Names and messages from files, programs and guests may contain such characters. On a terminal,
+//! they could hide or imitate output, change the window title or send keystrokes. knee therefore
+//! replaces them wherever it prints.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+use super::style::own_sequence;
+
+/// Whether text must not contain this character: a control character other than newline and tab, a
+/// control of the direction of text (Unicode Standard Annex #9), or a noncharacter that XML forbids.
+fn is_control(character: char) -> bool {
+    match character {
+        '\n' | '\t' => false,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' => true,
+        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => true,
+        '\u{fffe}' | '\u{ffff}' => true,
+        other => other.is_control(),
+    }
+}
+
+/// Text with `�` instead of control characters. Keeps each [`Style`](super::Style) for
+/// [`for_terminal`] or [`plain`].
+pub fn clean(text: &str) -> Cow<'_, str> {
+    replaced(text, |clean, style, _| clean.push_str(style))
+}
+
+/// Text for a terminal: with the escape sequences of each [`Style`](super::Style), and with `�`
+/// instead of other control characters.
+pub fn for_terminal(text: &str) -> Cow<'_, str> {
+    replaced(text, |clean, _, parameter| {
+        let _ = write!(clean, "\x1b[{parameter}m");
+    })
+}
+
+/// Text for a file: without any [`Style`](super::Style), and with `�` instead of control characters.
+pub fn plain(text: &str) -> Cow<'_, str> {
+    replaced(text, |_, _, _| ())
+}
+
+/// JSON with escape sequences for the control characters that JSON permits in strings.
+pub fn escape_json(json: &str) -> Cow<'_, str> {
+    if !json.contains(is_control) {
+        return json.into();
+    }
+    let mut escaped = String::with_capacity(json.len());
+    for character in json.chars() {
+        match is_control(character) {
+            true => {
+                let _ = write!(escaped, "\\u{:04x}", u32::from(character));
+            }
+            false => escaped.push(character),
+        }
+    }
+    escaped.into()
+}
+
+/// `text` with `�` instead of control characters. Calls `style` for each sequence of a style, with
+/// the sequence and its parameter.
+fn replaced(text: &str, style: impl Fn(&mut String, &str, &str)) -> Cow<'_, str> {
+    if !text.contains(is_control) {
+        return text.into();
+    }
+    let mut clean = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(is_control) {
+        clean.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let length = match own_sequence(rest) {
+            Some((parameter, length)) => {
+                style(&mut clean, &rest[..length], parameter);
+                length
+            }
+            None => {
+                clean.push(char::REPLACEMENT_CHARACTER);
+                rest.chars().next().map_or(0, char::len_utf8)
+            }
+        };
+        rest = &rest[length..];
+    }
+    clean.push_str(rest);
+    clean.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Style;
+    use super::*;
+
+    const HOSTILE: &str = "a\x1b[31mb\x07\0\r\x7f\u{9b}\u{202e}\u{2066}\u{200f}\u{61c}\u{ffff}c";
+
+    #[test]
+    fn control_characters_are_replaced_and_styles_are_kept() {
+        let text = format!("{}{HOSTILE}{:#}\t\n", Style::DIM, Style::DIM);
+        let harmless = "a�[31mb����������c";
+        assert_eq!(for_terminal(&text), format!("\x1b[2m{harmless}\x1b[0m\t\n"));
+        assert_eq!(plain(&text), format!("{harmless}\t\n"));
+        assert_eq!(for_terminal(&clean(&text)), for_terminal(&text));
+    }
+
+    #[test]
+    fn other_text_is_unchanged() {
+        for text in ["", "mmap1 ×2 Größe\n", "日本語\t"] {
+            assert!(matches!(for_terminal(text), Cow::Borrowed(same) if same == text));
+            assert!(matches!(escape_json(text), Cow::Borrowed(same) if same == text));
+        }
+    }
+
+    #[test]
+    fn escaped_json_has_the_same_meaning() {
+        let json = serde_json::to_string_pretty(&[HOSTILE, "�"]).unwrap();
+        let escaped = escape_json(&json);
+        assert!(!escaped.contains(is_control) && json.contains(is_control), "{escaped:?}");
+        let read: Vec<String> = serde_json::from_str(&escaped).unwrap();
+        assert_eq!(read, [HOSTILE, "�"]);
+    }
+}
