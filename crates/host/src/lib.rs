@@ -15,6 +15,8 @@
 //! | [`limits`] | how many files may be open? |
 //! | [`workdir`] | where do temporary files go, so that nothing remains? |
 //! | [`atomic_file`] | how is a file replaced so that no reader sees half of it? |
+//! | [`regular_file`] | how is a file opened that another user may have made? |
+//! | [`digest`] | is this the content that was recorded? |
 //! | [`clock`], [`utc`] | what time is it, as a number and as text that sorts? |
 //! | [`number`], [`text`] | how are numbers, tables and paragraphs formatted? |
 //! | [`skip`] | how does a test report what this machine lacks? |
@@ -39,6 +41,7 @@ pub mod atomic_file;
 pub mod cgroup;
 pub mod clock;
 pub mod cpulist;
+pub mod digest;
 pub mod environment;
 pub mod filesystem;
 pub mod interrupt;
@@ -46,6 +49,7 @@ pub mod limits;
 pub mod number;
 pub mod placement;
 pub mod process;
+pub mod regular_file;
 pub mod signal;
 pub mod skip;
 pub mod suggest;
@@ -64,6 +68,7 @@ pub use cpulist::CpuList;
 pub use environment::Environment;
 pub use interrupt::Interrupt;
 pub use placement::{Placement, auto_tasks};
+pub use regular_file::RegularFile;
 pub use topology::{Topology, TopologyError};
 
 use std::path::Path;
