@@ -22,6 +22,9 @@ pub enum Source {
     Plugin {
         /// The shared object.
         plugin: PathBuf,
+        /// SHA-256 of the file when the run began, in hexadecimal; absent from older records.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        sha256: Option<String>,
     },
     /// A command, which needs no runner.
     Command {

@@ -9,7 +9,7 @@
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use knee_host::{Placement, write_atomically};
+use knee_host::{Placement, RegularFile, write_atomically};
 use knee_results::{CaseId, PointId, Request, Results};
 use knee_stats::{median, noise_floor};
 use schemars::JsonSchema;
@@ -252,7 +252,7 @@ impl NoiseFloors {
 /// All saved floors of `machine`.
 fn read(machine: &Machine) -> Result<Option<NoiseFloors>, NoiseError> {
     let Some(path) = file() else { return Ok(None) };
-    let text = match fs::read(&path) {
+    let text = match RegularFile::at(&path).read().map_err(io::Error::from) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(NoiseError::Io { path, error }),

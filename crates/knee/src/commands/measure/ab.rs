@@ -12,6 +12,7 @@ use knee_results::{Mode, Order, Request, Side, UntilDecided};
 use knee_run::job::{Command, START_TIMEOUT, Score, Source};
 use knee_run::plan::Case;
 use knee_run::record::{InTurns, Record, RunRecord};
+use knee_run::runner::check_plugin;
 use knee_run::sweep::Ended;
 use knee_stats::{Looks, pairs_to_claim};
 use knee_testcases::CATALOGUE;
@@ -354,7 +355,10 @@ fn case(option: &str, text: &str, args: &Args) -> anyhow::Result<Case> {
     ensure_usage!(!text.is_empty(), "{option} is empty; name a command, a FILE.so or a testcase");
     let path = Path::new(text);
     if path.extension().is_some_and(|extension| extension == "so") && !text.contains(' ') {
-        return Ok(Case::plugin(&existing(option, path)?));
+        let path = existing(option, path)?;
+        let sha256 = check_plugin(&path)
+            .map_err(|failure| usage(format!("{option} {}; {}", failure.reason, failure.remedy)))?;
+        return Ok(Case::plugin(&path, sha256));
     }
     let is_program = program::find(text).is_some();
     let selected = CATALOGUE.select(&[text]);

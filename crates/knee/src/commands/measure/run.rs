@@ -257,9 +257,9 @@ fn cases(args: &Args) -> anyhow::Result<Vec<Case>> {
     let mut cases: Vec<Case> = selected.iter().map(Case::built_in).collect();
     for path in &args.plugin {
         let path = existing("--plugin", path)?;
-        check_plugin(&path)
+        let sha256 = check_plugin(&path)
             .map_err(|failure| usage(format!("--plugin {}; {}", failure.reason, failure.remedy)))?;
-        let case = Case::plugin(&path);
+        let case = Case::plugin(&path, sha256);
         ensure_usage!(
             cases.iter().all(|other| other.id != case.id),
             "--plugin {}: a testcase named {} already exists; rename the file",

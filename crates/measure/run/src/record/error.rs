@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use knee_host::regular_file::FileError;
 use knee_results::{PointId, RUN_FILE};
 
 use super::{SAMPLES_FILE, SCHEMA};
@@ -41,6 +42,18 @@ pub enum RecordError {
     InUse {
         /// The directory.
         dir: PathBuf,
+    },
+    /// A record that another user can have written.
+    #[error("cannot resume {0}: knee runs the commands in a record, and another user may have changed \
+        them ({1}: {error}); read {2}, then resume a copy: cp -r {0} COPY",
+            .dir.display(), .path.display(), .dir.join(RUN_FILE).display())]
+    Foreign {
+        /// The directory of the record.
+        dir: PathBuf,
+        /// The file or directory that another user can have changed.
+        path: PathBuf,
+        /// Why. It is part of the message, and not a `source`, which would repeat it.
+        error: FileError,
     },
     /// A line that knee does not write.
     #[error("{}:{line}: {reason}", .path.display())]
@@ -125,6 +138,10 @@ fn advice(access: Access, error: &io::Error) -> &'static str {
 impl RecordError {
     pub(super) fn io(access: Access, path: &Path, error: io::Error) -> Self {
         Self::Io { access, path: path.to_owned(), error }
+    }
+
+    pub(super) fn foreign(dir: &Path, path: &Path, error: FileError) -> Self {
+        Self::Foreign { dir: dir.to_owned(), path: path.to_owned(), error }
     }
 
     /// An error of a document that begins in line `first`. The message contains the line once.

@@ -16,10 +16,12 @@ pub struct Paused {
 }
 
 impl Paused {
-    /// Locks and reads the record in `dir`.
+    /// Locks and reads the record in `dir`. Refuses a record that another user can have written,
+    /// because to continue it is to run the commands in it.
     pub fn open(dir: &Path) -> Result<Self, RecordError> {
         let lock = Lock::take(dir)?;
-        Ok(Self { record: Record::open(dir)?, lock })
+        lock.require_own(dir)?;
+        Ok(Self { record: Record::open_own(dir)?, lock })
     }
 
     /// The description of the run.
