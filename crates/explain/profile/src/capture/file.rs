@@ -1,7 +1,9 @@
 //! The file of a capture.
 
+use std::io;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
+
+use knee_host::RegularFile;
 
 use super::{Capture, SCHEMA};
 
@@ -40,8 +42,8 @@ impl Capture {
     /// # Errors
     /// [`CaptureError`] states what is wrong with the file.
     pub fn open(path: &Path) -> Result<Capture, CaptureError> {
-        let text =
-            fs::read(path).map_err(|error| CaptureError::File { path: path.to_owned(), error })?;
+        let failed = |error| CaptureError::File { path: path.to_owned(), error };
+        let text = RegularFile::at(path).read().map_err(|error| failed(error.into()))?;
         Capture::parse(&text)
             .map_err(|reason| CaptureError::Content { path: path.to_owned(), reason })
     }
