@@ -242,7 +242,7 @@ fn calls_on_a_disk_return_the_same_and_show_the_file_system() {
 #[test]
 fn a_kernel_without_disk_modules_reports_where_they_should_be() {
     let Some(scratch) = guests() else { return };
-    let kernel = Kernel::open(&Archive::of_user().fetch(RELEASE).unwrap()).unwrap();
+    let kernel = Kernel::open(&Archive::of_user().unwrap().fetch(RELEASE).unwrap()).unwrap();
     // The modules of an image are unknown unless the kernel is installed.
     let modules = format!("/lib/modules/{}", kernel.release());
     if Path::new(&modules).exists() {
@@ -320,7 +320,7 @@ fn callers_of_the_sharing_functions_are_printed() {
 
 #[test]
 fn kernels_are_listed_and_fetched_by_name() {
-    if let Err(error) = Archive::of_user().fetch(RELEASE) {
+    if let Err(error) = Archive::of_user().unwrap().fetch(RELEASE) {
         return skip("qemu", format_args!("there is no kernel of {RELEASE}: {error}"));
     }
     let scratch = Scratch::new();

@@ -1,9 +1,10 @@
 //! Reads records, and several shards as one record.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+
+use knee_host::RegularFile;
 
 use super::description::KIND;
 use super::{CHECK_FILE, Check, FindingsError, SCHEMA, Shard, TESTS_FILE, TestLine};
@@ -93,7 +94,7 @@ impl Findings {
 /// If there is no record, or its content does not match the schema.
 pub fn read_check(dir: &Path) -> Result<Check, FindingsError> {
     let path = dir.join(CHECK_FILE);
-    let text = match fs::read(&path) {
+    let text = match RegularFile::at(&path).read().map_err(io::Error::from) {
         Ok(text) => text,
         Err(error) if is_absence(&error) => return Err(FindingsError::NoRecord(dir.to_owned())),
         Err(error) => return Err(FindingsError::read(&path)(error)),
@@ -126,7 +127,7 @@ fn parse_check(text: &[u8]) -> Result<Check, String> {
 /// Reads the complete lines of a file of tests. Also returns the total size of these lines in bytes. A
 /// missing file counts as empty, because knee may have been killed before it created the file.
 pub(super) fn read_tests(path: &Path) -> Result<(Vec<TestLine>, u64), FindingsError> {
-    let text = match fs::read(path) {
+    let text = match RegularFile::at(path).read().map_err(io::Error::from) {
         Ok(text) => text,
         Err(error) if is_absence(&error) => return Ok((Vec::new(), 0)),
         Err(error) => return Err(FindingsError::read(path)(error)),
@@ -148,6 +149,8 @@ pub(super) fn read_tests(path: &Path) -> Result<(Vec<TestLine>, u64), FindingsEr
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::super::samples::{check, conflicting, free, record};
     use super::*;
 

@@ -46,7 +46,7 @@ pub(super) fn qemu() -> Finding {
 pub(super) fn calibration() -> Option<Finding> {
     let emulator = Emulator::present().ok()?;
     emulator.version().ok()?;
-    let fetched = Archive::of_user().fetched();
+    let fetched = Archive::of_user().map(|archive| archive.fetched()).unwrap_or_default();
     let kernel = fetched.iter().rev().find_map(|file| Kernel::open(file).ok());
     let Some(kernel) = kernel.or_else(|| Kernel::running().ok()) else {
         let remedy = command("knee kernel fetch bookworm");
