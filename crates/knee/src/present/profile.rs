@@ -1,10 +1,9 @@
 //! Text about a capture, in addition to its views.
 
-use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
-use knee_host::number;
+use knee_host::{RegularFile, number};
 use knee_profile::Capture;
 use knee_profile::locks::LockWaits;
 use knee_results::PointId;
@@ -100,11 +99,12 @@ pub(crate) fn losses(capture: &Capture) {
 
 /// The lock waits in a file, or `None` if it contains something else.
 pub(crate) fn lock_waits(path: &Path) -> anyhow::Result<Option<LockWaits>> {
-    // The caller has already read standard input.
-    if path == Path::new("-") {
+    // The caller has already read standard input or a FIFO to its end.
+    if !path.is_file() {
         return Ok(None);
     }
-    let text = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text =
+        RegularFile::at(path).read().with_context(|| format!("cannot read {}", path.display()))?;
     match LockWaits::parse(&text) {
         Ok(waits) => Ok(Some(waits)),
         Err(reason) if LockWaits::is(&text) => Err(anyhow!("{}: {reason}", path.display())),

@@ -1,10 +1,10 @@
 //! Files of numbers.
 
 use std::ffi::{OsStr, OsString};
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use knee_host::regular_file::{read_named, read_whole};
 use knee_stats::ministat::{DataSet, MIN_VALUES, Reader, Value};
 
 use crate::exit::{bail_usage, ensure_usage, usage};
@@ -48,11 +48,10 @@ fn is_standard_input(file: &Path) -> bool {
 
 fn read(file: &Path, reader: &Reader<'_>) -> anyhow::Result<Numbers> {
     let (name, text) = if is_standard_input(file) {
-        let mut text = Vec::new();
-        std::io::stdin().read_to_end(&mut text).context("cannot read standard input")?;
+        let text = read_whole(std::io::stdin()).context("cannot read standard input")?;
         (OsStr::new("<stdin>"), text)
     } else {
-        let text = std::fs::read(file);
+        let text = read_named(file);
         (file.as_os_str(), text.with_context(|| format!("cannot read {}", file.display()))?)
     };
     let values = reader.values(&text).map_err(|bad| usage(format!("{}: {bad}", name.display())))?;

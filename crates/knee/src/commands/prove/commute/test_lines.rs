@@ -1,11 +1,11 @@
 //! Tests, one line of JSON each: from a file, or generated for operations.
 
-use std::io::Read;
 use std::ops::ControlFlow;
 use std::path::Path;
 
 use anyhow::Context;
 use knee_commute::{Limits, Model, Test, Wanted, in_order, models, pairs};
+use knee_host::regular_file::{read_named, read_whole};
 
 use super::interface::operations;
 use crate::exit::bail_usage;
@@ -31,13 +31,9 @@ pub(super) fn tests(
     match file {
         None => generated(model, operations, among, differing),
         Some(path) if path == Path::new("-") => {
-            let mut lines = Vec::new();
-            std::io::stdin().lock().read_to_end(&mut lines)?;
-            Ok(lines)
+            read_whole(std::io::stdin()).context("cannot read standard input")
         }
-        Some(path) => {
-            std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
-        }
+        Some(path) => read_named(path).with_context(|| format!("cannot read {}", path.display())),
     }
 }
 

@@ -66,9 +66,10 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
+    // Ctrl-C ends this at once, even if the file is a FIFO to which nobody writes.
+    let tests = tests(&*posix(), &args.operations, &[], args.tests.as_deref(), true)?;
     // Before the work directory exists, which an interrupt must remove, and before other threads.
     let interrupt = Interrupt::install().context("cannot watch for signals")?;
-    let tests = tests(&*posix(), &args.operations, &[], args.tests.as_deref(), true)?;
     let count = tests.iter().filter(|byte| **byte == b'\n').count();
     let mut work =
         WorkDir::create(&args.dir).with_context(|| format!("cannot use {}", args.dir.display()))?;
