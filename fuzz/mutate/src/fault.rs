@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::os::unix::process::ExitStatusExt;
-use std::time::Duration;
 
 use knee_host::signal::describe_end;
 
@@ -46,7 +45,7 @@ impl Fault {
             return Some(Self::Panic(place.lines().next().unwrap_or_default().to_owned()));
         }
         if let Some(signal) = ended.status.signal() {
-            let is_time = ended.cpu >= Duration::from_secs(MOST_CPU);
+            let is_time = signal == libc::SIGXCPU;
             return Some(if is_time { Self::CpuTime } else { Self::Signal(signal) });
         }
         let status = ended.status.code()?;
@@ -132,8 +131,7 @@ mod tests {
     #[test]
     fn limits_and_signals_are_told_apart() {
         assert_eq!(Fault::of(&COMPARE, &killed(11, "")), Some(Fault::Signal(11)));
-        let slow = Ended { cpu: Duration::from_secs(MOST_CPU), ..killed(libc::SIGXCPU, "") };
-        assert_eq!(Fault::of(&COMPARE, &slow), Some(Fault::CpuTime));
+        assert_eq!(Fault::of(&COMPARE, &killed(libc::SIGXCPU, "")), Some(Fault::CpuTime));
         let large = Ended { memory: MOST_MEMORY + 1, ..exited(0, "") };
         assert_eq!(Fault::of(&COMPARE, &large), Some(Fault::Memory));
         let refused = killed(libc::SIGABRT, "memory allocation of 99 bytes failed");

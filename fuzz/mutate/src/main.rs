@@ -21,6 +21,7 @@ mod recording;
 mod summary;
 mod trial;
 
+use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -34,7 +35,7 @@ use crate::inputs::Inputs;
 use crate::options::{HELP, Options};
 use crate::process::limit_children;
 use crate::readers::{Reader, readers};
-use crate::trial::Places;
+use crate::trial::{Places, Trial};
 
 /// A directory on tmpfs: files on a disk would take longer than knee.
 const MEMORY: &str = "/dev/shm";
@@ -53,7 +54,7 @@ fn main() -> ExitCode {
 fn run() -> anyhow::Result<u8> {
     let interrupt = Interrupt::install().context("cannot watch for signals")?;
     let Some(mut options) = Options::parse(std::env::args().skip(1))? else {
-        print!("{HELP}");
+        anstream::print!("{HELP}");
         return Ok(0);
     };
     let knee = options.knee.display().to_string();
@@ -63,28 +64,38 @@ fn run() -> anyhow::Result<u8> {
     // A seed keeps its records, so that its runs can be repeated.
     let fuzz = Path::new(FUZZ).canonicalize()?;
     let recorded = fuzz.join(format!("target/mutate/{}", options.seed));
-    if !recorded.exists() {
-        eprintln!("mutate: recording inputs for seed {}", options.seed);
-        recording::record(&options.knee, &recorded)?;
-        if let Some(signal) = interrupt.take() {
-            std::fs::remove_dir_all(&recorded)?;
-            return Ok(128 + signal as u8);
-        }
+    recording::record(&options.knee, &recorded)?;
+    if let Some(signal) = interrupt.take() {
+        fs::remove_dir_all(&recorded)?;
+        return Ok(128 + signal as u8);
     }
-    let readers = selected(readers(&Inputs::new(recorded))?, options.only.as_deref())?;
+    let mut readers = selected(readers(&Inputs::new(recorded))?, options.only.as_deref())?;
     let artifacts = fuzz.join("artifacts/mutate");
     let mut work = WorkDir::create(Path::new(MEMORY)).context("cannot create a work directory")?;
     let places = (0..options.jobs).map(|_| Places::create(work.begin_round()?, &readers));
     let places = places.collect::<anyhow::Result<Vec<_>>>()?;
     limit_children().context("cannot limit resources")?;
+    for reader in &mut readers {
+        reader.prefer(|reader, original| {
+            let trial = Trial::of_original(reader, original);
+            let directory = places[0].of(reader);
+            trial.write(&directory)?;
+            let ended = trial.run(&options.knee, &directory, false)?;
+            // knee ignores bad noise floors, with a message.
+            Ok(ended.status.success() && ended.errors.is_empty())
+        })?;
+    }
     if let Some(run) = options.run {
         let fault = campaign::repeat(&options, &readers, run, &places[0], &artifacts)?;
         return Ok(u8::from(fault.is_some()));
     }
     let ended = Campaign::new(&options, &readers, &artifacts).run(&places, &interrupt)?;
-    print!("seed {}\n{}", options.seed, ended.summary.text(&Screen::of_stdout()));
+    anstream::print!("seed {}\n{}", options.seed, ended.summary.text(&Screen::of_stdout()));
     Ok(match ended.signal {
-        Some(signal) => 128 + signal as u8,
+        Some(signal) => {
+            eprintln!("mutate: interrupted by signal {signal}");
+            128 + signal as u8
+        }
         None => u8::from(ended.summary.faults() > 0),
     })
 }

@@ -41,7 +41,9 @@ pub(crate) struct Options {
 
 impl Options {
     /// Reads the arguments; `None` if they ask for help.
-    pub(crate) fn parse(arguments: impl IntoIterator<Item = String>) -> anyhow::Result<Option<Self>> {
+    pub(crate) fn parse(
+        arguments: impl IntoIterator<Item = String>,
+    ) -> anyhow::Result<Option<Self>> {
         let mut options = Self {
             knee: "target/release/knee".into(),
             runs: 20_000,

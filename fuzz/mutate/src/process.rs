@@ -75,9 +75,7 @@ pub(crate) fn run(command: &mut Command, errors: &Path, most_cpu: u64) -> anyhow
         kill_process_group(pid, Signal::KILL)?;
     }
     let (status, usage) = reap(pid)?;
-    let time = |time: libc::timeval| {
-        Duration::new(time.tv_sec as u64, 1000 * time.tv_usec as u32)
-    };
+    let time = |time: libc::timeval| Duration::new(time.tv_sec as u64, 1000 * time.tv_usec as u32);
     Ok(Ended {
         status,
         is_hung,
@@ -132,7 +130,6 @@ mod tests {
     #[test]
     fn the_kernel_ends_a_program_that_uses_too_much_cpu_time() {
         let ended = shell("while :; do :; done", 1);
-        assert_eq!(ended.status.signal(), Some(libc::SIGXCPU));
-        assert!(ended.cpu >= Duration::from_secs(1), "{ended:?}");
+        assert_eq!(ended.status.signal(), Some(libc::SIGXCPU), "{ended:?}");
     }
 }

@@ -21,6 +21,25 @@ pub(crate) struct Reader {
     /// Files that every run needs, never mutated.
     pub(crate) beside: Vec<Placed>,
     pub(crate) originals: Vec<Original>,
+    /// How many originals, from the first, knee accepts as they are.
+    pub(crate) accepted: usize,
+}
+
+impl Reader {
+    /// Moves the originals for which this holds to the front, because most of their mutations get past the
+    /// parser.
+    pub(crate) fn prefer(
+        &mut self,
+        is_accepted: impl Fn(&Self, &Original) -> anyhow::Result<bool>,
+    ) -> anyhow::Result<()> {
+        let accepted = self.originals.iter().map(|original| is_accepted(self, original));
+        let accepted: Vec<bool> = accepted.collect::<anyhow::Result<_>>()?;
+        let originals = std::mem::take(&mut self.originals).into_iter().zip(accepted);
+        let (first, last): (Vec<_>, Vec<_>) = originals.partition(|(_, accepted)| *accepted);
+        self.accepted = first.len();
+        self.originals = first.into_iter().chain(last).map(|(original, _)| original).collect();
+        Ok(())
+    }
 }
 
 /// An input to mutate.
@@ -65,10 +84,20 @@ pub(crate) fn readers(inputs: &Inputs) -> anyhow::Result<Vec<Reader>> {
 fn runs(inputs: &Inputs) -> anyhow::Result<Reader> {
     let mut originals = Vec::new();
     for (path, text) in inputs.corpus("run_json")? {
-        originals.push(of_record(path, "run.json", text, inputs.stored("fuzz/fixed/samples.jsonl")?));
+        originals.push(of_record(
+            path,
+            "run.json",
+            text,
+            inputs.stored("fuzz/fixed/samples.jsonl")?,
+        ));
     }
     for (path, text) in inputs.corpus("samples_jsonl")? {
-        originals.push(of_record(path, "samples.jsonl", text, inputs.stored("fuzz/fixed/run.json")?));
+        originals.push(of_record(
+            path,
+            "samples.jsonl",
+            text,
+            inputs.stored("fuzz/fixed/run.json")?,
+        ));
     }
     let data = "crates/knee/tests/data";
     let mut whole = Vec::new();
@@ -78,7 +107,8 @@ fn runs(inputs: &Inputs) -> anyhow::Result<Reader> {
     }
     for directory in inputs.recorded_directories("run.json") {
         let file = |file: &str| inputs.recorded(&format!("{directory}/{file}"));
-        if let (Some((source, run)), Some((_, samples))) = (file("run.json"), file("samples.jsonl")) {
+        if let (Some((source, run)), Some((_, samples))) = (file("run.json"), file("samples.jsonl"))
+        {
             whole.push((source, run, samples));
         }
     }
@@ -102,7 +132,7 @@ fn runs(inputs: &Inputs) -> anyhow::Result<Reader> {
             "compare base record",
             "compare record base --detail -c 99.5",
             "compare record/run.json base --format json",
-            "compare base record --format markdown --threshold 0%",
+            "compare base record --format markdown --threshold 0.001%",
             "compare record base base --format benchstat",
             "compare base record --fail-on slower",
             "compare record base --fail-on inconclusive --fail-on missing",
@@ -116,6 +146,7 @@ fn runs(inputs: &Inputs) -> anyhow::Result<Reader> {
         ],
         beside,
         originals,
+        accepted: 0,
     })
 }
 
@@ -166,6 +197,7 @@ fn csv(inputs: &Inputs) -> anyhow::Result<Reader> {
         ],
         beside: (0..9).map(|nr| (format!("old{nr}/mmap1.csv"), base.clone())).collect(),
         originals: at("results/mmap1.csv", texts),
+        accepted: 0,
     })
 }
 
@@ -193,6 +225,7 @@ fn will_it_scale(inputs: &Inputs) -> anyhow::Result<Reader> {
         ],
         beside,
         originals: at("mmap1_threads-2.txt", texts),
+        accepted: 0,
     })
 }
 
@@ -218,6 +251,7 @@ fn numbers(inputs: &Inputs) -> anyhow::Result<Reader> {
         ],
         beside: vec![("base".to_owned(), inputs.stored("fuzz/corpus/numbers/iguana")?)],
         originals: at("numbers", texts),
+        accepted: 0,
     })
 }
 
@@ -228,7 +262,8 @@ fn noise(inputs: &Inputs) -> anyhow::Result<Reader> {
     let mut beside = record(inputs, "base")?;
     for file in ["run.json", "samples.jsonl"] {
         let recorded = inputs.recorded(&format!("aa/{file}"));
-        let text = recorded.map_or_else(|| inputs.stored(&format!("fuzz/fixed/{file}")), |it| Ok(it.1));
+        let text =
+            recorded.map_or_else(|| inputs.stored(&format!("fuzz/fixed/{file}")), |it| Ok(it.1));
         beside.push((format!("record/{file}"), text?));
     }
     Ok(Reader {
@@ -244,6 +279,7 @@ fn noise(inputs: &Inputs) -> anyhow::Result<Reader> {
         ],
         beside,
         originals: at("state/knee/noise.json", texts),
+        accepted: 0,
     })
 }
 
@@ -267,7 +303,7 @@ fn captures(inputs: &Inputs) -> anyhow::Result<Reader> {
         share: 11,
         commands: &[
             "profile show file.json",
-            "profile show file.json --least 0%",
+            "profile show file.json --least 0.001%",
             "profile show file.json --root main",
             "profile show file.json --callers x64_sys_call",
             "profile show file.json --format functions",
@@ -284,14 +320,15 @@ fn captures(inputs: &Inputs) -> anyhow::Result<Reader> {
         ],
         beside,
         originals: at("file.json", texts),
+        accepted: 0,
     })
 }
 
 /// The commands for captures of other tools.
 const OTHER_CAPTURES: &[&str] = &[
     "profile show file",
-    "profile show file --least 0%",
-    "profile show file --callers main",
+    "profile show file --least 0.001%",
+    "profile show file --callers [unknown]",
     "profile show file --format functions",
     "profile show file --format flame",
     "profile show file --format folded --annotate",
@@ -327,6 +364,7 @@ fn programs(inputs: &Inputs) -> anyhow::Result<Reader> {
         commands: &["profile show perf.data", "profile show perf.data --format functions"],
         beside: vec![("perf.data".to_owned(), capture)],
         originals: at("program", inputs.all_recorded("", ".elf")),
+        accepted: 0,
     })
 }
 
@@ -344,14 +382,10 @@ fn folded(inputs: &Inputs) -> anyhow::Result<Reader> {
     Ok(other_captures("folded", 4, texts, other))
 }
 
-fn other_captures(
-    name: &'static str,
-    share: usize,
-    texts: Vec<Placed>,
-    other: Vec<u8>,
-) -> Reader {
+fn other_captures(name: &'static str, share: usize, texts: Vec<Placed>, other: Vec<u8>) -> Reader {
     let beside = vec![("other".to_owned(), other)];
-    Reader { name, share, commands: OTHER_CAPTURES, beside, originals: at("file", texts) }
+    let originals = at("file", texts);
+    Reader { name, share, commands: OTHER_CAPTURES, beside, originals, accepted: 0 }
 }
 
 /// Lock waits of `knee profile --locks`.
@@ -369,6 +403,7 @@ fn lock_waits(inputs: &Inputs) -> anyhow::Result<Reader> {
         ],
         beside: record(inputs, "base")?,
         originals: at("locks.json", texts),
+        accepted: 0,
     })
 }
 
@@ -409,6 +444,7 @@ fn checks(inputs: &Inputs) -> anyhow::Result<Reader> {
         ],
         beside,
         originals,
+        accepted: 0,
     })
 }
 
@@ -422,6 +458,7 @@ fn matrices(inputs: &Inputs) -> anyhow::Result<Reader> {
         commands: &["report matrix.json -o -", "report run matrix.json -o page.html"],
         beside: record(inputs, "run")?,
         originals: at("matrix.json", texts),
+        accepted: 0,
     })
 }
 
@@ -445,6 +482,7 @@ fn tests(inputs: &Inputs) -> Reader {
         ],
         beside: Vec::new(),
         originals: at("tests.jsonl", texts),
+        accepted: 0,
     }
 }
 
@@ -456,6 +494,7 @@ fn cpu_lists(inputs: &Inputs) -> anyhow::Result<Reader> {
         commands: &["topology --cpus={text}", "topology --json --cpus={text}"],
         beside: Vec::new(),
         originals: at("cpus", inputs.corpus("cpu_list")?),
+        accepted: 0,
     })
 }
 

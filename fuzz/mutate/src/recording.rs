@@ -10,10 +10,13 @@ use knee_host::process::status;
 /// Commands to record something, each with the file that takes its standard output, if any.
 const RECORDINGS: [(&str, Option<&str>); 22] = [
     ("KNEE run getppid1 -m both -t 1,2 -r 2 -s 1 --interval 0.05 --warmup 0.01 -q -o run", None),
-    ("KNEE run getppid1 lock1 -m threads -t 1-2 -r 3 -s 2 --interval 0.02 --warmup 0 -q -o second", None),
+    (
+        "KNEE run getppid1 lock1 -m threads -t 1-2 -r 3 -s 2 --interval 0.02 --warmup 0 -q -o second",
+        None,
+    ),
     ("KNEE run getppid1 -m threads -t 1,2 --aa -s 1 --interval 0.02 --warmup 0 -q -o aa", None),
-    ("KNEE ab --before true --after true -r 3 -q -o ab", None),
-    ("KNEE ab --before true --after false -r 3 -q -o failed", None),
+    ("KNEE ab --before true --after true -r 6 -q -o ab", None),
+    ("KNEE ab --before true --after false -r 6 -q -o failed", None),
     ("KNEE profile getppid1 -m threads -t 1 -d 0.2 -q -o capture-1.json", None),
     ("KNEE profile getppid1 -m threads -t 2 -d 0.2 -q -o capture-2.json", None),
     ("KNEE profile getppid1 -m threads -t 2 -d 0.2 --event off-cpu -q -o capture-3.json", None),
@@ -26,33 +29,54 @@ const RECORDINGS: [(&str, Option<&str>); 22] = [
     ("KNEE commute tests --sequential rename stat", Some("tests-2.jsonl")),
     ("KNEE commute tests --sequential mmap memwrite", Some("tests-3.jsonl")),
     ("KNEE commute tests --sequential pipe read", Some("tests-4.jsonl")),
-    ("perf record -q -F 499 -g -o 1.data KNEE list", None),
-    ("perf record -q -F 499 -e page-faults -o 2.data KNEE list", None),
+    ("cc -g -O2 -o program.elf program.c", None),
+    ("perf record -q -F 2000 -g -o 1.data ./program.elf", None),
+    ("perf record -q -e page-faults -c 1 -o 2.data ./program.elf", None),
     ("perf script -i 1.data", Some("1.script")),
     ("perf script -i 2.data", Some("2.script")),
-    ("cc -g -O2 -o program.elf program.c", None),
 ];
-/// A program with debug information.
-const PROGRAM: &str = "static inline int square(int n) { return n * n; }
-int main(int count, char **arguments) { return square(count) + (arguments[0][0] == 'x'); }
-";
+/// A program that runs for about 50 ms, with debug information and an inlined function. The function is so
+/// long that the program contains the address in `fuzz/corpus/perf_data/small`.
+const PROGRAM: &str = r#"
+static inline __attribute__((always_inline)) int square(int n)
+{
+    __asm__ volatile(".rept 8192\n nop\n .endr");
+    return n * n;
+}
 
-/// Makes the records in a new directory. What this machine cannot record is left out, with a message.
+int main(int count, char **arguments)
+{
+    int sum = count;
+    for (int n = 0; n < 30000; n++)
+        sum += square(n) + arguments[0][0];
+    return sum == 0;
+}
+"#;
+
+/// A file beside the records, which shows that all have been made.
+const COMPLETE: &str = "complete";
+
+/// Makes the records in a directory, if it does not contain them already. What this machine cannot record is
+/// left out, with a message.
 pub(crate) fn record(knee: &Path, directory: &Path) -> anyhow::Result<()> {
-    let unfinished = directory.with_extension("new");
-    let _ = fs::remove_dir_all(&unfinished);
-    fs::create_dir_all(&unfinished)
-        .with_context(|| format!("cannot create {}", unfinished.display()))?;
-    fs::write(unfinished.join("program.c"), PROGRAM)?;
+    if directory.join(COMPLETE).exists() {
+        return Ok(());
+    }
+    eprintln!("mutate: recording inputs in {}", directory.display());
+    let _ = fs::remove_dir_all(directory);
+    fs::create_dir_all(directory)
+        .with_context(|| format!("cannot create {}", directory.display()))?;
+    fs::write(directory.join("program.c"), PROGRAM)?;
     for (words, output) in RECORDINGS {
-        if let Err(error) = one(knee, &unfinished, words, output) {
+        if let Err(error) = one(knee, directory, words, output) {
             eprintln!("mutate: this machine cannot record `{words}`: {error:#}");
             if let Some(output) = output {
-                let _ = fs::remove_file(unfinished.join(output));
+                let _ = fs::remove_file(directory.join(output));
             }
         }
     }
-    fs::rename(&unfinished, directory).context("cannot rename the directory of records")
+    File::create(directory.join(COMPLETE))?;
+    Ok(())
 }
 
 fn one(knee: &Path, directory: &Path, words: &str, output: Option<&str>) -> anyhow::Result<()> {

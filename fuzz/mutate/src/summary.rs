@@ -76,8 +76,7 @@ impl Summary {
         self.rows.entry(reader).or_default().add(ended, fault);
         self.commands.entry((reader, command)).or_default().add(ended, fault);
         let Some(fault) = fault else { return 0 };
-        let (_, count) =
-            self.faults.entry(format!("{reader}: {fault}")).or_insert((run, 0));
+        let (_, count) = self.faults.entry(format!("{reader}: {fault}")).or_insert((run, 0));
         *count += 1;
         *count - 1
     }
@@ -130,11 +129,8 @@ mod tests {
     #[test]
     fn a_summary_counts_runs_and_names_faults_once() {
         let mut summary = Summary::default();
-        let accepted = Ended {
-            cpu: Duration::from_millis(20),
-            memory: 5 << 20,
-            ..Ended::default()
-        };
+        let accepted =
+            Ended { cpu: Duration::from_millis(20), memory: 5 << 20, ..Ended::default() };
         let refused = Ended { status: ExitStatus::from_raw(3 << 8), ..Ended::default() };
         let killed = Ended { status: ExitStatus::from_raw(11), ..Ended::default() };
         summary.add(0, "run", "show record", &accepted, None);

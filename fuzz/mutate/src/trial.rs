@@ -13,6 +13,9 @@ use crate::process::{self, Ended, MOST_CPU};
 use crate::random::Random;
 use crate::readers::{Original, Reader, TEXT};
 
+/// One in so many runs takes any original. The others take one that knee accepts as it is.
+const REFUSED_TOO: usize = 5;
+
 /// What one run does.
 pub(crate) struct Trial<'r> {
     pub(crate) reader: &'r Reader,
@@ -26,13 +29,22 @@ impl<'r> Trial<'r> {
     pub(crate) fn of_run(seed: u64, run: u64, reader: &'r Reader) -> Self {
         let mut random = Random::of_run(seed, run);
         let command = *random.pick(reader.commands);
-        let original = random.pick(&reader.originals);
+        let accepted = &reader.originals[..reader.accepted];
+        let original = match accepted {
+            [_, ..] if !random.one_in(REFUSED_TOO) => random.pick(accepted),
+            _ => random.pick(&reader.originals),
+        };
         // Files with the same place have the same format.
         let others: Vec<&Original> =
             reader.originals.iter().filter(|other| other.at == original.at).collect();
         let other = random.pick(&others);
         let text = mutate(&original.text, &other.text, &mut random);
         Self { reader, original, command, text }
+    }
+
+    /// A run of the reader's first command on an original as it is.
+    pub(crate) fn of_original(reader: &'r Reader, original: &'r Original) -> Self {
+        Self { reader, original, command: reader.commands[0], text: original.text.clone() }
     }
 
     /// The arguments of knee, without the mutated text.
