@@ -11,6 +11,10 @@ const MOST_COPIES: usize = 50;
 /// Deeper than any document of knee.
 const DEEP: usize = 100;
 
+/// What may follow a name: markup, control characters, parts of other names.
+const ENDS: [&str; 8] =
+    ["", "1", "@file=same", " ", "<b>&'\"", "\u{1b}[31m", "\u{202e}", "\n\u{0}"];
+
 /// Replaces one value by another: a limit, another type, or another value of the document.
 pub(super) fn replace_value(text: &mut Vec<u8>, _: &[u8], random: &mut Random) {
     change(text, random, |document, random| {
@@ -20,6 +24,27 @@ pub(super) fn replace_value(text: &mut Vec<u8>, _: &[u8], random: &mut Random) {
             Value::Number(number) if random.one_in(2) => near(number.as_f64(), random),
             _ if random.one_in(4) => copy,
             _ => any(random),
+        };
+    });
+}
+
+/// Replaces one value by another of the same type, which the reader of a strict format accepts more often.
+pub(super) fn replace_alike(text: &mut Vec<u8>, _: &[u8], random: &mut Random) {
+    change(text, random, |document, random| {
+        let copy = nth(document, random.below(count(document))).clone();
+        let value = nth_mut(document, random.below(count(document)));
+        *value = match &*value {
+            Value::Null => any(random),
+            Value::Bool(flag) => json!(!flag),
+            Value::Number(number) => near(number.as_f64(), random),
+            Value::String(_) if copy.is_string() => copy,
+            Value::String(text) => json!(format!("{text}{}", random.pick(&ENDS))),
+            Value::Array(elements) => {
+                let part = &elements[random.below(elements.len() + 1)..];
+                Value::Array(vec![part.to_vec(); 1 + random.below(3)].concat())
+            }
+            Value::Object(_) if copy.is_object() => copy,
+            Value::Object(members) => Value::Object(members.clone()),
         };
     });
 }
@@ -141,15 +166,21 @@ fn nth_mut(value: &mut Value, nr: usize) -> &mut Value {
 /// A number near another one, as an integer if that is exact.
 fn near(number: Option<f64>, random: &mut Random) -> Value {
     let number = number.unwrap_or_default();
-    let new = match random.below(6) {
+    let new = match random.below(8) {
         0 => number + 1.0,
         1 => number - 1.0,
         2 => -number,
         3 => number * 2.0,
         4 => number * 1e-6,
-        _ => number * 1e9,
+        5 => number * 1e9,
+        6 => 0.0,
+        _ => *random.pick(&[1e15, 1e300, f64::from(u32::MAX), u64::MAX as f64, 1e-300]),
     };
-    if new.fract() == 0.0 && new.abs() < 1e15 { json!(new as i64) } else { json!(new) }
+    match new {
+        new if new.fract() != 0.0 || new.abs() >= 1e20 => json!(new),
+        new if new < 0.0 => json!(new as i64),
+        new => json!(new as u64),
+    }
 }
 
 fn any(random: &mut Random) -> Value {

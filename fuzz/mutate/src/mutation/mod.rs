@@ -17,8 +17,8 @@ const ATTEMPTS: usize = 20;
 /// Changes a text in place. `other` is another input of the same kind.
 type Mutation = fn(text: &mut Vec<u8>, other: &[u8], random: &mut Random);
 
-/// Valid JSON reaches the most code, so its mutations appear several times.
-const MUTATIONS: [Mutation; 19] = [
+/// Valid JSON reaches the most code, so its mutations appear several times. They do not apply to other formats.
+const MUTATIONS: [Mutation; 25] = [
     bytes::flip_bits,
     bytes::truncate,
     bytes::delete,
@@ -36,8 +36,14 @@ const MUTATIONS: [Mutation; 19] = [
     text::replace_word,
     json::replace_value,
     json::replace_value,
-    json::replace_value,
     json::change_shape,
+    json::replace_alike,
+    json::replace_alike,
+    json::replace_alike,
+    json::replace_alike,
+    json::replace_alike,
+    json::replace_alike,
+    json::replace_alike,
 ];
 
 /// A copy of `original` with one to four mutations. It differs from the original.
@@ -113,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_mutation_of_json_leaves_valid_json() {
-        for mutation in [json::replace_value, json::change_shape] {
+        for mutation in [json::replace_value, json::replace_alike, json::change_shape] {
             for run in 0..500 {
                 let mut text = JSON.to_vec();
                 mutation(&mut text, b"", &mut Random::of_run(4, run));
