@@ -190,9 +190,43 @@ impl Progress {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
     use crate::inputs::Inputs;
     use crate::readers::readers;
+
+    #[test]
+    fn a_fault_is_counted_and_kept_with_what_repeats_it() {
+        let scratch = tempfile::tempdir().unwrap();
+        let (knee, artifacts) = (scratch.path().join("knee"), scratch.path().join("artifacts"));
+        fs::write(&knee, "#!/bin/sh\necho \"panicked at $1.rs:1:2:\" >&2\nkill -ABRT $$\n")
+            .unwrap();
+        fs::set_permissions(&knee, fs::Permissions::from_mode(0o755)).unwrap();
+        let options = Options { knee, runs: 40, jobs: 2, seed: 5, only: None, run: None };
+        let mut readers = readers(&Inputs::new("/nowhere".into())).unwrap();
+        readers.retain(|reader| reader.name == "numbers");
+        let place = |nr| Places::create(scratch.path().join(nr), &readers).unwrap();
+        let interrupt = Interrupt::install().unwrap();
+        let campaign = Campaign::new(&options, &readers, &artifacts);
+        let ended = campaign.run(&["1", "2"].map(place), &interrupt).unwrap();
+        assert_eq!((ended.summary.runs(), ended.summary.faults()), (40, 40));
+        let kept: Vec<_> = fs::read_dir(&artifacts).unwrap().map(|entry| entry.unwrap()).collect();
+        assert_eq!(kept.len() as u64, MOST_KEPT);
+        for entry in kept {
+            let name = entry.file_name().into_string().unwrap();
+            let run = name.strip_prefix("5-").unwrap().parse().unwrap();
+            let trial = Trial::of_run(5, run, &readers[0]);
+            assert_eq!(fs::read(entry.path().join("numbers")).unwrap(), trial.text);
+            let text = fs::read_to_string(entry.path().join("finding.txt")).unwrap();
+            assert!(
+                text.starts_with("panicked at compare.rs:1:2: knee was killed by SIGABRT"),
+                "{text}"
+            );
+            assert!(text.contains(&format!("mutate --seed 5 --run {run}\n")), "{text}");
+        }
+    }
 
     #[test]
     fn each_reader_has_its_share_of_the_runs() {

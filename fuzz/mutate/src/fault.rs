@@ -42,7 +42,8 @@ impl Fault {
             return Some(Self::Memory);
         }
         if let Some((_, place)) = ended.errors.split_once(PANIC) {
-            return Some(Self::Panic(place.lines().next().unwrap_or_default().to_owned()));
+            let place = place.lines().next().unwrap_or_default().trim_end_matches(':');
+            return Some(Self::Panic(place.to_owned()));
         }
         if let Some(signal) = ended.status.signal() {
             let is_time = signal == libc::SIGXCPU;
@@ -123,7 +124,7 @@ mod tests {
     #[test]
     fn a_panic_is_named_by_its_place_with_either_way_to_die() {
         let errors = "thread 'main' panicked at crates/a.rs:1:2:\nindex out of bounds\n";
-        let panic = Some(Fault::Panic("crates/a.rs:1:2:".to_owned()));
+        let panic = Some(Fault::Panic("crates/a.rs:1:2".to_owned()));
         assert_eq!(Fault::of(&COMPARE, &exited(101, errors)), panic);
         assert_eq!(Fault::of(&COMPARE, &killed(libc::SIGABRT, errors)), panic);
     }

@@ -75,6 +75,13 @@ impl<'r> Trial<'r> {
         process::run(command.current_dir(directory), &directory.join("errors"), MOST_CPU)
     }
 
+    /// Whether knee accepts the input. A message may mean that knee ignores it, as it does with bad noise floors.
+    pub(crate) fn is_accepted(&self, knee: &Path, directory: &Path) -> anyhow::Result<bool> {
+        self.write(directory)?;
+        let ended = self.run(knee, directory, false)?;
+        Ok(ended.status.success() && ended.errors.is_empty())
+    }
+
     fn argument(&self, argument: &str) -> OsString {
         let Some(start) = argument.strip_suffix(TEXT) else { return argument.into() };
         // An argument cannot contain NUL.

@@ -1,4 +1,5 @@
 //! Mutations of any input, also of binary files.
+#![allow(clippy::ptr_arg, reason = "all mutations have the same type")]
 
 use crate::random::Random;
 
