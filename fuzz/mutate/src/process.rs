@@ -34,7 +34,8 @@ pub(crate) struct Ended {
     pub(crate) is_hung: bool,
     /// User and system time, with those of its children.
     pub(crate) cpu: Duration,
-    /// Largest resident set in bytes.
+    /// Largest resident set in bytes. It is at least that of this program, whose memory the child shares
+    /// until it executes knee.
     pub(crate) memory: u64,
     /// The start of what it wrote to standard error.
     pub(crate) errors: String,
