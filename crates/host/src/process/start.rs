@@ -1,4 +1,4 @@
-//! The one place where knee starts programs. `std` gives them an empty signal mask.
+//! The one place where knee starts programs.
 
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
@@ -10,6 +10,7 @@ use rustix::process::{Resource, Rlimit, getpid, setrlimit};
 
 use super::fork::die_with;
 use crate::affinity::confine;
+use crate::signal::reset_signals;
 
 /// How a program is tied to the process that starts it. Without ties, it continues to live on its
 /// own.
@@ -43,7 +44,7 @@ impl Drop for Tied {
     }
 }
 
-/// Starts a program.
+/// Starts a program. Without ties, it inherits the signals that the calling thread has blocked.
 ///
 /// # Errors
 /// Those of `fork(2)` and `execve(2)`.
@@ -54,6 +55,7 @@ pub fn spawn(command: &mut Command, ties: Ties) -> io::Result<Child> {
     }
     let parent = getpid();
     let confine_to = move || {
+        reset_signals();
         if ties.is_bound {
             die_with(parent)?;
         }
@@ -96,8 +98,12 @@ pub fn status(command: &mut Command) -> io::Result<ExitStatus> {
 
 fn bind(command: &mut Command) {
     let parent = getpid();
-    // SAFETY: between fork and exec the closure makes two system calls and allocates nothing.
-    unsafe { command.pre_exec(move || die_with(parent)) };
+    let bind = move || {
+        reset_signals();
+        die_with(parent)
+    };
+    // SAFETY: between fork and exec the closure makes only system calls, and allocates nothing.
+    unsafe { command.pre_exec(bind) };
 }
 
 /// Replaces this process by a program. Returns only if that fails.
@@ -152,6 +158,15 @@ mod tests {
         let mut child = starter.join().unwrap();
         // Without the tie this would wait for an hour.
         assert!(!child.wait().unwrap().success());
+    }
+
+    #[test]
+    fn a_program_with_ties_gets_the_signals_that_knee_has_blocked() {
+        let blocked = std::thread::spawn(|| {
+            let _signals = crate::signal::SignalFd::block([libc::SIGUSR1]).unwrap();
+            text(&mut shell("grep SigBlk /proc/self/status"), Ties::bound())
+        });
+        assert_eq!(blocked.join().unwrap().split_whitespace().last(), Some("0000000000000000"));
     }
 
     #[test]
