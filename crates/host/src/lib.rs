@@ -14,9 +14,11 @@
 //! | [`signal`], [`interrupt`] | which signal ended a process; has Ctrl-C been pressed? |
 //! | [`limits`] | how many files may be open? |
 //! | [`workdir`] | where do temporary files go, so that nothing remains? |
+//! | [`temporary`] | which files must a process remove that ends without running destructors? |
 //! | [`atomic_file`] | how is a file replaced so that no reader sees half of it? |
 //! | [`clock`], [`utc`] | what time is it, as a number and as text that sorts? |
 //! | [`number`], [`text`] | how are numbers, tables and paragraphs formatted? |
+//! | [`json`] | what is wrong with a JSON file? |
 //! | [`skip`] | how does a test report what this machine lacks? |
 //! | [`suggest`] | which names are similar to a misspelt one? |
 //!
@@ -42,6 +44,7 @@ pub mod cpulist;
 pub mod environment;
 pub mod filesystem;
 pub mod interrupt;
+pub mod json;
 pub mod limits;
 pub mod number;
 pub mod placement;
@@ -50,6 +53,7 @@ pub mod signal;
 pub mod skip;
 pub mod suggest;
 mod sysfs;
+pub mod temporary;
 pub mod text;
 pub mod topology;
 pub mod utc;

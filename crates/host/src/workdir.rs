@@ -14,6 +14,7 @@ use std::process::{Command, Stdio};
 use rustix::fs::{FlockOperation, flock};
 
 use crate::process::{Tied, Ties, spawn};
+use crate::temporary::Listed;
 
 /// Prefix of the names of all directories that knee creates.
 const PREFIX: &str = "knee-work.";
@@ -28,6 +29,8 @@ pub struct WorkDir {
     next: u64,
     _lock: File,
     _janitor: Option<Tied>,
+    /// Without a janitor, whoever ends this process early removes the directory.
+    _listed: Option<Listed>,
 }
 
 impl WorkDir {
@@ -35,6 +38,7 @@ impl WorkDir {
     pub fn create(parent: &Path) -> io::Result<Self> {
         sweep(parent);
         let dir = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?;
+        let listed = Listed::new(dir.path());
         // Locked before it gets its name, so that a visible lock file is never free by mistake.
         let nameless = dir.path().join(".lock.new");
         let lock = File::create(&nameless)?;
@@ -42,7 +46,8 @@ impl WorkDir {
         fs::rename(&nameless, dir.path().join(LOCK))?;
         // Where there is no shell, there is still the sweep.
         let janitor = hire_janitor(dir.path()).ok();
-        Ok(Self { dir, next: 0, _lock: lock, _janitor: janitor })
+        let listed = janitor.is_none().then_some(listed);
+        Ok(Self { dir, next: 0, _lock: lock, _janitor: janitor, _listed: listed })
     }
 
     /// A new empty directory for one round; pass it to [`WorkDir::end_round`] afterwards.
