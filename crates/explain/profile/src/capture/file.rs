@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
+use knee_host::json::fault_in_file;
+
 use super::{Capture, SCHEMA};
 
 /// Why a capture cannot be read.
@@ -105,7 +107,7 @@ fn why_not(text: &[u8], error: &serde_json::Error) -> String {
         Ok(Head { schema: None }) => {
             "this is not a capture of knee profile: it has no schema".to_owned()
         }
-        _ => format!("this is not a capture of knee profile: {error}"),
+        _ => format!("this is not a capture of knee profile: {}", fault_in_file(error)),
     }
 }
 

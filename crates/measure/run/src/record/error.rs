@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use knee_host::json::fault;
 use knee_results::{PointId, RUN_FILE};
 
 use super::{SAMPLES_FILE, SCHEMA};
@@ -127,15 +128,20 @@ impl RecordError {
         Self::Io { access, path: path.to_owned(), error }
     }
 
-    /// An error of a document that begins in line `first`. The message contains the line once.
+    /// An error of a document that begins in line `first` of a file of a record.
     pub(super) fn json(path: &Path, first: usize, error: &serde_json::Error) -> Self {
-        let (text, column) = (error.to_string(), error.column());
-        let place = format!(" at line {} column {column}", error.line());
-        let reason = match text.strip_suffix(&place) {
-            Some(reason) if column > 0 => format!("{reason} (column {column})"),
-            Some(reason) => reason.to_owned(),
-            None => text,
+        let dir = path.parent().unwrap_or(Path::new("."));
+        let (what, remedy) = match path.ends_with(RUN_FILE) {
+            true => ("the file", "restore it from a copy".to_owned()),
+            false => (
+                "the line",
+                format!(
+                    "delete the line, then measure its round again: knee run --resume {}",
+                    dir.display()
+                ),
+            ),
         };
+        let reason = format!("{}; {remedy}", fault(what, error));
         Self::Malformed { path: path.to_owned(), line: first + error.line().max(1) - 1, reason }
     }
 }

@@ -6,7 +6,7 @@ use knee_host::AtomicFile;
 
 use super::lock::Lock;
 use super::writer::to_line;
-use super::{Access, Record, RecordError, Rounds, RunRecord, SAMPLES_FILE, Writer};
+use super::{Access, Record, RecordError, Rounds, RunRecord, SAMPLES_FILE, Writer, directory};
 
 /// A locked record that no run is writing. It has not been changed, so a caller that cannot
 /// continue it leaves it as it was.
@@ -16,8 +16,9 @@ pub struct Paused {
 }
 
 impl Paused {
-    /// Locks and reads the record in `dir`.
-    pub fn open(dir: &Path) -> Result<Self, RecordError> {
+    /// Locks and reads the record that `path` names; see [`directory`].
+    pub fn open(path: &Path) -> Result<Self, RecordError> {
+        let dir = directory(path);
         let lock = Lock::take(dir)?;
         Ok(Self { record: Record::open(dir)?, lock })
     }

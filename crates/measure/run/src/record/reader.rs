@@ -12,6 +12,16 @@ use super::line::Line;
 use super::plausible::{check_run, check_sample};
 use super::{Rounds, RunRecord, SAMPLES_FILE, SCHEMA, SampleLine, older};
 
+/// The directory of the record that `path` names: this directory, or the one of this `run.json`.
+pub fn directory(path: &Path) -> &Path {
+    let is_description = path.ends_with(RUN_FILE) && !path.is_dir();
+    match path.parent().filter(|_| is_description) {
+        None => path,
+        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+        Some(parent) => parent,
+    }
+}
+
 /// A record on disk. Its description is in memory; its samples are read on demand.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Record {
@@ -22,8 +32,9 @@ pub struct Record {
 }
 
 impl Record {
-    /// Opens the record in `dir`.
-    pub fn open(dir: &Path) -> Result<Self, RecordError> {
+    /// Opens the record that `path` names; see [`directory`].
+    pub fn open(path: &Path) -> Result<Self, RecordError> {
+        let dir = directory(path);
         let path = dir.join(RUN_FILE);
         let text = fs::read(&path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
