@@ -1,7 +1,9 @@
 //! Fetches Debian's kernels from the mirror that the machine's apt uses, without installing them.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use knee_host::suggest::nearest;
 
 use crate::apt::{Apt, Package, cache};
 use crate::kernel::{Kernel, KernelError};
@@ -37,6 +39,11 @@ impl Archive {
         Archive { dir: cache("kernels"), apt: Apt::of_user(&SUITES) }
     }
 
+    /// The directory of the fetched packages.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     /// The kernel packages, suite by suite; within a suite, the newest is last. Fetches apt's lists if
     /// they are older than a day.
     pub fn list(&self) -> Result<Vec<Package>, KernelError> {
@@ -62,9 +69,12 @@ impl Archive {
         let packages = self.list()?;
         let fit = packages.iter().filter(|package| is_named(package, wanted));
         let Some(package) = fit.max_by_key(|package| (is_cloud(package), package.order())) else {
-            let known = packages.iter().map(|package| package.name.trim_start_matches(PREFIX));
-            let known = known.collect::<Vec<_>>().join(", ");
-            return Err(KernelError::Unknown { wanted: wanted.to_owned(), known });
+            let names = packages.iter().map(|package| package.name.trim_start_matches(PREFIX));
+            return Err(KernelError::Unknown {
+                wanted: wanted.to_owned(),
+                nearest: nearest(wanted, SUITES.into_iter().chain(names)),
+                releases: SUITES.join(", "),
+            });
         };
         let file = self.apt.download(&package.name, &package.full_version, &self.dir)?;
         if let Ok(kernel) = Kernel::open(&file) {

@@ -8,6 +8,8 @@ use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+use knee_host::suggest::question;
+
 use crate::package::{PackageError, files};
 use crate::tool::ToolError;
 
@@ -77,12 +79,18 @@ pub enum KernelError {
     #[error(transparent)]
     Tool(#[from] ToolError),
     /// No package has the requested name.
-    #[error("no kernel is named {wanted}; the available kernels are {known}")]
+    #[error(
+        "no kernel is named {wanted}{}; name a release ({releases}), a version such as 6.12, or a \
+         kernel that knee kernel list shows",
+        question(.nearest)
+    )]
     Unknown {
         /// The requested name.
         wanted: String,
-        /// The available kernels, separated by commas.
-        known: String,
+        /// Similar names.
+        nearest: Vec<String>,
+        /// The releases, separated by commas.
+        releases: String,
     },
 }
 

@@ -5,6 +5,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use knee_host::json::fault_in_file;
+
 use super::description::KIND;
 use super::{CHECK_FILE, Check, FindingsError, SCHEMA, Shard, TESTS_FILE, TestLine};
 
@@ -106,8 +108,10 @@ fn is_absence(error: &io::Error) -> bool {
 }
 
 fn parse_check(text: &[u8]) -> Result<Check, String> {
-    let document: serde_json::Value =
-        serde_json::from_slice(text).map_err(|error| error.to_string())?;
+    let fault = |error: serde_json::Error| {
+        format!("{}; restore the file from a copy", fault_in_file(&error))
+    };
+    let document: serde_json::Value = serde_json::from_slice(text).map_err(fault)?;
     if document["kind"] != KIND {
         return Err("it is not a description of a knee commute check".to_owned());
     }
@@ -116,7 +120,7 @@ fn parse_check(text: &[u8]) -> Result<Check, String> {
         return Err(format!("it has schema {found}, but this version of knee reads {SCHEMA}"));
     }
     // Parse the text again, because the errors of this parser contain the line and the column.
-    let check: Check = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+    let check: Check = serde_json::from_slice(text).map_err(fault)?;
     match check.shard.is_possible() {
         true => Ok(check),
         false => Err(format!("there is no shard {}", check.shard)),
@@ -217,7 +221,7 @@ mod tests {
             Findings::open(dir.path()).unwrap_err().to_string()
         };
         let torn = refused(format!("{whole}{}\n", &whole[..whole.len() / 2]));
-        assert!(torn.contains("tests.jsonl:2: EOF while parsing"), "{torn}");
+        assert!(torn.contains("tests.jsonl:2: the line is cut off; delete the line"), "{torn}");
         let twice = refused(format!("{whole}{whole}"));
         assert!(twice.contains("tests.jsonl:2: test a,b/0 occurs twice"), "{twice}");
     }

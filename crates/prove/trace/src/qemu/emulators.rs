@@ -76,10 +76,7 @@ impl Emulators {
     pub fn fetch(&self, wanted: &str) -> Result<(Package, Emulator), EmulatorError> {
         let packages = self.list()?;
         let Some(package) = newest(&packages, wanted) else {
-            let names =
-                packages.iter().map(|package| format!("{} {}", package.suite, package.version));
-            let known = names.collect::<Vec<_>>().join(", ");
-            return Err(EmulatorError::Unknown { wanted: wanted.to_owned(), known });
+            return Err(EmulatorError::Unknown { wanted: wanted.to_owned() });
         };
         let root = self.root(package);
         let _lock = locked(&self.dir)?;
