@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use knee_host::number::plural;
 use knee_host::process::program;
 use knee_host::text::Screen;
-use knee_host::{CpuList, Interrupt, Placement, cgroup};
+use knee_host::{CpuList, Placement, cgroup};
 use knee_results::{Mode, Order, Request, Side, UntilDecided};
 use knee_run::job::{Command, START_TIMEOUT, Score, Source};
 use knee_run::plan::Case;
@@ -22,8 +22,9 @@ use crate::args::judgement::JudgementArgs;
 use crate::args::modes::Modes;
 use crate::args::patience::PatienceArgs;
 use crate::args::tasks::Tasks;
-use crate::args::{complete, existing, percentage, require_utf8, seconds, seconds_or_none};
+use crate::args::{complete, existing, percentage, require_utf8, seconds, seconds_or_none, whole};
 use crate::exit::{ExitStatus, bail_usage, ensure_usage, usage};
+use crate::interrupt;
 use crate::present::compared::{Comparisons, json, markdown, table};
 use crate::present::progress::RunProgress;
 use crate::session::{
@@ -78,8 +79,8 @@ pub(crate) struct Args {
     rate: bool,
 
     /// Round count; each round measures both sides once
-    #[arg(short, long, value_name = "N", default_value_t = ROUNDS, allow_negative_numbers = true,
-          value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(short, long, value_name = "N", default_value_t = ROUNDS,
+          value_parser = whole::<u32>(1..=100_000))]
     rounds: u32,
 
     /// Instead of a fixed round count, measure each point until the sides differ, or are the same
@@ -87,13 +88,13 @@ pub(crate) struct Args {
     /// points. All verdicts and intervals hold together at the confidence level, in spite of the
     /// repeated checks
     #[arg(long, value_name = "P%", conflicts_with_all = ["rounds", "threshold"],
-          allow_negative_numbers = true, value_parser = percentage)]
+          value_parser = percentage)]
     until_decided: Option<f64>,
 
     /// With --until-decided, seconds of measurement of each side after which knee stops adding rounds
     /// to a point
     #[arg(long, value_name = "S", default_value = "60", requires = "until_decided",
-          allow_negative_numbers = true, value_parser = seconds)]
+          value_parser = seconds)]
     max_time: f64,
 
     /// Task counts; knee replaces {tasks} in a command with the task count [default: auto; for
@@ -147,8 +148,8 @@ struct TestcaseArgs {
     #[arg(short, long, value_enum)]
     mode: Option<Modes>,
 
-    #[arg(short, long, value_name = "N", allow_negative_numbers = true,
-          value_parser = clap::value_parser!(u64).range(1..=1_000_000),
+    #[arg(short, long, value_name = "N",
+          value_parser = whole::<u64>(1..=1_000_000),
           help = format!("Samples per round, for testcases [default: {SAMPLES}]"))]
     samples: Option<u64>,
 
@@ -186,7 +187,7 @@ enum Format {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
-    let interrupt = Interrupt::install().context("cannot watch for signals")?;
+    let interrupt = interrupt::poll()?;
     let (mut writer, mut run, finished) = match &args.resume {
         Some(dir) => {
             let record = Record::open(dir)?;
@@ -211,11 +212,15 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let ended = carry_out(&mut writer, &mut run, &finished, progress, &interrupt)?;
     let dir = writer.dir().to_owned();
     let judged = show(args, &Record::open(&dir)?)?;
+    let shown = dir.display();
     let next = match ended {
-        Ended::Interrupted(_) => "interrupted; to continue",
-        Ended::Done => "to show it again",
+        Ended::Interrupted(_) => interrupt::message(),
+        Ended::Done if run.failures.is_empty() => {
+            format!("to show it again: knee ab --resume {shown}")
+        }
+        Ended::Done => format!("to measure what failed again: knee ab --resume {shown}"),
     };
-    tell!("knee: recorded in {0}; {next}: knee ab --resume {0}", dir.display());
+    tell!("knee: recorded in {shown}; {next}");
     Ok(match (ended, ExitStatus::of_failures(&run.failures)) {
         (Ended::Interrupted(signal), _) => ExitStatus::Interrupted(signal),
         (Ended::Done, ExitStatus::Done) => judged,
@@ -365,7 +370,7 @@ fn case(option: &str, text: &str, args: &Args) -> anyhow::Result<Case> {
         }
         // A single word that is not a program is a misspelt testcase.
         Err(error) if !is_program && !is_for_shell(text) => {
-            bail_usage!("{option}: {error}; no program has that name either")
+            bail_usage!("{option}: {error}, and no program has this name")
         }
         _ => {}
     }
