@@ -46,7 +46,7 @@ fn qemus_are_listed_and_fetched_by_name() {
     let scratch = Scratch::new();
     let doctor = finish(scratch.knee(&["doctor"]).env("KNEE_QEMU", name));
     doctor.assert_code(0).assert_stdout_has(&format!("), KNEE_QEMU={name}\n"));
-    qemu(&["fetch", "0.99"]).assert_code(3).assert_stderr_has("no QEMU is named 0.99");
+    qemu(&["fetch", "0.99"]).assert_code(2).assert_stderr_has("no QEMU is named 0.99");
 }
 
 #[test]

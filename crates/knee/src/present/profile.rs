@@ -13,7 +13,8 @@ use crate::stderr::tell;
 
 /// Describes what was sampled, in one line.
 pub(crate) fn summary(capture: &Capture) -> String {
-    let mut line = format!("{}: {} samples", capture.title, capture.samples());
+    let samples = number::plural(capture.samples() as usize, "sample");
+    let mut line = format!("{}: {samples}", capture.title);
     if let Some(seconds) = capture.seconds {
         line += &format!(" in {}", number::time(seconds));
     }
