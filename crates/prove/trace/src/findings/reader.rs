@@ -243,6 +243,6 @@ mod tests {
             "it is not a description of a knee commute check"
         );
         assert_eq!(refused("\"index\":1", "\"index\":2"), "there is no shard 2/1");
-        assert!(refused("\"count\"", "\"n\"").starts_with("missing field `count` at line 1"));
+        assert!(refused("\"count\"", "\"n\"").starts_with("line 1: missing field `count`"));
     }
 }
