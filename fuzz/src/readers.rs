@@ -94,7 +94,9 @@ pub fn numbers(text: &[u8]) {
         (1, " ", Some(Reader::MINISTAT_BUFFER)),
         (1, "1", Some(3)),
     ] {
-        let reader = Reader { column, delimiters: delimiters.as_bytes(), longest_line };
+        let takes_groups = longest_line.is_none();
+        let reader =
+            Reader { column, delimiters: delimiters.as_bytes(), longest_line, takes_groups };
         let values = match reader.values(text) {
             Ok(values) => values,
             Err(ReadError::BadNumber { line, text: field }) => {

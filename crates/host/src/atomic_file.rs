@@ -5,6 +5,8 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use crate::temporary::Listed;
+
 /// Replaces the file at `path` by one with this content: readers see the old one or the new one.
 pub fn write_atomically(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut file = AtomicFile::create(path)?;
@@ -24,6 +26,7 @@ pub struct AtomicFile {
 struct Replaced {
     path: PathBuf,
     temporary: tempfile::TempPath,
+    _listed: Option<Listed>,
 }
 
 impl AtomicFile {
@@ -42,13 +45,19 @@ impl AtomicFile {
         // A link keeps leading to the file.
         let path = if there.is_some() { path.canonicalize()? } else { path.to_owned() };
         let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let open =
-            |path: &Path| File::options().write(true).create_new(true).mode(0o644).open(path);
+        let mut listed = None;
+        let open = |path: &Path| {
+            listed = Some(Listed::new(path));
+            File::options().write(true).create_new(true).mode(0o644).open(path)
+        };
         let (file, temporary) = tempfile::Builder::new().make_in(dir, open)?.into_parts();
         if let Some(there) = there {
             file.set_permissions(there.permissions())?;
         }
-        Ok(Self { file: BufWriter::new(file), replaced: Some(Replaced { path, temporary }) })
+        Ok(Self {
+            file: BufWriter::new(file),
+            replaced: Some(Replaced { path, temporary, _listed: listed }),
+        })
     }
 
     /// Appends `content`.
@@ -59,7 +68,7 @@ impl AtomicFile {
     /// Flushes the file to disk and puts it in place.
     pub fn persist(mut self) -> io::Result<()> {
         self.file.flush()?;
-        let Some(Replaced { path, temporary }) = self.replaced else { return Ok(()) };
+        let Some(Replaced { path, temporary, _listed }) = self.replaced else { return Ok(()) };
         self.file.get_ref().sync_all()?;
         temporary.persist(path).map_err(|refused| refused.error)
     }

@@ -174,7 +174,8 @@ impl fmt::Display for CpuList {
         let mut separator = "";
         while let Some(first) = cpus.next() {
             let mut last = first;
-            while let Some(next) = cpus.next_if_eq(&(last + 1)) {
+            // A record may contain any number, also the largest one.
+            while let Some(next) = cpus.next_if(|next| Some(*next) == last.checked_add(1)) {
                 last = next;
             }
             match last - first {
@@ -229,6 +230,12 @@ mod tests {
     #[test]
     fn a_list_is_printed_sorted_and_joined() {
         assert_eq!("5,0-2,3,9".parse::<CpuList>().unwrap().to_string(), "0-3,5,9");
+    }
+
+    #[test]
+    fn the_largest_number_is_printed_like_any_other() {
+        let list: CpuList = [3, u32::MAX - 1, u32::MAX].into_iter().collect();
+        assert_eq!(list.to_string(), "3,4294967294-4294967295");
     }
 
     #[test]

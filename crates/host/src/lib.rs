@@ -14,9 +14,13 @@
 //! | [`signal`], [`interrupt`] | which signal ended a process; has Ctrl-C been pressed? |
 //! | [`limits`] | how many files may be open? |
 //! | [`workdir`] | where do temporary files go, so that nothing remains? |
+//! | [`temporary`] | which files must a process remove that ends without running destructors? |
 //! | [`atomic_file`] | how is a file replaced so that no reader sees half of it? |
+//! | [`regular_file`] | how is a file opened that another user may have made? |
+//! | [`digest`] | is this the content that was recorded? |
 //! | [`clock`], [`utc`] | what time is it, as a number and as text that sorts? |
 //! | [`number`], [`text`] | how are numbers, tables and paragraphs formatted? |
+//! | [`json`] | what is wrong with a JSON file? |
 //! | [`skip`] | how does a test report what this machine lacks? |
 //! | [`suggest`] | which names are similar to a misspelt one? |
 //!
@@ -39,17 +43,21 @@ pub mod atomic_file;
 pub mod cgroup;
 pub mod clock;
 pub mod cpulist;
+pub mod digest;
 pub mod environment;
 pub mod filesystem;
 pub mod interrupt;
+pub mod json;
 pub mod limits;
 pub mod number;
 pub mod placement;
 pub mod process;
+pub mod regular_file;
 pub mod signal;
 pub mod skip;
 pub mod suggest;
 mod sysfs;
+pub mod temporary;
 pub mod text;
 pub mod topology;
 pub mod utc;
@@ -64,6 +72,7 @@ pub use cpulist::CpuList;
 pub use environment::Environment;
 pub use interrupt::Interrupt;
 pub use placement::{Placement, auto_tasks};
+pub use regular_file::RegularFile;
 pub use topology::{Topology, TopologyError};
 
 use std::path::Path;

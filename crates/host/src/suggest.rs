@@ -15,6 +15,14 @@ pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<Stri
     scored.iter().take(SUGGESTIONS).map(|&(_, name)| name.to_owned()).collect()
 }
 
+/// ` (did you mean a or b?)`; nothing without `names`.
+pub fn question(names: &[String]) -> String {
+    match names {
+        [] => String::new(),
+        names => format!(" (did you mean {}?)", names.join(" or ")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -24,5 +32,7 @@ mod tests {
         let known = ["mmap1", "mmap2", "munmap1", "getppid1"];
         assert_eq!(nearest("mmap", known.into_iter()), ["mmap1", "mmap2", "munmap1"]);
         assert!(nearest("zz", known.into_iter()).is_empty());
+        assert_eq!(question(&nearest("mmap", ["mmap1"].into_iter())), " (did you mean mmap1?)");
+        assert_eq!(question(&[]), "");
     }
 }

@@ -7,20 +7,26 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::process::geteuid;
 
-use crate::process::{Tied, Ties, spawn};
+use crate::process::{Stat, Tied, Ties, spawn};
+use crate::regular_file::RegularFile;
+use crate::temporary::Listed;
 
 /// Prefix of the names of all directories that knee creates.
 const PREFIX: &str = "knee-work.";
 /// The lock file in it.
 const LOCK: &str = ".lock";
-/// The file in it with the process group of the running command.
+/// The file in it with the process group of the running command, and the start time of its leader.
 const GROUP: &str = ".group";
+/// The start time of a process, as a field of [`Stat`].
+const START_TIME: usize = 22;
 
 /// A run's directory, removed when dropped.
 pub struct WorkDir {
@@ -28,6 +34,8 @@ pub struct WorkDir {
     next: u64,
     _lock: File,
     _janitor: Option<Tied>,
+    /// Without a janitor, whoever ends this process early removes the directory.
+    _listed: Option<Listed>,
 }
 
 impl WorkDir {
@@ -35,6 +43,7 @@ impl WorkDir {
     pub fn create(parent: &Path) -> io::Result<Self> {
         sweep(parent);
         let dir = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?;
+        let listed = Listed::new(dir.path());
         // Locked before it gets its name, so that a visible lock file is never free by mistake.
         let nameless = dir.path().join(".lock.new");
         let lock = File::create(&nameless)?;
@@ -42,7 +51,8 @@ impl WorkDir {
         fs::rename(&nameless, dir.path().join(LOCK))?;
         // Where there is no shell, there is still the sweep.
         let janitor = hire_janitor(dir.path()).ok();
-        Ok(Self { dir, next: 0, _lock: lock, _janitor: janitor })
+        let listed = janitor.is_none().then_some(listed);
+        Ok(Self { dir, next: 0, _lock: lock, _janitor: janitor, _listed: listed })
     }
 
     /// A new empty directory for one round; pass it to [`WorkDir::end_round`] afterwards.
@@ -67,8 +77,9 @@ pub struct DeadMansNote(PathBuf);
 impl DeadMansNote {
     /// Writes it down beside `round`, a directory of [`WorkDir::begin_round`].
     pub fn leave(round: &Path, group: u32) -> Option<Self> {
+        let started = Stat::read(group.cast_signed())?.number(START_TIME)?;
         let file = round.parent()?.join(GROUP);
-        fs::write(&file, group.to_string()).ok()?;
+        fs::write(&file, format!("{group} {started}\n")).ok()?;
         Some(Self(file))
     }
 }
@@ -79,11 +90,19 @@ impl Drop for DeadMansNote {
     }
 }
 
-/// Nothing is ever written to the pipe, so `read` returns when its other end is closed. Tasks that
-/// are being killed may still create files at that moment; then `rm` fails and is repeated.
-const WAIT_AND_REMOVE: &str = "trap '' INT TERM HUP; read -r nothing; n=0; \
-    [ -s \"$1/.group\" ] && kill -9 \"-$(cat \"$1/.group\")\"; \
-    until rm -rf -- \"$1\"; do n=$((n + 1)); [ $n -lt 300 ] || exit; sleep 0.1; done";
+/// Nothing is ever written to the pipe, so `read` returns when its other end is closed.
+///
+/// If a process has the number of the group, but another start time than the leader, then the group has ended
+/// and its number belongs to somebody else. If no process has this number, the group may still have members,
+/// and the number is theirs. Field 22 of `/proc/PID/stat` is the 20th after the name of the program.
+///
+/// Tasks that are being killed may still create files at that moment; then `rm` fails and is repeated.
+const WAIT_AND_REMOVE: &str = "trap '' INT TERM HUP; read -r nothing; n=0; dir=$1; \
+    if read -r group started < \"$dir/.group\"; then \
+        now=$(cat \"/proc/$group/stat\"); set -- ${now##*) }; \
+        if [ $# -eq 0 ] || [ \"${20}\" = \"$started\" ]; then kill -9 \"-$group\"; fi; \
+    fi; \
+    until rm -rf -- \"$dir\"; do n=$((n + 1)); [ $n -lt 300 ] || exit; sleep 0.1; done";
 
 /// Starts a janitor, which removes a directory after this process has died, for whatever reason.
 fn hire_janitor(dir: &Path) -> io::Result<Tied> {
@@ -96,14 +115,23 @@ fn hire_janitor(dir: &Path) -> io::Result<Tied> {
     spawn(&mut shell, Ties::default()).map(Tied)
 }
 
+/// Removes the directories of this user's dead runs. Everybody may write to `/tmp` and `/dev/shm`, so what is
+/// there may be anything.
 fn sweep(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
+    let own = geteuid().as_raw();
     for entry in entries.flatten() {
         if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
             continue;
         }
+        // This metadata is that of the entry itself, and not of a directory to which it links.
+        if !entry.metadata().is_ok_and(|entry| entry.is_dir() && entry.uid() == own) {
+            continue;
+        }
         // A directory without a lock file is just being created.
-        let Ok(lock) = File::open(entry.path().join(LOCK)) else { continue };
+        let path = entry.path().join(LOCK);
+        let lock = RegularFile::at(&path).without_links().owned_by(&[own]).open();
+        let Ok(lock) = lock else { continue };
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
             let _ = remove_all(&entry.path());
         }
@@ -119,7 +147,92 @@ fn remove_all(dir: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{chown, symlink};
+
+    use rustix::fs::{CWD, Mode, mkfifoat};
+
     use super::*;
+    use crate::skip::skip;
+
+    /// The directory of a dead run, with a lock that `make` makes.
+    fn dead(parent: &Path, name: &str, make: impl FnOnce(&Path)) -> PathBuf {
+        let dir = parent.join(format!("{PREFIX}{name}"));
+        fs::create_dir(&dir).unwrap();
+        make(&dir.join(LOCK));
+        dir
+    }
+
+    #[test]
+    fn a_lock_that_is_not_a_regular_file_is_neither_opened_nor_removed() {
+        let parent = tempfile::tempdir().unwrap();
+        let fifo = dead(parent.path(), "fifo", |lock| {
+            mkfifoat(CWD, lock, Mode::RUSR | Mode::WUSR).unwrap();
+        });
+        // With a writer, a sweep that opened the FIFO would not wait, and would remove it.
+        let writer = File::options().read(true).write(true).open(fifo.join(LOCK)).unwrap();
+        let file = parent.path().join("file");
+        fs::write(&file, "").unwrap();
+        let link = dead(parent.path(), "link", |lock| symlink(&file, lock).unwrap());
+        let linked = parent.path().join(format!("{PREFIX}linked"));
+        let elsewhere = dead(parent.path(), "", |_| {});
+        fs::write(elsewhere.join(LOCK), "").unwrap();
+        let outside = parent.path().join("outside");
+        fs::rename(&elsewhere, &outside).unwrap();
+        symlink(&outside, &linked).unwrap();
+
+        drop(WorkDir::create(parent.path()).unwrap());
+
+        assert!(fifo.exists() && link.exists() && linked.is_symlink());
+        assert!(outside.join(LOCK).exists());
+        drop(writer);
+    }
+
+    #[test]
+    fn a_dead_run_of_another_user_is_not_swept() {
+        if !geteuid().is_root() {
+            return skip("root", "only root can give a file to another user");
+        }
+        let parent = tempfile::tempdir().unwrap();
+        let of_other = |lock: &Path| {
+            fs::write(lock, "").unwrap();
+            chown(lock.parent().unwrap(), Some(65534), None).unwrap();
+        };
+        let foreign = dead(parent.path(), "foreign", of_other);
+        let mixed = dead(parent.path(), "mixed", |lock| {
+            fs::write(lock, "").unwrap();
+            chown(lock, Some(65534), None).unwrap();
+        });
+        drop(WorkDir::create(parent.path()).unwrap());
+        assert!(foreign.exists() && mixed.exists());
+    }
+
+    #[test]
+    fn a_process_group_is_killed_only_if_its_leader_is_the_one_that_was_noted() {
+        for is_noted in [true, false] {
+            let parent = tempfile::tempdir().unwrap();
+            let dir = parent.path().join("work");
+            let round = dir.join("1");
+            fs::create_dir_all(&round).unwrap();
+            let mut command = Command::new("sleep");
+            command.arg("3600").process_group(0);
+            let mut leader = Tied(spawn(&mut command, Ties::default()).unwrap());
+            let note = DeadMansNote::leave(&round, leader.0.id()).unwrap();
+            if !is_noted {
+                let text = fs::read_to_string(&note.0).unwrap();
+                let (group, _) = text.split_once(' ').unwrap();
+                fs::write(&note.0, format!("{group} 1\n")).unwrap();
+            }
+            let mut janitor = hire_janitor(&dir).unwrap();
+            drop(janitor.0.stdin.take());
+            assert!(janitor.0.wait().unwrap().success());
+            assert!(!dir.exists());
+            if is_noted {
+                assert!(!leader.0.wait().unwrap().success());
+            } else {
+                assert!(leader.0.try_wait().unwrap().is_none());
+            }
+        }
+    }
 
     #[test]
     fn a_dead_run_is_swept_and_a_living_one_is_not() {

@@ -52,7 +52,7 @@ impl Cli {
     /// The definition of the command line, with grouped commands.
     pub(crate) fn grouped() -> clap::Command {
         // Does not build the command, which would take half the run time of a short command.
-        let command = Self::command();
+        let command = with_negative_numbers(Self::command());
         let width = command.get_subcommands().map(|c| c.get_name().len()).max().unwrap_or(0);
         let (heading, name_style) =
             (command.get_styles().get_header(), command.get_styles().get_literal());
@@ -88,6 +88,16 @@ impl Cli {
     }
 }
 
+/// Lets every option take a negative number, which its parser refuses with a reason. Otherwise, clap
+/// takes `-1` for an unknown option.
+fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    let allow = |arg: clap::Arg| {
+        let takes_number = !arg.is_positional() && arg.get_action().takes_values();
+        if takes_number { arg.allow_negative_numbers(true) } else { arg }
+    };
+    command.mut_args(allow).mut_subcommands(with_negative_numbers)
+}
+
 /// The text that `knee` prints if it has no arguments.
 pub(crate) const START: &str = concat!(
     "knee ",
@@ -112,14 +122,27 @@ Examples:
   knee profile growth mmap1              rank what costs more with more tasks
   knee commute check open close          find cache lines that two calls share
 
+Environment:
+  TMPDIR           directory for files of testcases [default: /tmp]
+  XDG_STATE_HOME   directory of the noise floor [default: ~/.local/state]
+  XDG_CACHE_HOME   directory of fetched kernels and QEMUs [default: ~/.cache]
+  KNEE_QEMU        QEMU for guests (see knee help qemu)
+  COLUMNS          width of tables [default: width of the terminal]
+  LC_ALL, LANG     without UTF-8 in the locale, knee prints only ASCII
+  NO_COLOR         if set, knee prints no colours
+
+Files:
+  runs/TIME             records of knee run and knee ab
+  profiles/TIME.json    captures of knee profile
+
 Exit status:
   0         success
   1         a --fail-on condition matched, or a commute check failed
-  2         usage error
-  3         missing prerequisite, or I/O error
-  4         a testcase or model failed
+  2         usage error: an option, a name or a combination is invalid
+  3         a file, program or permission is missing, or a file is unusable
+  4         a testcase, a model or a guest failed
   5         too noisy to decide, as for --fail-on or --precision
-  130, 143  interrupted; knee keeps the results so far";
+  129, 130, 143  interrupted (SIGHUP, SIGINT, SIGTERM); knee keeps the results";
 
 #[cfg(test)]
 mod tests {

@@ -5,6 +5,8 @@ use std::process::ExitCode;
 use knee_run::job::FailureKind;
 use knee_run::record::PointFailure;
 use knee_run::sweep::worst_kind;
+use knee_trace::findings::FindingsError;
+use knee_trace::{EmulatorError, KernelError};
 
 /// Exit status of every command.
 ///
@@ -18,7 +20,8 @@ pub(crate) enum ExitStatus {
     Policy,
     /// 2: usage error, as for clap's own errors.
     Usage,
-    /// 3: an I/O error, or a missing prerequisite such as a permission, a program or disk space.
+    /// 3: an I/O error, a missing prerequisite such as a permission, a program or disk space, or a file
+    /// that is missing or has unusable content.
     Environment,
     /// 4: a testcase died, hung or returned instead of looping forever, or a model failed.
     TestcaseDied,
@@ -33,6 +36,20 @@ pub(crate) enum ExitStatus {
 }
 
 impl ExitStatus {
+    /// The number that the process exits with.
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Policy => 1,
+            Self::Usage => 2,
+            Self::Environment => 3,
+            Self::TestcaseDied => 4,
+            Self::TooNoisy => 5,
+            Self::OfCommand(status) => status as u8,
+            Self::Interrupted(signal) => 128 + signal as u8,
+        }
+    }
+
     /// The status of a run with these failures.
     pub(crate) fn of_failures(failures: &[PointFailure]) -> Self {
         worst_kind(failures).map_or(Self::Done, Self::of_failure)
@@ -48,27 +65,40 @@ impl ExitStatus {
 
     /// The status for an error that ended a command.
     pub(crate) fn of(error: &anyhow::Error) -> Self {
-        match error.downcast_ref::<Failed>() {
-            Some(failed) => failed.status,
-            None if error.is::<knee_commute::ModelError>() => Self::TestcaseDied,
-            None => Self::Environment,
+        if let Some(failed) = error.downcast_ref::<Failed>() {
+            return failed.status;
+        }
+        match () {
+            () if error.is::<knee_commute::ModelError>() => Self::TestcaseDied,
+            () if is_usage(error) => Self::Usage,
+            () => Self::Environment,
         }
     }
 }
 
 impl From<ExitStatus> for ExitCode {
     fn from(status: ExitStatus) -> Self {
-        Self::from(match status {
-            ExitStatus::Done => 0,
-            ExitStatus::Policy => 1,
-            ExitStatus::Usage => 2,
-            ExitStatus::Environment => 3,
-            ExitStatus::TestcaseDied => 4,
-            ExitStatus::TooNoisy => 5,
-            ExitStatus::OfCommand(status) => status as u8,
-            ExitStatus::Interrupted(signal) => 128 + signal as u8,
-        })
+        Self::from(status.code())
     }
+}
+
+/// Whether the error of a library is about the arguments of the command, not about their content.
+fn is_usage(error: &anyhow::Error) -> bool {
+    let kernel = error.downcast_ref::<KernelError>();
+    let qemu = error.downcast_ref::<EmulatorError>();
+    let names_nothing = matches!(kernel, Some(KernelError::Unknown { .. }))
+        || matches!(qemu, Some(EmulatorError::Unknown { .. }));
+    let names_another_record = matches!(
+        error.downcast_ref::<FindingsError>(),
+        Some(
+            FindingsError::Exists(_)
+                | FindingsError::Foreign(_)
+                | FindingsError::OtherCheck { .. }
+                | FindingsError::OtherShard { .. }
+                | FindingsError::SameShard { .. }
+        )
+    );
+    names_nothing || names_another_record
 }
 
 /// An error that ends a command with a status of its own.

@@ -6,6 +6,7 @@ mod commands;
 mod exit;
 mod file;
 mod input;
+mod interrupt;
 mod present;
 mod progress;
 mod session;
@@ -60,6 +61,10 @@ fn main() -> ExitCode {
         tell!("knee: --wait-quiet does not take the next argument; use --wait-quiet={seconds}");
         return ExitStatus::Usage.into();
     }
+    if let Err(error) = interrupt::watch() {
+        tell!("knee: cannot watch for signals: {error}");
+        return ExitStatus::Environment.into();
+    }
     let result = match Cli::of_process().command {
         Command::List(args) => measure::list::run(args),
         Command::Run(args) => measure::run::run(&args),
@@ -78,11 +83,23 @@ fn main() -> ExitCode {
         Command::WillItScale(args) => measure::will_it_scale::run(args),
         Command::Generate(args) => machine::generate::run(args, Cli::grouped()),
     };
-    let status = result.unwrap_or_else(|error| {
+    end(result).into()
+}
+
+/// The exit status of a command. Prints its error, if any.
+fn end(result: anyhow::Result<ExitStatus>) -> ExitStatus {
+    if matches!(result, Ok(ExitStatus::Done | ExitStatus::Interrupted(_))) {
+        return result.unwrap_or(ExitStatus::Done);
+    }
+    // Ctrl-C also reaches the programs that knee runs, which makes them fail.
+    if let Some(signal) = interrupt::unnoticed() {
+        tell!("knee: {}", interrupt::message());
+        return ExitStatus::Interrupted(signal);
+    }
+    result.unwrap_or_else(|error| {
         tell!("knee: {}", message(&error));
         ExitStatus::of(&error)
-    });
-    status.into()
+    })
 }
 
 #[cfg(test)]

@@ -326,9 +326,11 @@ fn what_cannot_be_compared_is_refused_before_anything_runs() {
     refused(&["--before", "true"], "--after");
     refused(&["--before", "open1", "--after", "true"], "cannot compare a command");
     refused(&["--before", " ", "--after", "true"], "name a command");
-    refused(&["--before", "none.so", "--after", "true"], "none.so: No such file");
+    ab(&scratch, &["--before", "none.so", "--after", "true"])
+        .assert_code(3)
+        .assert_stderr_has("none.so: No such file");
     refused(&[&pair[..], &["-r", "5"]].concat(), "use -r 6 or more");
-    refused(&[&pair[..], &["-r", "-3"]].concat(), "-3 is not in 1..");
+    refused(&[&pair[..], &["-r", "-3"]].concat(), "must be a whole number from 1 to");
     refused(&[&pair[..], &["-t", "2"]].concat(), "{tasks}");
     refused(&[&pair[..], &["--until-decided", "2%", "-r", "9"]].concat(), "cannot be used with");
     refused(

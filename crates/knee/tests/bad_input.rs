@@ -80,13 +80,13 @@ fn the_record_that_is_spoilt_here_is_good_until_then() {
 #[test]
 fn an_invalid_description_is_reported_with_its_line() {
     let spoilt = |change: &dyn Fn(&str) -> String| Records::new().spoil("run.json", change);
-    spoilt(&|_| String::new()).all_refuse("bad/run.json:1: EOF");
+    spoilt(&|_| String::new()).all_refuse("bad/run.json:1: the file is cut off; restore it");
     spoilt(&|text| text.lines().take(9).collect::<Vec<_>>().join("\n"))
-        .all_refuse("bad/run.json:9: EOF");
+        .all_refuse("bad/run.json:9: the file is cut off; restore it");
     spoilt(&|_| "{\n\"a\": 1}".to_owned()).all_refuse("bad/run.json:1: this is not a record");
-    spoilt(&|_| "1\n2\n3\n".to_owned()).all_refuse("bad/run.json:2: trailing characters");
+    spoilt(&|_| "1\n2\n3\n".to_owned()).all_refuse("bad/run.json:2: the file is not JSON");
     spoilt(&|text| text.replacen("\"interval\": 0.2", "\"interval\": NaN", 1))
-        .all_refuse("bad/run.json:15: expected value");
+        .all_refuse("bad/run.json:15: the file is not JSON");
     spoilt(&|text| text.replacen("\"interval\": 0.2", "\"interval\": 1e999", 1))
         .all_refuse("bad/run.json:15: number out of range");
     spoilt(&|text| text.replacen("\"interval\": 0.2", "\"interval\": -0.2", 1))
@@ -97,7 +97,7 @@ fn an_invalid_description_is_reported_with_its_line() {
 fn a_description_that_is_not_text_is_reported_with_its_line() {
     let records = Records::new();
     fs::write(records.bad("run.json"), b"\"\n\xff\xfe\"").unwrap();
-    records.all_refuse("bad/run.json:2: control character");
+    records.all_refuse("bad/run.json:2: the file is not JSON");
 }
 
 #[test]
@@ -124,12 +124,13 @@ fn an_invalid_sample_is_reported_with_its_line() {
             format!("{before}{name}{value},{after}")
         }
     };
-    third(&|_| String::new()).all_refuse("bad/samples.jsonl:3: EOF");
-    third(&|line| line[..40].to_owned()).all_refuse("bad/samples.jsonl:3: EOF");
-    third(&|_| "\0\0\0\0".to_owned()).all_refuse("bad/samples.jsonl:3: expected value");
+    let advice = "delete the line, then measure its round again: knee run --resume bad";
+    third(&|_| String::new()).all_refuse(advice);
+    third(&|line| line[..40].to_owned()).all_refuse("bad/samples.jsonl:3: the line is cut off");
+    third(&|_| "\0\0\0\0".to_owned()).all_refuse("bad/samples.jsonl:3: the line is not JSON");
     third(&|line| line.replace("\"total\"", "\"sum\""))
         .all_refuse("bad/samples.jsonl:3: missing field `total`");
-    third(&number("total", "NaN")).all_refuse("bad/samples.jsonl:3: expected value");
+    third(&number("total", "NaN")).all_refuse("bad/samples.jsonl:3: the line is not JSON");
     third(&number("total", "1e999")).all_refuse("bad/samples.jsonl:3: number out of range");
     third(&number("total", "1e300")).all_refuse("bad/samples.jsonl:3: total: 1e300 is not in");
     third(&number("total", "-1")).all_refuse("bad/samples.jsonl:3: total: -1.0 is not in");
@@ -229,8 +230,7 @@ fn a_file_that_is_not_a_record_is_reported() {
     fs::remove_file(records.bad("run.json")).unwrap();
     for (command, finished) in records.of_each_command() {
         let (code, says) = match command {
-            "compare" => (2, "bad: this is neither a record"),
-            "fit" | "history" | "report" => (3, "bad contains no results"),
+            "compare" | "fit" | "history" | "report" => (3, "bad contains no results"),
             _ => (3, "bad contains no run.json"),
         };
         assert!(finished.code == Some(code) && finished.stderr.contains(says), "{finished:#?}");
@@ -259,7 +259,7 @@ fn an_unreadable_noise_floor_is_reported_and_not_overwritten() {
     let state = records.scratch.path().join("state/knee");
     fs::create_dir_all(&state).unwrap();
     for (text, says) in [
-        ("{\"schema\": 2, \"hostname\":", "noise.json: EOF while parsing"),
+        ("{\"schema\": 2, \"hostname\":", "noise.json: line 1: the file is cut off"),
         ("{\"schema\": 99}", "noise.json has schema 99, but this version of knee reads 2"),
     ] {
         fs::write(state.join("noise.json"), text).unwrap();

@@ -140,7 +140,7 @@ fn an_unknown_operation_is_reported_with_the_known_ones() {
     let knee = |args: &[&str]| finish(scratch.knee(&["commute", "cost"]).args(args));
     knee(&["munmp"])
         .assert_code(2)
-        .assert_stderr_has("no operation is named \"munmp\"; the operations are open,");
+        .assert_stderr_has("no operation is named \"munmp\" (did you mean munmap");
     knee(&["--list"]).assert_code(0).assert_stdout_has("munmap");
 }
 

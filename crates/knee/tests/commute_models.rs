@@ -100,7 +100,9 @@ fn a_model_that_asks_forever_is_abandoned_with_a_warning() {
 fn a_program_that_is_not_a_model_is_reported() {
     let told = |program: &str| commute(std::path::Path::new(program), &["matrix"]);
     told("/bin/true").assert_code(4).assert_stderr_has("/bin/true: is not a model");
-    told("/nowhere/lamp").assert_code(4).assert_stderr_has("cannot be run: No such file");
+    told("/nowhere/lamp")
+        .assert_code(3)
+        .assert_stderr_has("cannot run /nowhere/lamp: No such file");
     let both = ["commute", "matrix", "--model", "/bin/true", "--interface", "map"];
     finish(&mut Scratch::new().knee(&both)).assert_code(2);
 }

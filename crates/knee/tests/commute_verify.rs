@@ -53,7 +53,7 @@ fn a_test_that_cannot_run_is_reported_and_fails() {
         .assert_code(1)
         .assert_stdout_has("not run: a test of map; only posix is supported");
     fs::write(scratch.path().join("bad.jsonl"), "{").unwrap();
-    verify(&scratch, &["--tests", "bad.jsonl"]).assert_code(1).assert_stdout_has("line 1");
+    verify(&scratch, &["--tests", "bad.jsonl"]).assert_code(3).assert_stderr_has("line 1");
     verify(&scratch, &["--tests", "none.jsonl"]).assert_code(3).assert_stderr_has("none.jsonl");
     finish(&mut scratch.knee(&["commute", "verify", "--dir", "/nowhere", "stat", "stat"]))
         .assert_code(3)

@@ -335,8 +335,8 @@ fn what_cannot_be_compared_is_named_with_its_place() {
     fs::create_dir(scratch.path().join("empty")).unwrap();
     refuse(&["before"], 2, "name a run BEFORE and a run AFTER");
     refuse(&["before", "numbers"], 2, "numbers: this is neither a record");
-    refuse(&["before", "empty"], 2, "empty: this is neither a record");
-    refuse(&["before", "nowhere"], 2, "nowhere: no such file");
+    refuse(&["before", "empty"], 3, "empty contains no results");
+    refuse(&["before", "nowhere"], 3, "nowhere: no such file");
     refuse(&["before", "bad.csv"], 3, "bad.csv:2: \"NaN\" is not a rate");
     refuse(&["before", "after", "-C", "2"], 2, "--column applies only to files of numbers");
     refuse(&["before", "after", "--format", "ministat"], 2, "only to files of numbers");

@@ -200,7 +200,7 @@ fn an_unwritable_place_for_the_record_is_reported() {
     fs::create_dir(scratch.record()).unwrap();
     fs::write(scratch.record().join("mine"), "").unwrap();
     finish(&mut scratch.run(&["getppid1"])).assert_code(2).assert_stderr_has("--resume");
-    finish(&mut scratch.knee(&["run", "getppid1", "--dir", "missing"])).assert_code(2);
+    finish(&mut scratch.knee(&["run", "getppid1", "--dir", "missing"])).assert_code(3);
 }
 
 #[test]
@@ -238,6 +238,51 @@ fn a_full_disk_keeps_whole_lines_and_says_what_to_do() {
 }
 
 #[test]
+fn a_task_that_a_full_disk_kills_is_reported_as_such() {
+    let scratch = Scratch::new();
+    let disk = scratch.path().join("disk");
+    fs::create_dir(&disk).unwrap();
+    let mount =
+        Command::new("mount").args(["-t", "tmpfs", "-o", "size=32k", "tmpfs"]).arg(&disk).output();
+    if !mount.is_ok_and(|output| output.status.success()) {
+        println!("skipped: a small tmpfs cannot be mounted without privileges");
+        return;
+    }
+    // One writes to mapped memory, the other one with pwrite.
+    let names = ["page_fault2", "read1"];
+    let finished = names.map(|name| {
+        let mut run = scratch.knee(&["run", "-q", "-t", "1", "-m", "processes", "-r", "1", name]);
+        finish(run.args(["--dir", "disk", "--interval", "0.05", "-o", name]))
+    });
+    assert!(Command::new("umount").arg(&disk).status().unwrap().success());
+    for finished in finished {
+        finished.assert_code(3).assert_stdout_has("/disk is full");
+    }
+}
+
+#[test]
+fn a_task_that_died_alone_is_not_advised_to_run_alone() {
+    let scratch = Scratch::new();
+    let Some(plugin) = compile_plugin(&scratch, "segfault") else { return };
+    let died = finish(&mut scratch.run(&["-t", "1", "--interval", "1", "--plugin", &plugin]));
+    died.assert_code(4).assert_stderr_has("it was the only task");
+    assert!(!died.stderr.contains("-t 1"), "{died:#?}");
+}
+
+#[test]
+fn a_run_of_all_testcases_leaves_out_those_that_are_only_threads() {
+    let scratch = Scratch::new();
+    // Refused after the selection, because all testcases would take minutes.
+    let of = |more: &[&str]| {
+        let args = ["run", "--all", "-m", "processes", "--dir", "missing"];
+        finish(scratch.knee(&args).args(more))
+    };
+    let note = "that can run only as threads; measure them with -m threads";
+    of(&[]).assert_code(3).assert_stderr_has(note);
+    assert!(!of(&["-q"]).stderr.contains(note));
+}
+
+#[test]
 fn absurd_arguments_are_refused_with_what_would_be_right() {
     let scratch = Scratch::new();
     let refuse = |args: &[&str], hint: &str| {
@@ -245,7 +290,7 @@ fn absurd_arguments_are_refused_with_what_would_be_right() {
     };
     refuse(&["run", "getppid1", "-t", "0"], "must be at least 1");
     refuse(&["run", "getppid1", "-t", "1000000"], "at most 16384");
-    refuse(&["run", "getppid1", "-t", "-1"], "not a task count");
+    refuse(&["run", "getppid1", "-t", "-1"], "\"-1\" is not a task count");
     refuse(&["run", "getpid1"], "did you mean getppid1");
     refuse(&["run", "family:memroy"], "did you mean memory");
     refuse(&["run", "sync"], "did you mean family:sync");
@@ -253,12 +298,22 @@ fn absurd_arguments_are_refused_with_what_would_be_right() {
     refuse(&["run", "read1@file=sam"], "did you mean file=same?");
     refuse(&["run", "getppid1", "--interval", "0"], "a time in seconds");
     refuse(&["run", "getppid1", "--precision", "200%"], "a percentage");
-    refuse(&["run", "getppid1", "--rounds", "0"], "1..=100000");
-    refuse(&["run", "getppid1", "-r", "-1"], "1..=100000");
-    refuse(&["run", "getppid1", "-s", "-1"], "-1");
+    refuse(&["run", "getppid1", "--rounds", "0"], "must be a whole number from 1 to 100000");
+    refuse(&["run", "getppid1", "-r", "-1"], "must be a whole number from 1 to 100000");
+    refuse(&["run", "getppid1", "-s", "-1"], "must be a whole number from 1 to 1000000");
+    refuse(&["run", "getppid1", "--warmup", "-1"], "must be 0, or a time in seconds");
+    refuse(&["ab", "--before", "a", "--after", "b", "--warmup", "-1"], "must be 0, or a time");
+    refuse(&["fit", "record", "--knee", "-1"], "a percentage");
+    refuse(&["fit", "record", "["], "a [ has no matching ]");
+    refuse(&["run", "["], "\"[\" is not a glob: a [ has no matching ]");
+    refuse(&["commute", "cost", "--cpus", "-1"], "must be a whole number from 1 to 64");
+    refuse(&["profile", "-p", "-1"], "must be a whole number from 1 to");
     refuse(&["run", "getppid1", "--interval", "-0.1"], "a time in seconds");
     refuse(&["run", "getppid1", "--precision", "-1"], "a percentage");
-    refuse(&["run", "getppid1", "--seed", "-1"], "invalid digit");
+    refuse(
+        &["run", "getppid1", "--seed", "-1"],
+        "must be a whole number from 0 to 18446744073709551615",
+    );
     refuse(&["run", "getppid1", "--max-time", "5"], "--precision");
     for percent in ["0", "100%", "101%", "-1"] {
         let sides = ["ab", "--before", "true", "--after", "false"];
@@ -266,11 +321,15 @@ fn absurd_arguments_are_refused_with_what_would_be_right() {
     }
     refuse(&["run", "getppid1", "--wait-quiet", "5"], "use --wait-quiet=5");
     refuse(&["profile", "growth", "--wait-quiet", "0.5s", "mmap1"], "use --wait-quiet=0.5s");
-    refuse(&["will-it-scale", "getppid1_threads", "-t", "-1"], "1..=16384");
+    refuse(
+        &["run", "getppid1", "--seed", "99999999999999999999"],
+        "must be a whole number from 0 to 18446744073709551615",
+    );
+    refuse(&["will-it-scale", "getppid1_threads", "-t", "-1"], "a whole number from 1 to 16384");
+    refuse(&["will-it-scale", "getppid1_threads", "-s", "-1"], "a whole number from 0 to");
     refuse(&["compare", "-C", "-1"], "columns are counted from 1");
     refuse(&["run", "getppid1", "--cpus", "9999"], "9999");
     refuse(&["run", "getppid1", "--placement", "best"], "choose cores");
-    refuse(&["run", "getppid1", "--plugin", "/nowhere.so"], "/nowhere.so");
     refuse(&["will-it-scale", "getppid1"], "_processes");
     refuse(&["will-it-scale", "nothing_threads"], "knee list");
     assert!(!scratch.path().join("runs").exists());
@@ -288,7 +347,8 @@ fn a_missed_precision_is_not_a_success() {
 fn what_processes_cannot_share_is_measured_as_threads_or_refused() {
     let scratch = Scratch::new();
     let refused = finish(&mut scratch.run(&["-m", "processes", "-t", "1", "epoch1", "getppid1"]));
-    refused.assert_code(3).assert_stderr_has("epoch1 processes").assert_stderr_has("-m threads");
+    refused.assert_code(3).assert_stdout_has("epoch1 (processes").assert_stdout_has("-m threads");
+    assert!(!refused.stderr.contains("epoch1"), "-q leaves this to the table: {refused:#?}");
     assert!(scratch.samples().iter().all(|line| line["testcase"] == "getppid1"));
     // It would be refused again.
     refused.assert_stdout_has("the run lacks 1 point of testcases that support only threads");

@@ -114,18 +114,28 @@ fn errors_name_file_line_and_value() {
         finished.assert_code(code).assert_stderr_has(words);
         assert_eq!(finished.stdout, "");
     };
-    fails("1\n2\n3x\n", &[], 2, "numbers: line 3: \"3x\" is not a number");
+    fails("1\n2\n3x\n", &[], 3, "numbers: line 3: \"3x\" is not a number");
     fails("1\n2\n", &[], 2, "numbers: 2 numbers in column 1; at least 3 are required");
     fails("1 2\n", &["-C", "2"], 2, "numbers: 1 number in column 2");
     fails("", &[], 2, "numbers: 0 numbers");
-    fails("1\n2\n3\nnan\n", &[], 2, "numbers: line 4: NaN is not a finite number");
+    fails("1\n2\n3\nnan\n", &[], 3, "numbers: line 4: NaN is not a finite number");
     let in_ministat = ["--format", "ministat"];
-    fails("1\ninf\n2\n", &in_ministat, 2, "numbers: line 2: inf is not a finite number");
+    fails("1,234\n1,235\n1,236\n", &in_ministat, 3, "numbers: line 1: \"1,234\" is not a number");
+    fails("1,23\n", &[], 3, "numbers: line 1: \"1,23\" is not a number");
+    fails("1\ninf\n2\n", &in_ministat, 3, "numbers: line 2: inf is not a finite number");
     fails("1\n2\n3\n", &["--format", "ministat", "-w", "1"], 2, "does not fit a plot");
     fails("1\n2\n3\n", &["-c", "94"], 2, "80, 90, 95");
     fails("1\n2\n3\n", &["-d", ""], 2, "at least one character");
     fails("1\n2\n3\n", &["missing"], 3, "cannot read missing");
     fails("1\n2\n3\n", &["-", "-"], 2, "only once");
+}
+
+#[test]
+fn numbers_may_have_commas_between_groups_of_digits() {
+    let scratch = Scratch::new();
+    fs::write(scratch.path().join("numbers"), "1,234\n1,235\n1,236,000.5\n").unwrap();
+    let finished = finish(&mut scratch.knee(&["compare", "-n", "numbers"]));
+    finished.assert_code(0).assert_stdout_has(" 1235 ").assert_stdout_has(" 412823 ");
 }
 
 /// Why the installed ministat cannot check [`generated_numbers_are_compared_as_by_ministat`].

@@ -60,14 +60,16 @@ fn aa_refuses_too_few_rounds_before_it_measures() {
 }
 
 #[test]
-fn the_table_is_printed_although_the_noise_floor_cannot_be_saved() {
+fn aa_refuses_to_measure_what_it_could_not_save() {
     let scratch = Scratch::new();
     fs::write(scratch.path().join("state"), "no directory").unwrap();
     let finished = aa(&scratch, "getppid1", &[]);
-    finished.assert_code(3).assert_stdout_has("getppid1 threads");
-    finished.assert_stderr_has("noise floor of this machine: typically");
-    finished.assert_stderr_has("knee show getppid1").assert_stderr_has("cannot save");
-    assert!(!finished.stdout.contains(UNKNOWN), "it has just been measured: {finished:#?}");
+    finished.assert_code(3).assert_stderr_has("--aa cannot save the noise floor");
+    let mut homeless = scratch.run(&["getppid1", "--aa", "-r", "4"]);
+    finish(homeless.env_remove("XDG_STATE_HOME").env_remove("HOME"))
+        .assert_code(3)
+        .assert_stderr_has("neither XDG_STATE_HOME nor HOME is set");
+    assert!(!scratch.path().join("getppid1").exists() && !scratch.record().exists());
 }
 
 #[test]

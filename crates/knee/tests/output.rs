@@ -195,6 +195,22 @@ fn doctor_and_topology_speak_to_people_and_to_programs() {
     }
 }
 
+#[test]
+fn doctor_checks_what_guests_lock_waits_and_the_noise_floor_need() {
+    let scratch = Scratch::new();
+    // Without a QEMU, doctor does not calibrate one.
+    let doctor = finish(scratch.knee(&["doctor", "--json"]).env("KNEE_QEMU", "/nowhere/qemu"));
+    let document: Value = serde_json::from_str(&doctor.assert_code(0).stdout).unwrap();
+    let checks = document["checks"].as_array().unwrap();
+    let find = |name: &str| checks.iter().find(|check| check["name"] == name).unwrap();
+    for name in ["QEMU", "QEMU user mode", "kernels", "file systems", "lock waits", "loopback"] {
+        assert!(find(name)["status"].is_string());
+    }
+    let floor = find("noise floor");
+    assert_eq!(floor["remedy"], serde_json::json!({ "command": "knee run --aa" }), "{floor:#}");
+    assert!(floor["detail"].as_str().unwrap().ends_with("state/knee/noise.json"), "{floor:#}");
+}
+
 /// Commands that print text for people about the recorded run and the models.
 const TEXTS: [&[&str]; 9] = [
     &["show", "record"],
@@ -248,4 +264,30 @@ fn documents_for_programs_depend_neither_on_the_locale_nor_on_the_terminal() {
         assert!(like.stdout.starts_with('{'), "{document:?}");
         assert_eq!(unlike.stdout, like.stdout, "{document:?}");
     }
+}
+
+#[test]
+fn a_comparison_on_a_terminal_says_that_it_waits_for_numbers() {
+    let scratch = Scratch::new();
+    // `script` provides the terminal, and ends the input.
+    let mut script = std::process::Command::new("script");
+    let command = format!("{} compare", env!("CARGO_BIN_EXE_knee"));
+    script.args(["-qec", &command, "/dev/null"]).current_dir(scratch.path());
+    match script.stdin(std::process::Stdio::null()).output() {
+        Err(error) => support::skip("script", error),
+        Ok(output) => {
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert!(text.contains("reading numbers from the terminal"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_record_is_also_named_by_the_file_in_it() {
+    let scratch = Scratch::new();
+    support::copy(&scratch, "record", |_| {}, |_| {});
+    let of = |path: &str| finish(&mut scratch.knee(&["show", path]));
+    let by_file = of("record/run.json");
+    // The record holds a failure.
+    assert_eq!(by_file.assert_code(3).stdout, of("record").stdout);
 }

@@ -93,11 +93,11 @@ fn a_file_that_is_not_a_plugin_is_refused_with_the_command_that_makes_one() {
     let text = scratch.path().join("text.so");
     std::fs::write(&text, "not an object").unwrap();
     finish(&mut scratch.run(&["-t", "1", "--plugin", text.to_str().unwrap()]))
-        .assert_code(2)
+        .assert_code(3)
         .assert_stderr_has("text.so: it is not a shared object")
         .assert_stderr_has("cc -O2 -shared -fPIC");
     finish(&mut scratch.run(&["--plugin", "missing.so"]))
-        .assert_code(2)
+        .assert_code(3)
         .assert_stderr_has("missing.so");
 }
 
@@ -112,7 +112,7 @@ fn a_plugin_without_a_required_symbol_is_reported_once() {
         std::fs::write(&file, source).unwrap();
         let Some(plugin) = compile(&scratch, &file, name) else { return };
         let finished = finish(&mut scratch.run(&["-t", "1,2", "getppid1", "--plugin", &plugin]));
-        finished.assert_code(2).assert_stderr_has(says);
+        finished.assert_code(3).assert_stderr_has(says);
         assert_eq!(finished.stderr.matches(says).count(), 1, "{finished:#?}");
         assert!(!scratch.record().exists(), "nothing was measured");
     }

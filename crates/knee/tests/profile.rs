@@ -235,12 +235,16 @@ fn a_command_keeps_its_output_and_its_status() {
     assert_eq!((sampled.code, sampled.stdout.as_str()), (Some(7), "said\n"));
     let piped = profile(&scratch, &["-o", "d.json", "--", "echo", "said"]).unwrap();
     assert_eq!(piped.stdout, "said\n", "the table is not among what the command prints");
-    piped.assert_stderr_has("samples");
+    piped.assert_stderr_has(" sample");
     let capture = capture(&scratch, "c.json");
     assert_eq!(capture["title"], format!("sh -c {script}"));
     assert_eq!(capture["programs"].as_array().unwrap().last().unwrap(), "sh");
     let missing = profile(&scratch, &["--", "no-such-program"]).unwrap();
-    missing.assert_code(127).assert_stderr_has("cannot start no-such-program");
+    missing
+        .assert_code(3)
+        .assert_stderr_has("cannot start no-such-program: no program has this name");
+    let kept = fs::read_dir(scratch.path().join("profiles")).unwrap();
+    assert_eq!(kept.count(), 0, "there is no capture of a command that was not started");
 }
 
 #[test]
@@ -299,7 +303,7 @@ fn ctrl_c_keeps_the_samples() {
     let before = used();
     wait_until("the process has run", || used() >= before + 20);
     signal(&knee, Signal::INT);
-    assert_eq!(knee.wait().unwrap().code(), Some(0));
+    assert_eq!(knee.wait().unwrap().code(), Some(130));
     busy.kill().and_then(|()| busy.wait()).unwrap();
     assert!(samples(&capture(&scratch, "p.json")) > 0);
 }
@@ -357,8 +361,8 @@ fn invalid_arguments_are_refused_with_a_reason() {
     refused(&[], 2, "no target to sample");
     refused(&["getpid1"], 2, "did you mean getppid1");
     refused(&["ls"], 2, "knee profile -- ls");
-    refused(&["growht"], 2, "no command growht: did you mean growth?");
-    refused(&["growht", "mmap1"], 2, "no command growht: did you mean growth?");
+    refused(&["growht"], 2, "no command growht (did you mean growth?)");
+    refused(&["growht", "mmap1"], 2, "no command growht (did you mean growth?)");
     refused(&["mmap1", "mmap2"], 2, "unexpected argument mmap2: name one testcase");
     refused(
         &["mmap1", "-t", "2-4"],

@@ -160,8 +160,8 @@ fn json_that_is_not_a_matrix_is_refused_with_how_to_get_one() {
         "some.json: it has schema 2, but this version of knee reads 1; regenerate it with this \
          version",
     );
-    refuse("{\"schema\": 1, \"kind\": \"commute matrix\"}", "some.json: missing field");
-    refuse("{\"schema\": 1,", "some.json: it looks like JSON but is invalid: EOF");
+    refuse("{\"schema\": 1, \"kind\": \"commute matrix\"}", "some.json: line 1: missing field");
+    refuse("{\"schema\": 1,", "some.json: line 1: the file is cut off");
     let samples = format!("{DATA}/record/samples.jsonl");
     let finished = finish(&mut scratch.knee(&["report", &samples]));
     finished.assert_code(3).assert_stderr_has("expected run.json of a run");

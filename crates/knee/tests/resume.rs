@@ -2,10 +2,13 @@
 
 mod support;
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::Path;
+use std::process::Command;
 
-use rustix::process::Signal;
-use support::{Scratch, finish, signal, start, start_telling, wait_until};
+use rustix::process::{Signal, geteuid};
+use support::{Scratch, compile_plugin, finish, signal, skip, start, start_telling, wait_until};
 
 /// The files of the record, to see that nothing has touched them.
 fn files(scratch: &Scratch) -> [Vec<u8>; 2] {
@@ -120,4 +123,135 @@ fn a_run_cannot_resume_on_cpus_that_are_missing() {
     finished.assert_code(2).assert_stderr_has("used CPUs 0,9999");
     finished.assert_stderr_has("may not use CPU 9999").assert_stderr_has("it may use");
     assert_eq!(files(&scratch), before);
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+/// The commands that resume a record.
+const RESUMING: [&[&str]; 2] = [&["run", "--resume", "record"], &["ab", "--resume", "record"]];
+
+/// A record of `knee ab` whose run has not ended, with a command that leaves a file behind.
+fn recorded_ab(scratch: &Scratch) {
+    let proof = scratch.path().join("proof");
+    let before = format!("touch {}", proof.display());
+    let mut ab = scratch.knee(&["ab", "-q", "-o", "record", "-r", "6", "--before", &before]);
+    let finished = finish(ab.args(["--after", "true"]));
+    finished.assert_code(0);
+    fs::remove_file(proof).unwrap();
+    let mut run = scratch.run_json();
+    run["complete"] = false.into();
+    run["request"]["rounds"] = 7.into();
+    fs::write(scratch.record().join("run.json"), run.to_string()).unwrap();
+}
+
+#[test]
+fn a_record_to_which_others_can_write_is_not_resumed() {
+    let scratch = Scratch::new();
+    recorded_ab(&scratch);
+    let before = files(&scratch);
+    for (path, safe) in [(scratch.record(), 0o755), (scratch.record().join("run.json"), 0o644)] {
+        for unsafe_mode in [safe | 0o020, safe | 0o002] {
+            set_mode(&path, unsafe_mode);
+            // `knee run` and `knee ab` refuse it for the same reason.
+            for args in RESUMING {
+                finish(&mut scratch.knee(args))
+                    .assert_code(3)
+                    .assert_stderr_has("cannot resume record: knee runs the commands in a record")
+                    .assert_stderr_has("other users can write to it")
+                    .assert_stderr_has("cp -r record COPY");
+            }
+        }
+        set_mode(&path, safe);
+    }
+    assert_eq!(files(&scratch), before);
+    assert!(!scratch.path().join("proof").exists());
+}
+
+#[test]
+fn a_record_of_another_user_is_not_resumed() {
+    if !geteuid().is_root() {
+        return skip("root", "only root can give a file to another user");
+    }
+    let scratch = Scratch::new();
+    recorded_ab(&scratch);
+    for path in [scratch.record(), scratch.record().join("run.json")] {
+        chown(&path, Some(65534), None).unwrap();
+        for args in RESUMING {
+            finish(&mut scratch.knee(args))
+                .assert_code(3)
+                .assert_stderr_has("it belongs to user 65534");
+        }
+        // It can still be shown.
+        finish(&mut scratch.knee(&["show", "record"])).assert_code(0);
+        chown(&path, Some(0), None).unwrap();
+    }
+    assert!(!scratch.path().join("proof").exists());
+}
+
+#[test]
+fn the_commands_of_a_record_are_printed_before_they_run() {
+    let scratch = Scratch::new();
+    recorded_ab(&scratch);
+    let dir = scratch.path().canonicalize().unwrap();
+    let proof = scratch.path().join("proof");
+    let command =
+        format!("knee: resuming runs the command touch {} in {}", proof.display(), dir.display());
+    let finished = finish(&mut scratch.knee(&["ab", "-q", "--resume", "record"]));
+    finished.assert_code(0).assert_stderr_has(&command).assert_stderr_has("command true in");
+    assert!(proof.exists());
+}
+
+#[test]
+fn a_plugin_that_has_changed_since_the_run_began_is_not_loaded() {
+    let scratch = Scratch::new();
+    let Some(plugin) = compile_plugin(&scratch, "counter1") else { return };
+    let proof = scratch.path().join("cleaned-up");
+    let mut run = scratch.run(&["-t", "1", "-m", "processes", "--plugin", &plugin]);
+    finish(run.env("CLEANUP_PROOF", &proof)).assert_code(0);
+    let resume = || {
+        let mut knee = scratch.knee(&["run", "-q", "--resume", "record"]);
+        finish(knee.env("CLEANUP_PROOF", &proof))
+    };
+    let loads = format!("knee: resuming loads the plug-in {plugin}");
+    resume().assert_code(0).assert_stderr_has(&loads);
+
+    let mut changed = fs::read(&plugin).unwrap();
+    changed.push(0);
+    let file = scratch.path().join("changed");
+    fs::write(&file, changed).unwrap();
+    fs::rename(&file, &plugin).unwrap();
+    let before = files(&scratch);
+    resume()
+        .assert_code(2)
+        .assert_stderr_has(&format!("the plug-in {plugin} has changed since the run began"))
+        .assert_stderr_has("start a new run");
+    assert_eq!(files(&scratch), before);
+
+    let mut run = scratch.run_json();
+    let case = run["cases"][0].as_object_mut().unwrap();
+    assert_eq!(case.remove("sha256").unwrap().as_str().unwrap().len(), 64);
+    fs::write(scratch.record().join("run.json"), run.to_string()).unwrap();
+    resume().assert_code(0).assert_stderr_has("without the SHA-256 of").assert_stderr_has(&loads);
+}
+
+#[test]
+fn only_the_owner_can_write_to_a_new_record_whatever_the_umask() {
+    let scratch = Scratch::new();
+    let run = scratch.run(&["getppid1", "-t", "1", "-m", "processes"]);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "umask 0; exec \"$@\"", "sh"]).arg(run.get_program()).args(run.get_args());
+    shell.current_dir(scratch.path());
+    shell.envs(run.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    finish(&mut shell).assert_code(0);
+    assert_eq!(mode(&scratch.record()), 0o755);
+    for file in ["run.json", "samples.jsonl"] {
+        assert_eq!(mode(&scratch.record().join(file)), 0o644, "{file}");
+    }
+    finish(&mut scratch.knee(&["run", "-q", "--resume", "record"])).assert_code(0);
 }

@@ -1,13 +1,16 @@
 //! Names of addresses.
 
+mod object_file;
+mod perf_map;
+
 use std::borrow::Cow;
-use std::fs;
 use std::path::Path;
 use std::rc::Rc;
 
-use blazesym::symbolize::source::{Elf, Source};
 use blazesym::symbolize::{Input, Symbolized, Symbolizer};
 use foldhash::{HashMap, HashMapExt};
+use object_file::ObjectFile;
+use perf_map::PerfMap;
 
 use crate::capture::{Function, Kind, Stacks};
 use crate::kernel_symbols::KernelSymbols;
@@ -26,7 +29,10 @@ pub(crate) struct Symbols {
     known: HashMap<Address, Box<[u32]>>,
     /// Demangled names by symbol.
     names: HashMap<Box<str>, String>,
+    /// The open files by path; `None` for a path that leads to no regular file.
+    files: HashMap<Rc<str>, Option<ObjectFile>>,
     perf_maps: HashMap<i32, PerfMap>,
+    has_perf_maps: bool,
 }
 
 impl Symbols {
@@ -46,8 +52,16 @@ impl Symbols {
             kernel_moved: 0,
             known: HashMap::new(),
             names: HashMap::new(),
+            files: HashMap::new(),
             perf_maps: HashMap::new(),
+            has_perf_maps: true,
         }
+    }
+
+    /// Does not name code of just-in-time compilers. For processes of another time or machine, whose IDs
+    /// belong to other processes here.
+    pub(crate) fn without_perf_maps(self) -> Symbols {
+        Symbols { has_perf_maps: false, ..self }
     }
 
     /// Takes in the address that a symbol of the kernel had in a file of `perf record`. Addresses of one
@@ -76,7 +90,9 @@ impl Symbols {
             }
             Address::File(path, offset) => self.in_file(path, *offset, stacks),
             Address::Memory(pid, area, address) => {
-                let names = self.perf_maps.entry(*pid).or_insert_with(|| PerfMap::read(*pid));
+                let read =
+                    || if self.has_perf_maps { PerfMap::read(*pid) } else { PerfMap::default() };
+                let names = self.perf_maps.entry(*pid).or_insert_with(read);
                 let name = names.find(*address).map_or_else(|| bracketed(area), str::to_owned);
                 [function(stacks, &name, area, Kind::User, false)].into()
             }
@@ -85,11 +101,14 @@ impl Symbols {
         functions
     }
 
-    fn in_file(&mut self, path: &str, offset: u64, stacks: &mut Stacks) -> Box<[u32]> {
+    fn in_file(&mut self, path: &Rc<str>, offset: u64, stacks: &mut Stacks) -> Box<[u32]> {
         let mut function = |name: &str, inlined| function(stacks, name, path, Kind::User, inlined);
-        let source = Source::Elf(Elf::new(Path::new(path)));
-        let found = self.symbolizer.symbolize_single(&source, Input::FileOffset(offset));
-        let Some(symbol) = found.as_ref().ok().and_then(Symbolized::as_sym) else {
+        let open = || ObjectFile::open(Path::new(&**path));
+        let file = self.files.entry(Rc::clone(path)).or_insert_with(open);
+        let found = file.as_ref().and_then(|file| {
+            self.symbolizer.symbolize_single(&file.source(), Input::FileOffset(offset)).ok()
+        });
+        let Some(symbol) = found.as_ref().and_then(Symbolized::as_sym) else {
             return [function(&bracketed(path), false)].into();
         };
         let inlined = symbol.inlined.iter().rev().map(|inlined| (&*inlined.name, true));
@@ -154,43 +173,13 @@ fn bracketed(file: &str) -> String {
     format!("[{}]", name.trim_start_matches('[').trim_end_matches(']'))
 }
 
-/// Names of code from a just-in-time compiler: `/tmp/perf-PID.map`, as in
-/// `tools/perf/Documentation/jit-interface.txt`.
-#[derive(Debug, Default)]
-struct PerfMap {
-    /// Start, end and name, in order.
-    names: Vec<(u64, u64, String)>,
-}
-
-impl PerfMap {
-    fn read(pid: i32) -> PerfMap {
-        PerfMap::parse(&fs::read(format!("/tmp/perf-{pid}.map")).unwrap_or_default())
-    }
-
-    fn parse(text: &[u8]) -> PerfMap {
-        let number = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok();
-        let line = |line: &str| {
-            let mut words = line.splitn(3, ' ');
-            let (start, size) = (number(words.next()?)?, number(words.next()?)?);
-            Some((start, start.checked_add(size)?, words.next()?.to_owned()))
-        };
-        let mut names: Vec<_> = String::from_utf8_lossy(text).lines().filter_map(line).collect();
-        // If code was compiled again, its last entry counts.
-        names.reverse();
-        names.sort_by_key(|name| name.0);
-        names.dedup_by_key(|name| name.0);
-        PerfMap { names }
-    }
-
-    fn find(&self, address: u64) -> Option<&str> {
-        let place = self.names.partition_point(|name| name.0 <= address).checked_sub(1)?;
-        let (_, end, name) = &self.names[place];
-        (address < *end).then_some(name)
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use rustix::fs::{CWD, Mode, mkfifoat};
+
     use super::*;
 
     #[test]
@@ -210,13 +199,44 @@ mod tests {
         assert_eq!(bracketed("//anon"), "[unknown]");
     }
 
+    /// What the functions at an address are called. A symbolizer that waits for a FIFO fails the test.
+    fn names(
+        symbols: impl FnOnce() -> Symbols + Send + 'static,
+        address: fn(&str) -> Address,
+        path: &Path,
+    ) -> Vec<String> {
+        let (done, names) = mpsc::channel();
+        let path = path.to_str().unwrap().to_owned();
+        std::thread::spawn(move || {
+            let mut stacks = Stacks::default();
+            let found = symbols().find(&address(&path), &mut stacks);
+            let functions = stacks.finish().functions;
+            let names = found.iter().map(|nr| functions[*nr as usize].name.clone());
+            let _ = done.send(names.collect());
+        });
+        names.recv_timeout(Duration::from_secs(60)).expect("the symbolizer waits")
+    }
+
     #[test]
-    fn names_of_a_jit_compiler_are_read() {
-        let names =
-            PerfMap::parse(b"1000 10 old\n0x2000 20 Foo::bar (int)\nnonsense\n1000 8 new\n");
-        assert_eq!(names.find(0x1007), Some("new"));
-        assert_eq!(names.find(0x1008), None);
-        assert_eq!(names.find(0x201f), Some("Foo::bar (int)"));
-        assert_eq!(names.find(0xfff), None);
+    fn a_mapped_path_that_leads_to_no_regular_file_is_not_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let fifo = dir.path().join("fifo");
+        mkfifoat(CWD, &fifo, Mode::RUSR | Mode::WUSR).unwrap();
+        let address = |path: &str| Address::File(path.into(), 0x1000);
+        assert_eq!(names(|| Symbols::new(None), address, &fifo), ["[fifo]"]);
+        assert_eq!(names(|| Symbols::new(None), address, Path::new("/dev/null")), ["[null]"]);
+    }
+
+    #[test]
+    fn maps_of_jit_compilers_are_not_read_for_processes_of_another_machine() {
+        let name = format!("perf-{}", std::process::id());
+        let mut map = tempfile::Builder::new();
+        let map = map.prefix(&name).suffix(".map").rand_bytes(0).tempfile_in("/tmp").unwrap();
+        std::fs::write(map.path(), "1000 10 compiled\n").unwrap();
+        let address =
+            |_: &str| Address::Memory(std::process::id().cast_signed(), "//anon".into(), 0x1000);
+        assert_eq!(names(|| Symbols::new(None), address, map.path()), ["compiled"]);
+        let foreign = || Symbols::new(None).without_perf_maps();
+        assert_eq!(names(foreign, address, map.path()), ["[unknown]"]);
     }
 }

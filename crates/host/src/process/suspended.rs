@@ -8,7 +8,7 @@ use std::io::{self, IsTerminal, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
@@ -20,6 +20,8 @@ use crate::interrupt::Interrupt;
 /// The hidden subcommand of knee that waits and then becomes another program.
 pub const SUBCOMMAND: &str = "held";
 
+/// How long an interrupted command may take to end; then it is killed.
+const END_PATIENCE: Duration = Duration::from_millis(500);
 /// The status that a shell returns for a command that it cannot find.
 const NOT_FOUND: i32 = 127;
 
@@ -28,8 +30,9 @@ const NOT_FOUND: i32 = 127;
 pub struct Held {
     child: Tied,
     release: Option<PipeWriter>,
-    /// The signal that interrupted the wait and made knee end the command.
-    asked: Option<i32>,
+    /// The signal that interrupted the wait and made knee end the command, and when the command is
+    /// killed.
+    asked: Option<(i32, Instant)>,
 }
 
 /// How a command ended.
@@ -42,7 +45,8 @@ pub enum Ended {
 }
 
 impl Held {
-    /// Starts a process that will become a command, with knee's own input and output.
+    /// Starts a process that will become a command, with knee's own input and output. The process ends
+    /// with the thread that calls this.
     ///
     /// # Errors
     /// No process can be started.
@@ -52,7 +56,7 @@ impl Held {
         fcntl_setfd(&wait, fcntl_getfd(&wait)? - FdFlags::CLOEXEC)?;
         let mut knee = Command::new("/proc/self/exe");
         knee.arg0("knee").arg(SUBCOMMAND).arg(wait.as_raw_fd().to_string()).args(command);
-        let child = Tied(spawn(&mut knee, Ties::default())?);
+        let child = Tied(spawn(&mut knee, Ties::bound())?);
         Ok(Held { child, release: Some(release), asked: None })
     }
 
@@ -69,9 +73,9 @@ impl Held {
         self.release.take().map_or(Ok(()), |mut pipe| pipe.write_all(b"!"))
     }
 
-    /// Waits until the command has ended, or `until`. An interrupt asks the command to end; a
-    /// second one, in this call or a later one, kills it. The command is not reaped until this
-    /// value is dropped, so its process ID and its files in /proc remain.
+    /// Waits until the command has ended, or `until`. An interrupt asks the command to end. If the
+    /// command does not end soon, or after a second interrupt, it is killed when this value is dropped.
+    /// The command is not reaped before that, so its process ID and its files in /proc remain.
     ///
     /// # Errors
     /// The process cannot be waited for.
@@ -84,19 +88,20 @@ impl Held {
         let exit = pidfd_open(pid, PidfdFlags::empty())?;
         loop {
             let watched = [Some(exit.as_fd()), Some(interrupt.as_fd())];
-            let [ended, interrupted] = readable(watched, until)?;
-            if !ended && !interrupted {
-                return Ok(None);
-            }
-            if ended {
-                let status = ended_with(&exit)?;
-                return Ok(Some(self.asked.map_or(Ended::Itself(status), Ended::Interrupted)));
-            }
-            if interrupted && let Some(signal) = interrupt.take() {
-                if self.asked.replace(signal).is_some() {
-                    // The second interrupt: the command is killed when this value is dropped.
+            let killed = self.asked.map(|(_, killed)| killed);
+            let [ended, interrupted] = readable(watched, until.into_iter().chain(killed).min())?;
+            match self.asked {
+                None if ended => return Ok(Some(Ended::Itself(ended_with(&exit)?))),
+                // It has ended, or a second interrupt or the end of its time makes knee kill it.
+                Some((signal, killed)) if ended || interrupted || Instant::now() >= killed => {
+                    let _ = interrupt.take();
                     return Ok(Some(Ended::Interrupted(signal)));
                 }
+                _ if !interrupted => return Ok(None),
+                _ => {}
+            }
+            if let Some(signal) = interrupt.take() {
+                self.asked = Some((signal, Instant::now() + END_PATIENCE));
                 // The terminal has sent Ctrl-C to the command as well.
                 let has_it = signal == libc::SIGINT && io::stdin().is_terminal();
                 if let Some(signal) = Signal::from_named_raw(signal).filter(|_| !has_it) {

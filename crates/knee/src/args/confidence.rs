@@ -6,7 +6,7 @@ use knee_stats::ministat::Confidence;
 #[derive(clap::Args)]
 pub(crate) struct ConfidenceArgs {
     /// Confidence level of intervals and verdicts: 80, 90, 95, 98, 99 or 99.5 [default: 95]
-    #[arg(short, long, value_name = "P%", allow_negative_numbers = true)]
+    #[arg(short, long, value_name = "P%")]
     confidence: Option<Confidence>,
 }
 

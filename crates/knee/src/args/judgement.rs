@@ -30,7 +30,7 @@ enum FailOn {
 #[derive(clap::Args)]
 pub(crate) struct JudgementArgs {
     /// Smallest change that counts as faster or slower [default: 2%]
-    #[arg(long, value_name = "P%", allow_negative_numbers = true,
+    #[arg(long, value_name = "P%",
           value_parser = percentage)]
     threshold: Option<f64>,
 

@@ -9,9 +9,14 @@ pub(crate) mod patience;
 pub(crate) mod tasks;
 pub(crate) mod view;
 
+use std::fmt::Display;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
-use crate::exit::{bail_usage, usage};
+use anyhow::Context;
+
+use crate::exit::bail_usage;
 
 /// A fraction written as a percentage: `5%` or `5`.
 pub(crate) fn percentage(text: &str) -> Result<f64, String> {
@@ -41,7 +46,30 @@ pub(crate) fn seconds(text: &str) -> Result<f64, String> {
 
 /// Like [`seconds`], but also accepts 0.
 pub(crate) fn seconds_or_none(text: &str) -> Result<f64, String> {
-    if text.parse() == Ok(0.0) { Ok(0.0) } else { seconds(text) }
+    match text.parse() {
+        Ok(0.0) => Ok(0.0),
+        _ => seconds(text).map_err(|_| {
+            "must be 0, or a time in seconds from 0.01 to 86400, such as 0.2".to_owned()
+        }),
+    }
+}
+
+/// The parser of an option whose value is a whole number in `range`.
+pub(crate) fn whole<T>(
+    range: RangeInclusive<T>,
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static
+where
+    T: FromStr + Display + PartialOrd + Clone + Send + Sync + 'static,
+{
+    move |text| match text.parse() {
+        Ok(number) if range.contains(&number) => Ok(number),
+        _ => Err(format!("must be a whole number from {} to {}", range.start(), range.end())),
+    }
+}
+
+/// A glob, such as `mmap*`.
+pub(crate) fn glob(text: &str) -> Result<glob::Pattern, String> {
+    knee_run::catalogue::glob(text).map_err(|reason| format!("not a glob: {reason}"))
 }
 
 /// The maximum line count that `--top` requests. 0 means no limit.
@@ -51,8 +79,7 @@ pub(crate) fn most(top: usize) -> usize {
 
 /// The absolute path of the existing file or directory that an option names.
 pub(crate) fn existing(option: &str, path: &Path) -> anyhow::Result<PathBuf> {
-    let whole =
-        path.canonicalize().map_err(|e| usage(format!("{option} {}: {e}", path.display())))?;
+    let whole = path.canonicalize().with_context(|| format!("{option} {}", path.display()))?;
     require_utf8(option, &whole)?;
     Ok(whole)
 }
@@ -87,5 +114,27 @@ pub(crate) fn require_utf8(option: &str, path: &Path) -> anyhow::Result<()> {
             "{option} {}: the path is not UTF-8, so knee cannot record it; rename it",
             path.display()
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_whole_number_outside_of_its_range_is_refused_in_plain_words() {
+        let rounds = whole::<u32>(1..=100);
+        assert_eq!(rounds("100"), Ok(100));
+        for text in ["0", "-1", "101", "1.5", "x", "", "99999999999999999999"] {
+            assert_eq!(rounds(text), Err("must be a whole number from 1 to 100".to_owned()));
+        }
+    }
+
+    #[test]
+    fn only_a_warm_up_may_take_no_time() {
+        assert_eq!(seconds_or_none("0"), Ok(0.0));
+        assert_eq!(seconds_or_none("0.02"), Ok(0.02));
+        assert!(seconds("0").is_err());
+        assert!(seconds_or_none("-1").unwrap_err().starts_with("must be 0, or a time in seconds"));
     }
 }

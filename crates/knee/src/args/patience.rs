@@ -9,7 +9,7 @@ use super::seconds;
 pub(crate) struct PatienceArgs {
     /// Measure disturbed rounds again until the run takes up to N times as long as planned; 1 repeats
     /// no round
-    #[arg(long, value_name = "N", default_value = "2", allow_negative_numbers = true,
+    #[arg(long, value_name = "N", default_value = "2",
           value_parser = times)]
     patience: f64,
 

@@ -38,7 +38,9 @@ impl FromStr for Tasks {
                 Some((range, step)) => (range, count(step)?),
                 None => (piece, 1),
             };
-            let (first, last) = match range.split_once('-') {
+            // A text that starts with a hyphen is no range, but an invalid count.
+            let ends = range.split_once('-').filter(|(first, _)| !first.is_empty());
+            let (first, last) = match ends {
                 Some((first, last)) => (count(first)?, count(last)?),
                 None => (count(range)?, count(range)?),
             };
@@ -81,7 +83,7 @@ mod tests {
         assert!(refusal("0").contains("at least 1"));
         assert!(refusal("1000000").contains("too many"));
         assert!(refusal("1-99999999999999999999").contains("not a task count"));
-        assert!(refusal("-1").contains("not a task count"));
+        assert!(refusal("-1").starts_with("\"-1\" is not a task count"));
         assert!(refusal("4-2").contains("2-4"));
         assert!(refusal("two").contains("two"));
         assert!(refusal("").contains("not a task count"));

@@ -25,7 +25,7 @@ pub(crate) struct ViewArgs {
 
     /// Efficiency threshold: the knee is the first task count with an efficiency below P%
     #[arg(long, value_name = "P%", default_value = "80%",
-          allow_negative_numbers = true, value_parser = percentage)]
+          value_parser = percentage)]
     pub(crate) knee: f64,
 }
 

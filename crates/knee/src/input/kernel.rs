@@ -21,7 +21,12 @@ pub(crate) fn kernel(named: Option<&Path>) -> anyhow::Result<Kernel> {
         anyhow::bail!("{name} {is}; name a kernel image, a kernel package, or a release");
     }
     tell!("knee: looking for the kernel of {name}, and fetching it if necessary");
-    Archive::of_user().open(&name).with_context(|| format!("the kernel of {name}"))
+    archive()?.open(&name).with_context(|| format!("the kernel of {name}"))
+}
+
+/// The kernels that can be fetched.
+pub(crate) fn archive() -> anyhow::Result<Archive> {
+    Ok(Archive::of_user()?.report_to(|message| tell!("knee: {message}")))
 }
 
 /// Warns once about symbols or types that the kernel does not provide.

@@ -20,13 +20,7 @@ pub(crate) struct Read {
 /// tools.
 pub(crate) fn read(path: &Path) -> anyhow::Result<Read> {
     if Kind::of(path)? == Some(Kind::Record) {
-        // The path is that of the directory, or of the run.json in it.
-        let dir = match path.parent() {
-            _ if path.is_dir() => path,
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        let record = Record::open(dir)?;
+        let record = Record::open(path)?;
         return Ok(Read { results: record.results(path)?, record: Some(record) });
     }
     let mut results = Results::read(path)?;

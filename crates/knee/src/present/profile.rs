@@ -1,10 +1,9 @@
 //! Text about a capture, in addition to its views.
 
-use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
-use knee_host::number;
+use knee_host::{RegularFile, number};
 use knee_profile::Capture;
 use knee_profile::locks::LockWaits;
 use knee_results::PointId;
@@ -13,7 +12,8 @@ use crate::stderr::tell;
 
 /// Describes what was sampled, in one line.
 pub(crate) fn summary(capture: &Capture) -> String {
-    let mut line = format!("{}: {} samples", capture.title, capture.samples());
+    let samples = number::plural(capture.samples() as usize, "sample");
+    let mut line = format!("{}: {samples}", capture.title);
     if let Some(seconds) = capture.seconds {
         line += &format!(" in {}", number::time(seconds));
     }
@@ -62,7 +62,7 @@ pub(crate) fn disturbance(point: &PointId, disturbed: u64, intervals: u64) {
 /// Warns about missing samples.
 pub(crate) fn losses(capture: &Capture) {
     let losses = capture.losses;
-    let all = capture.samples() + losses.lost;
+    let all = capture.samples().saturating_add(losses.lost);
     let share = |part: u64| number::percent(part as f64 / all.max(1) as f64);
     if capture.samples() == 0 && capture.clock.event == "off-cpu" {
         tell!("knee: no samples: no thread was off-CPU for long; sample for longer with -d");
@@ -100,11 +100,12 @@ pub(crate) fn losses(capture: &Capture) {
 
 /// The lock waits in a file, or `None` if it contains something else.
 pub(crate) fn lock_waits(path: &Path) -> anyhow::Result<Option<LockWaits>> {
-    // The caller has already read standard input.
-    if path == Path::new("-") {
+    // The caller has already read standard input or a FIFO to its end.
+    if !path.is_file() {
         return Ok(None);
     }
-    let text = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text =
+        RegularFile::at(path).read().with_context(|| format!("cannot read {}", path.display()))?;
     match LockWaits::parse(&text) {
         Ok(waits) => Ok(Some(waits)),
         Err(reason) if LockWaits::is(&text) => Err(anyhow!("{}: {reason}", path.display())),
@@ -117,13 +118,13 @@ pub(crate) fn wait_losses(waits: &LockWaits) {
     let losses = waits.losses;
     if losses.lost > 0 {
         // A wait has two records.
-        let all = 2 * waits.all().acquisitions + losses.lost;
+        let all = 2.0 * waits.all().acquisitions as f64 + losses.lost as f64;
         tell!(
             "knee: {} records were lost ({}); knee left out {} waits that have a lost record or \
              began before the recording, so the actual number and duration of waits are higher \
              than shown; use fewer tasks",
             losses.lost,
-            number::percent(losses.lost as f64 / all as f64),
+            number::percent(losses.lost as f64 / all),
             losses.unmatched
         );
     }

@@ -4,6 +4,7 @@
 use std::io::IsTerminal;
 
 use knee_results::PointId;
+use knee_run::job::FailureKind;
 use knee_run::record::PointFailure;
 use knee_run::sweep::{Estimate, Observer};
 
@@ -20,6 +21,8 @@ pub(crate) struct RunProgress {
     progress: Progress,
     /// Whether failures are printed as they happen.
     tells_failures: bool,
+    /// Whether points that this machine cannot measure are left to the results, which list them.
+    leaves_unmeasurable: bool,
     failed: usize,
     has_begun: bool,
 }
@@ -28,7 +31,9 @@ impl RunProgress {
     /// `format` is the format of the results that follow.
     pub(crate) fn new(is_quiet: bool, format: Format) -> Self {
         let tells_failures = !shows_notes(format);
-        Self { progress: Progress::new(is_quiet), tells_failures, failed: 0, has_begun: false }
+        let progress = Progress::new(is_quiet);
+        let leaves_unmeasurable = is_quiet && format == Format::Human;
+        Self { progress, tells_failures, leaves_unmeasurable, failed: 0, has_begun: false }
     }
 }
 
@@ -59,7 +64,8 @@ impl Observer for RunProgress {
 
     fn failed(&mut self, failure: &PointFailure) {
         self.failed += 1;
-        if self.tells_failures {
+        let is_left = self.leaves_unmeasurable && failure.failure.kind == FailureKind::CannotRun;
+        if self.tells_failures && !is_left {
             tell!("knee: {}", failures::line(failure));
         }
     }

@@ -29,7 +29,7 @@ pub(super) fn warnings(record: &Record, curves: &[Curve], view: &View<'_>) -> Ve
         run.environment.cgroup_cpu_quota.map(|cpus| {
             format!(
                 "a cgroup limits CPU time to {cpus:.1} CPUs, so no curve can scale further; \
-                 raise cpu.max to measure beyond this limit"
+                 raise the cgroup's CPU limit to measure beyond it"
             )
         }),
         all_disturbed(curves).or_else(|| disturbed(&points)),

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use knee_host::{CpuList, Interrupt, Topology};
+use knee_results::Order;
 use knee_run::launch::Launcher;
 use knee_run::noise::NoiseFloors;
 use knee_run::plan::Case;
@@ -17,6 +18,7 @@ use knee_testcases::CATALOGUE;
 pub(crate) use self::quiet::QuietWait;
 pub(crate) use self::resume::resume;
 use crate::exit::usage;
+use crate::interrupt;
 use crate::present::progress::RunProgress;
 use crate::stderr::{tell, tell_of_debug_build};
 
@@ -56,17 +58,25 @@ pub(crate) fn carry_out(
     run: &mut RunRecord,
     finished: &Rounds,
     mut progress: RunProgress,
-    interrupt: &Interrupt,
+    signals: &Interrupt,
 ) -> anyhow::Result<Ended> {
     // Orphaned descendants of tasks become children of knee, which then terminates them.
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     if run.cases.iter().any(Case::is_built_in) {
         tell_of_debug_build();
     }
+    let command = if run.request.order == Order::InTurns { "ab" } else { "run" };
+    interrupt::set_next(format!("knee {command} --resume {}", writer.dir().display()));
     let mut executor = Launcher;
     let observer = &mut progress;
-    let mut sweep =
-        Sweep { run, writer, executor: &mut executor, observer, interrupt, catalogue: CATALOGUE };
+    let mut sweep = Sweep {
+        run,
+        writer,
+        executor: &mut executor,
+        observer,
+        interrupt: signals,
+        catalogue: CATALOGUE,
+    };
     let ended = sweep.run(finished);
     drop(progress);
     Ok(ended?)

@@ -1,12 +1,16 @@
 //! Resumes a recorded run on the machine that started it.
+//!
+//! A record is code: it contains the commands and names the plug-ins that knee runs when it is resumed.
 
 use std::path::Path;
 
 use knee_host::{CpuList, Environment, Topology};
+use knee_run::job::Source;
 use knee_run::record::{Machine, Paused, Rounds, RunRecord, Writer};
+use knee_run::runner::check_plugin;
 use knee_testcases::CATALOGUE;
 
-use crate::exit::{ensure_usage, usage};
+use crate::exit::{bail_usage, ensure_usage, usage};
 use crate::stderr::tell;
 
 /// Opens the record in `dir` to resume it. Does not change a record that cannot be resumed here.
@@ -38,5 +42,44 @@ pub(crate) fn resume(dir: &Path) -> anyhow::Result<(Writer, RunRecord, Rounds)> 
     Topology::read()?.restrict(&cpus).map_err(|error| {
         usage(format!("--resume {}: the run used CPUs {cpus}: {error}", dir.display()))
     })?;
+    for case in &run.cases {
+        match &case.source {
+            Source::Command { command } => {
+                tell!(
+                    "knee: resuming runs the command {} in {}",
+                    command.line,
+                    command.dir.display()
+                );
+            }
+            Source::Plugin { plugin, sha256 } => {
+                require_unchanged(dir, plugin, sha256.as_deref())?;
+                tell!("knee: resuming loads the plug-in {}", plugin.display());
+            }
+            Source::BuiltIn {} => {}
+        }
+    }
     Ok(paused.go_on()?)
+}
+
+/// Refuses a plug-in that is not the one with which the run began. Its rounds would measure something else,
+/// and somebody else may have written it.
+fn require_unchanged(dir: &Path, plugin: &Path, recorded: Option<&str>) -> anyhow::Result<()> {
+    let found = check_plugin(plugin).map_err(|failure| {
+        usage(format!("--resume {}: {}; {}", dir.display(), failure.reason, failure.remedy))
+    })?;
+    match recorded {
+        Some(recorded) if recorded != found => bail_usage!(
+            "--resume {}: the plug-in {} has changed since the run began: its SHA-256 was {recorded}, \
+             and is now {found}; restore the file, or start a new run",
+            dir.display(),
+            plugin.display()
+        ),
+        Some(_) => {}
+        None => tell!(
+            "knee: an older knee wrote this record, without the SHA-256 of {}; check that it is the \
+             plug-in with which the run began",
+            plugin.display()
+        ),
+    }
+    Ok(())
 }

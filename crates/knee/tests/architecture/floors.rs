@@ -11,7 +11,7 @@ const FLOORS: [&[&str]; 7] = [
     &["commands"],
     &["args", "session"],
     &["input", "present"],
-    &["progress.rs"],
+    &["interrupt.rs", "progress.rs"],
     &["exit.rs", "file.rs", "stderr.rs", "stdout.rs"],
 ];
 

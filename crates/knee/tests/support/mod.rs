@@ -239,7 +239,7 @@ pub(crate) fn has_guests(release: &str) -> bool {
         skip("qemu", error);
         return false;
     }
-    if let Err(error) = knee_trace::Archive::of_user().fetch(release) {
+    if let Err(error) = knee_trace::Archive::of_user().unwrap().fetch(release) {
         skip("qemu", format_args!("there is no kernel of {release}: {error}"));
         return false;
     }

@@ -30,6 +30,7 @@
 
 use std::collections::BTreeSet;
 
+use knee_host::json::fault_in_file;
 use serde::{Deserialize, Serialize};
 
 /// Version of the document.
@@ -97,7 +98,7 @@ pub struct Differing {
 #[derive(Debug, thiserror::Error)]
 pub enum MatrixError {
     /// It is not JSON, or is truncated.
-    #[error("it looks like JSON but is invalid: {0}; {MAKE}")]
+    #[error("{}; {MAKE}", fault_in_file(.0))]
     NotJson(serde_json::Error),
     /// It is another document.
     #[error("it is JSON, but not a matrix of commuting operations: {MAKE}")]
@@ -112,7 +113,7 @@ pub enum MatrixError {
         found: String,
     },
     /// A field is missing or has the wrong type.
-    #[error("{0}; {MAKE}")]
+    #[error("{}; {MAKE}", fault_in_file(.0))]
     Malformed(serde_json::Error),
     /// It contradicts itself.
     #[error("{0}; {MAKE}")]
@@ -256,11 +257,7 @@ mod tests {
         let refusal = |text: &str| Matrix::from_json(text).unwrap_err().to_string();
         let good = matrix(vec![pair("get", "put", 1, 3)]).to_json();
         let spoilt = |from: &str, to: &str| refusal(&good.replacen(from, to, 1));
-        assert!(
-            refusal("{").starts_with("it looks like JSON but is invalid: EOF"),
-            "{}",
-            refusal("{")
-        );
+        assert!(refusal("{").starts_with("line 1: the file is cut off; "), "{}", refusal("{"));
         for other in ["[1]", "{\"schema\": 1, \"interfaces\": []}"] {
             assert_eq!(
                 refusal(other),
@@ -271,7 +268,7 @@ mod tests {
         let newer = spoilt("\"schema\": 1", "\"schema\": 2");
         assert!(newer.starts_with("it has schema 2, but this version of knee reads 1"), "{newer}");
         let lost = spoilt("\"situations\": 3,", "");
-        assert!(lost.starts_with("missing field `situations` at line 42"), "{lost}");
+        assert!(lost.starts_with("line 42: missing field `situations`"), "{lost}");
         let above = spoilt("\"commuting\": 1", "\"commuting\": 4");
         assert!(above.starts_with("get and put commute in 4 of 3 situations; `knee"), "{above}");
         let unknown = spoilt("\"name\": \"put\"", "\"name\": \"poke\"");

@@ -1,8 +1,9 @@
 //! Which kind of results a file has, and reading it.
 
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
+
+use knee_host::RegularFile;
 
 use crate::results::{RUN_FILE, Results, ResultsError};
 use crate::{csv, will_it_scale};
@@ -70,7 +71,7 @@ impl Results {
 /// The first two lines, as far as they are text. Reads only as much as necessary from a file
 /// without lines.
 fn first_lines(path: &Path) -> io::Result<[String; 2]> {
-    let mut start = BufReader::new(File::open(path)?.take(START_BYTES));
+    let mut start = BufReader::new(RegularFile::at(path).open()?.take(START_BYTES));
     let mut line = || -> io::Result<String> {
         let mut line = Vec::new();
         start.read_until(b'\n', &mut line)?;

@@ -6,8 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::{fmt, fs, io};
+use std::{fmt, io};
 
+use knee_host::RegularFile;
 use knee_stats::Looks;
 use serde::Serialize;
 
@@ -230,5 +231,6 @@ impl Results {
 }
 
 pub(crate) fn read_to_string(path: &Path) -> Result<String, ResultsError> {
-    fs::read_to_string(path).map_err(|error| ResultsError::Io { path: path.to_owned(), error })
+    let text = RegularFile::at(path).read_to_string();
+    text.map_err(|error| ResultsError::Io { path: path.to_owned(), error: error.into() })
 }

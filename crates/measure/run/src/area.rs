@@ -9,6 +9,7 @@
 //! which the runner polls together with its other events. The runner opens the gate when all tasks
 //! are ready, so no task runs while others are still being created.
 
+use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -23,6 +24,8 @@ use crate::reference;
 
 /// Longest failure message of a task, in bytes.
 const MESSAGE_BYTES: usize = 1024;
+/// The error numbers that system calls return (`MAX_ERRNO` of linux/err.h).
+const ERRNOS: RangeInclusive<i32> = 1..=4095;
 /// Bytes that a testcase can share between its tasks.
 const OBJECT_BYTES: usize = 1024;
 
@@ -88,13 +91,15 @@ impl Slot {
 
     /// Why the task failed, if it could still report a reason.
     pub fn error(&self) -> Option<TaskError> {
+        // A plug-in that writes past its counter can write anything here.
         let len = self.message_len.load(Ordering::Acquire) as usize;
+        let len = len.min(MESSAGE_BYTES);
         let bytes: Vec<u8> =
             self.message[..len].iter().map(|b| b.load(Ordering::Relaxed)).collect();
         let errno = self.errno.load(Ordering::Relaxed);
         (len > 0).then(|| TaskError {
             during: String::from_utf8_lossy(&bytes).into_owned().into(),
-            errno: (errno != 0).then(|| Errno::from_raw_os_error(errno)),
+            errno: ERRNOS.contains(&errno).then(|| Errno::from_raw_os_error(errno)),
         })
     }
 
@@ -273,5 +278,18 @@ mod tests {
         assert_eq!(area.slot(0).error(), Some(error));
         area.slot(1).set_error(&TaskError::found("x".repeat(5000)));
         assert_eq!(area.slot(1).error().unwrap().during.len(), MESSAGE_BYTES);
+    }
+
+    #[test]
+    fn a_task_that_overwrites_its_slot_does_not_crash_the_runner() {
+        let area = Area::new(1, 1).unwrap();
+        let slot = area.slot(0);
+        slot.message[0].store(b'x', Ordering::Relaxed);
+        for (len, errno) in [(u32::MAX, -1), (MESSAGE_BYTES as u32 + 1, i32::MIN), (2000, 4096)] {
+            slot.message_len.store(len, Ordering::Relaxed);
+            slot.errno.store(errno, Ordering::Relaxed);
+            let error = slot.error().unwrap();
+            assert_eq!((error.during.len(), error.errno), (MESSAGE_BYTES, None));
+        }
     }
 }

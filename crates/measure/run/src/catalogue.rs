@@ -2,7 +2,7 @@
 //! `family:NAME`, `NAME@KEY=VALUE`.
 
 use glob::Pattern;
-use knee_host::suggest::nearest;
+use knee_host::suggest::{nearest, question};
 use knee_results::{CaseId, Family};
 
 use crate::parameter::{ParameterError, Settings};
@@ -60,7 +60,7 @@ impl Selected {
 #[derive(Debug, thiserror::Error)]
 pub enum SelectError {
     /// No testcase or family of this name.
-    #[error("no {what} {name:?}{}; `knee list` shows all", suggestion(.nearest))]
+    #[error("no {what} {name:?}{}", suggestion(.nearest))]
     Unknown {
         /// The kind of name.
         what: &'static str,
@@ -108,10 +108,7 @@ impl SelectError {
 }
 
 fn suggestion(nearest: &[String]) -> String {
-    match nearest {
-        [] => String::new(),
-        names => format!(": did you mean {}?", names.join(" or ")),
-    }
+    if nearest.is_empty() { "; knee list shows all".to_owned() } else { question(nearest) }
 }
 
 /// Maximum testcases with a parameter to list in an error.
@@ -272,9 +269,21 @@ impl Catalogue {
 
 /// The glob `text`, a part of `word`. A name without special characters matches itself.
 fn pattern(text: &str, word: &str) -> Result<Pattern, SelectError> {
-    Pattern::new(text).map_err(|error| SelectError::BadGlob {
+    glob(text).map_err(|reason| SelectError::BadGlob {
         pattern: word.to_owned(),
-        reason: error.to_string(),
+        reason: reason.to_owned(),
+    })
+}
+
+/// The glob `text`.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn glob(text: &str) -> Result<Pattern, &'static str> {
+    Pattern::new(text).map_err(|error| match error.msg {
+        // The messages of the crate speak of paths.
+        text if text.contains("range") => "a [ has no matching ]",
+        _ => "write one * instead of several",
     })
 }
 
@@ -329,7 +338,10 @@ mod tests {
         assert!(error("famly:lock").contains("did you mean family:lock?"));
         assert!(error("lock").contains("did you mean family:lock"));
         assert!(error("family:lokc").contains("did you mean lock"));
-        assert_eq!(error("zz*"), "no testcase matches \"zz*\"; `knee list` shows all");
+        assert_eq!(error("zz*"), "no testcase matches \"zz*\"; knee list shows all");
+        assert_eq!(error("getppid"), "no testcase is named \"getppid\" (did you mean getppid1?)");
+        assert_eq!(error("["), "\"[\" is not a glob: a [ has no matching ]");
+        assert_eq!(error("a***"), "\"a***\" is not a glob: write one * instead of several");
     }
 
     #[test]

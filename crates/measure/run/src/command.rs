@@ -16,6 +16,7 @@ use knee_host::process::{Ties, last_line, read_tail, readable, reap_group, spawn
 use knee_host::signal::describe_end;
 use knee_host::workdir::DeadMansNote;
 use knee_results::{MAX_RATE, Mark};
+use knee_stats::ungrouped;
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process_group, pidfd_open};
 use rustix::time::ClockId;
 
@@ -29,7 +30,7 @@ const SHELL_CHARACTERS: &str = "|&;<>()$`\\\"'*?[]#~=%!{}\n";
 /// How much of the end of the output to keep.
 const TAIL_BYTES: usize = 64 << 10;
 /// How long an interrupted command may take to exit.
-const END_PATIENCE: Duration = Duration::from_secs(2);
+const END_PATIENCE: Duration = Duration::from_millis(500);
 /// If other work got more than this share of the CPUs that a command may use, it may have slowed down
 /// the command.
 const LOST_SHARE: f64 = 0.05;
@@ -246,18 +247,9 @@ fn last_number(text: &str) -> Option<f64> {
 }
 
 fn number(word: &str) -> Option<f64> {
-    let digits = |part: &str| part.len() == 3 && part.bytes().all(|byte| byte.is_ascii_digit());
-    let (whole, fraction) = word.split_once('.').unwrap_or((word, ""));
-    let mut groups = whole.split(',');
-    let first = groups.next().unwrap_or_default().trim_start_matches(['+', '-']);
-    let is_grouped = (1..=3).contains(&first.len()) && groups.all(digits);
-    let has_digit = word.bytes().any(|byte| byte.is_ascii_digit());
-    let plain = match whole.contains(',') {
-        true if is_grouped && !fraction.contains(',') => word.replace(',', ""),
-        true => return None,
-        false => word.to_owned(),
-    };
+    let plain = if word.contains(',') { ungrouped(word)? } else { word.to_owned() };
     // Rust also parses words such as inf and nan as numbers.
+    let has_digit = word.bytes().any(|byte| byte.is_ascii_digit());
     if has_digit { plain.parse().ok() } else { None }
 }
 

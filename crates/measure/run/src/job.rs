@@ -22,6 +22,9 @@ pub enum Source {
     Plugin {
         /// The shared object.
         plugin: PathBuf,
+        /// SHA-256 of the file when the run began, in hexadecimal; absent from older records.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        sha256: Option<String>,
     },
     /// A command, which needs no runner.
     Command {
@@ -205,6 +208,12 @@ impl Failure {
         Self { kind, reason: reason.into(), remedy: remedy.into() }
     }
 
+    /// The same failure in a round with this task count, with advice that is still to be followed.
+    pub(crate) fn with_tasks(self, tasks: u32) -> Self {
+        let is_alone = tasks == 1 && self.remedy == DIED_REMEDY;
+        Self { remedy: if is_alone { DIED_ALONE_REMEDY.to_owned() } else { self.remedy }, ..self }
+    }
+
     /// A failure of knee's own machinery.
     pub fn runner(reason: impl Into<String>) -> Self {
         Self::new(
@@ -239,3 +248,6 @@ impl From<TaskError> for Failure {
 /// Advice for a task that died without a known cause.
 pub(crate) const DIED_REMEDY: &str =
     "run it with one task (-t 1) to see whether it also fails alone";
+/// The same for a task that was alone.
+const DIED_ALONE_REMEDY: &str =
+    "it was the only task, so look for the cause in the testcase and in the kernel log (dmesg)";

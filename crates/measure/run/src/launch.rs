@@ -30,6 +30,8 @@ const STARTUP_PATIENCE: Duration = Duration::from_secs(2);
 const PATIENCE_PER_TASK: Duration = Duration::from_millis(50);
 /// How long a runner may take to clean up after a request to stop.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
+/// The same after an interrupt, because knee itself must then end within a second.
+const INTERRUPTED_PATIENCE: Duration = Duration::from_millis(500);
 /// How much of the tasks' error output to keep, to explain a failure.
 const STDERR_KEPT: usize = 2048;
 
@@ -74,37 +76,49 @@ impl Launcher {
         job: &Job,
         interrupt: &Interrupt,
         watch: impl FnOnce(i32) -> io::Result<()>,
-        mut receive: impl FnMut(&str, Sample) -> io::Result<()>,
+        receive: impl FnMut(&str, Sample) -> io::Result<()>,
     ) -> Result<(), Stopped> {
-        let _seat = Seat::take(job.sampler_cpu);
-        let failed = |e: io::Error| Failure::runner(format!("cannot start a runner: {e}"));
-        let mut runner = Runner::start(job).map_err(failed)?;
-        watch(runner.child.id().cast_signed()).map_err(Stopped::ByReceiver)?;
-        runner.send(job).map_err(failed)?;
-        let mut description = String::new();
-        let startup = Duration::from_secs_f64(job.start_timeout);
-        let mut patience = startup + STARTUP_PATIENCE;
-        loop {
-            match runner.next_event(patience, interrupt)? {
-                Event::Starting { description: text, group } => {
-                    description = text;
-                    runner.tasks = Pid::from_raw(group);
-                    // The start timeout applies again until all tasks are ready; then comes the
-                    // first interval.
-                    let first = Duration::from_secs_f64(job.warmup.max(job.interval));
-                    patience = startup + first + PATIENCE + PATIENCE_PER_TASK * job.tasks;
-                }
-                Event::Sample(sample) => {
-                    patience = Duration::from_secs_f64(job.interval)
-                        + PATIENCE
-                        + PATIENCE_PER_TASK * job.tasks;
-                    receive(&description, sample).map_err(Stopped::ByReceiver)?;
-                }
-                Event::Failed(failure) => return Err(runner.with_last_words(failure).into()),
-                Event::Done => {
-                    runner.tasks = None;
-                    return Ok(());
-                }
+        run_watched(job, interrupt, watch, receive).map_err(|stopped| match stopped {
+            Stopped::Failed(failure) => failure.with_tasks(job.tasks).into(),
+            other => other,
+        })
+    }
+}
+
+fn run_watched(
+    job: &Job,
+    interrupt: &Interrupt,
+    watch: impl FnOnce(i32) -> io::Result<()>,
+    mut receive: impl FnMut(&str, Sample) -> io::Result<()>,
+) -> Result<(), Stopped> {
+    let _seat = Seat::take(job.sampler_cpu);
+    let failed = |e: io::Error| Failure::runner(format!("cannot start a runner: {e}"));
+    let mut runner = Runner::start(job).map_err(failed)?;
+    watch(runner.child.id().cast_signed()).map_err(Stopped::ByReceiver)?;
+    runner.send(job).map_err(failed)?;
+    let mut description = String::new();
+    let startup = Duration::from_secs_f64(job.start_timeout);
+    let mut patience = startup + STARTUP_PATIENCE;
+    loop {
+        match runner.next_event(patience, interrupt)? {
+            Event::Starting { description: text, group } => {
+                description = text;
+                runner.tasks = Pid::from_raw(group);
+                // The start timeout applies again until all tasks are ready; then comes the
+                // first interval.
+                let first = Duration::from_secs_f64(job.warmup.max(job.interval));
+                patience = startup + first + PATIENCE + PATIENCE_PER_TASK * job.tasks;
+            }
+            Event::Sample(sample) => {
+                patience = Duration::from_secs_f64(job.interval)
+                    + PATIENCE
+                    + PATIENCE_PER_TASK * job.tasks;
+                receive(&description, sample).map_err(Stopped::ByReceiver)?;
+            }
+            Event::Failed(failure) => return Err(runner.with_last_words(failure).into()),
+            Event::Done => {
+                runner.tasks = None;
+                return Ok(());
             }
         }
     }
@@ -118,6 +132,8 @@ struct Runner {
     exit: OwnedFd,
     /// Open while the round is wanted.
     input: Option<ChildStdin>,
+    /// How long it may take to stop.
+    stop_patience: Duration,
     tasks: Option<Pid>,
     events: Vec<u8>,
     stderr: Vec<u8>,
@@ -133,7 +149,15 @@ impl Runner {
         let exit = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())
             .inspect_err(|_| drop(child.kill().and_then(|()| child.wait())))?;
         let input = child.stdin.take();
-        Ok(Self { child, exit, input, tasks: None, events: Vec::new(), stderr: Vec::new() })
+        Ok(Self {
+            child,
+            exit,
+            input,
+            stop_patience: STOP_PATIENCE,
+            tasks: None,
+            events: Vec::new(),
+            stderr: Vec::new(),
+        })
     }
 
     fn send(&mut self, job: &Job) -> io::Result<()> {
@@ -181,6 +205,7 @@ impl Runner {
         let [interrupted, dead, ready, noisy] = readable(watched.map(Some), Some(deadline))
             .map_err(|error| Failure::runner(format!("poll: {error}")))?;
         if interrupted && let Some(signal) = interrupt.take() {
+            self.stop_patience = INTERRUPTED_PATIENCE;
             return Err(Stopped::Interrupted(signal));
         }
         if noisy {
@@ -223,7 +248,7 @@ impl Drop for Runner {
         // knee reads no more events, and a runner that waits for room in the pipe would wait
         // forever.
         self.child.stdout = None;
-        wait_readable(&self.exit, STOP_PATIENCE);
+        wait_readable(&self.exit, self.stop_patience);
         // Kills the runner, and the processes that `prepare` started and the runner could not end.
         // This happens before the runner is reaped, because the number of its group may be reused
         // afterwards.

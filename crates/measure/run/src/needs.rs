@@ -19,6 +19,9 @@ use crate::testcase::Need;
 /// Where Linux systems have a tmpfs.
 pub const TMPFS: &str = "/dev/shm";
 
+/// Size of the largest file that a task creates.
+const LARGEST_FILE: u64 = 128 << 20;
+
 /// Descriptors of the runner itself, including those that its tasks inherit.
 const OPEN_FILES_OF_RUNNER: u64 = 64;
 
@@ -146,6 +149,31 @@ pub(crate) fn unusable_dir(dir: &Path, error: &io::Error) -> Failure {
     )
 }
 
+/// The failure of one of `tasks` tasks in the work directory `dir` of a round. A full file system kills
+/// a task that writes to mapped memory, and cuts off writes. If there is too little room for the files
+/// of all tasks, the reason says so. The file of the dead task no longer takes any.
+pub(crate) fn blaming_full_disk(failure: Failure, dir: &Path, tasks: u32) -> Failure {
+    let is_cut = ["short ", "SIGBUS"].iter().any(|sign| failure.reason.contains(sign));
+    if failure.kind != FailureKind::Died || !is_cut {
+        return failure;
+    }
+    match filesystem::bytes_free(dir) {
+        Some(free) if free < LARGEST_FILE * u64::from(tasks) => {
+            // The directory that the user chose contains that of knee, which contains that of the round.
+            let chosen = dir.ancestors().nth(2).unwrap_or(dir);
+            let cause = unusable_dir(chosen, &io::ErrorKind::StorageFull.into());
+            let reason = format!(
+                "{}: the file system of {} is full (at most {} MiB)",
+                failure.reason,
+                chosen.display(),
+                free >> 20
+            );
+            Failure { reason, ..cause }
+        }
+        _ => failure,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,6 +201,22 @@ mod tests {
             remedy("/scratch", io::ErrorKind::StorageFull),
             "free space there, or choose another with --dir"
         );
+    }
+
+    #[test]
+    fn only_a_task_that_a_full_disk_can_kill_is_blamed_on_one() {
+        let died = |reason: &str| Failure::new(FailureKind::Died, reason, "look");
+        for reason in ["task 0 was killed by SIGSEGV", "task 0 was killed by SIGBUS"] {
+            // There is room in the root directory.
+            assert_eq!(blaming_full_disk(died(reason), Path::new("/"), 1), died(reason));
+        }
+        // Nothing fits into /proc.
+        let full = |reason: &str| blaming_full_disk(died(reason), Path::new("/proc/1/fd"), 1);
+        let failure = full("task 0 was killed by SIGBUS");
+        assert_eq!(failure.kind, FailureKind::CannotRun);
+        assert!(failure.reason.contains("SIGBUS: the file system of /proc is full"), "{failure:?}");
+        assert!(full("task 0: short pwrite: 1 of 2 bytes").reason.contains("is full"));
+        assert_eq!(full("task 0 was killed by SIGSEGV"), died("task 0 was killed by SIGSEGV"));
     }
 
     #[test]

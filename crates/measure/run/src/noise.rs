@@ -9,7 +9,8 @@
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use knee_host::{Placement, write_atomically};
+use knee_host::json::fault_in_file;
+use knee_host::{Placement, RegularFile, write_atomically};
 use knee_results::{CaseId, PointId, Request, Results};
 use knee_stats::{median, noise_floor};
 use schemars::JsonSchema;
@@ -35,7 +36,7 @@ const ROUNDING: f64 = 1e-9;
 #[derive(Debug, thiserror::Error)]
 pub enum NoiseError {
     /// No directory is configured for them.
-    #[error("neither XDG_STATE_HOME nor HOME is set")]
+    #[error("neither XDG_STATE_HOME nor HOME is set; set XDG_STATE_HOME to a writable directory")]
     NoPlace,
     /// The file cannot be used.
     #[error("{}: {error}; set XDG_STATE_HOME to a writable directory", .path.display())]
@@ -192,7 +193,7 @@ impl NoiseFloors {
     pub fn parse(text: &[u8], path: &Path) -> Result<Option<Self>, NoiseError> {
         let malformed = |reason: String| NoiseError::Malformed { path: path.to_owned(), reason };
         let value: serde_json::Value =
-            serde_json::from_slice(text).map_err(|e| malformed(e.to_string()))?;
+            serde_json::from_slice(text).map_err(|e| malformed(fault_in_file(&e)))?;
         match value.get("schema").and_then(serde_json::Value::as_u64) {
             None => return Err(malformed("it has no schema".to_owned())),
             Some(older) if older < SCHEMA.into() => return Ok(None),
@@ -201,7 +202,8 @@ impl NoiseFloors {
             }
             Some(_) => {}
         }
-        let floors: Self = serde_json::from_slice(text).map_err(|e| malformed(e.to_string()))?;
+        let floors: Self =
+            serde_json::from_slice(text).map_err(|e| malformed(fault_in_file(&e)))?;
         match floors.points.iter().find(|noise| !RELATIVE.contains(&noise.relative)) {
             Some(noise) => {
                 Err(malformed(format!("{:?} is not a relative difference", noise.relative)))
@@ -214,6 +216,26 @@ impl NoiseFloors {
         let conditions = |p: &PointNoise| Conditions::of(request, shortest(&p.point.case));
         self.points.retain(|p| p.conditions.alike(&conditions(p)));
         Self::new(self.machine, self.points)
+    }
+
+    /// All saved floors of `machine`; `None` if there are none.
+    ///
+    /// # Errors
+    /// The file exists but cannot be used; the error names it.
+    pub fn kept_on(machine: &Machine) -> Result<Option<Self>, NoiseError> {
+        read(machine)
+    }
+
+    /// Checks that floors of `machine` can be saved, before anybody measures them.
+    ///
+    /// # Errors
+    /// Those of [`save`](Self::save).
+    pub fn check_place(machine: &Machine) -> Result<(), NoiseError> {
+        let file = file().ok_or(NoiseError::NoPlace)?;
+        let dir = file.parent().unwrap_or(Path::new("/"));
+        let made = fs::create_dir_all(dir).and_then(|()| tempfile::tempfile_in(dir));
+        made.map_err(|error| NoiseError::Io { path: dir.to_owned(), error })?;
+        read(machine).map(drop)
     }
 
     /// Saves these floors for later runs, together with the saved ones of this machine. Returns the
@@ -252,7 +274,7 @@ impl NoiseFloors {
 /// All saved floors of `machine`.
 fn read(machine: &Machine) -> Result<Option<NoiseFloors>, NoiseError> {
     let Some(path) = file() else { return Ok(None) };
-    let text = match fs::read(&path) {
+    let text = match RegularFile::at(&path).read().map_err(io::Error::from) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(NoiseError::Io { path, error }),
@@ -261,8 +283,9 @@ fn read(machine: &Machine) -> Result<Option<NoiseFloors>, NoiseError> {
     Ok(floors.filter(|floors| floors.machine == *machine))
 }
 
-/// The file in the state directory of the XDG base directory specification.
-fn file() -> Option<PathBuf> {
+/// The file of the saved floors, in the state directory of the XDG base directory specification.
+/// `None` if the environment names no such directory.
+pub fn file() -> Option<PathBuf> {
     let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
     let state =
         absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")))?;
@@ -331,7 +354,7 @@ mod tests {
             "{newer}"
         );
         for (text, says) in [
-            (&good[..good.len() / 2], "noise.json: EOF while parsing"),
+            (&good[..good.len() / 2], "noise.json: line 1: the file is cut off"),
             ("{}", "noise.json: it has no schema"),
             (&good.replace("\"relative\":0.2", "\"relative\":-0.2"), "-0.2 is not a relative"),
         ] {

@@ -81,10 +81,11 @@ impl Case {
         }
     }
 
-    /// A testcase in a shared object; named after the file.
-    pub fn plugin(path: &std::path::Path) -> Self {
+    /// A testcase in a shared object with this SHA-256; named after the file.
+    pub fn plugin(path: &std::path::Path, sha256: String) -> Self {
         let name = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy();
-        Self::foreign(CaseId::new(name), Source::Plugin { plugin: path.to_owned() })
+        let source = Source::Plugin { plugin: path.to_owned(), sha256: Some(sha256) };
+        Self::foreign(CaseId::new(name), source)
     }
 
     fn foreign(id: CaseId, source: Source) -> Self {
@@ -267,7 +268,7 @@ mod tests {
             Command { line: "make -j{tasks}".into(), score: Score::Time, dir: "/".into() };
         let cases = [
             Case::foreign(CaseId::new("getppid1"), Source::BuiltIn {}),
-            Case::plugin(std::path::Path::new("/x/mine.so")),
+            Case::plugin(std::path::Path::new("/x/mine.so"), "0f".repeat(32)),
             Case::command(command).on(Side::After),
         ];
         let names = cases.each_ref().map(|case| case.id.to_string());

@@ -32,6 +32,7 @@ mod binomial;
 mod bootstrap;
 mod change_points;
 mod comparison;
+mod grouped;
 mod looks;
 mod mann_whitney;
 mod median;
@@ -48,6 +49,7 @@ pub use change_points::{ChangeOptions, ChangePoint, change_points};
 pub use comparison::{
     CompareOptions, Comparison, Test, Verdict, compare, compare_all, compare_pairs, pairs_to_claim,
 };
+pub use grouped::ungrouped;
 pub use looks::Looks;
 pub use median::{MedianInterval, median, median_interval};
 pub use multiple::benjamini_hochberg;

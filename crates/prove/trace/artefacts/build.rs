@@ -36,15 +36,15 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
 
     // OUT_DIR is TARGET/PROFILE/build/PACKAGE/out.
-    let target = out.ancestors().nth(4).expect("OUT_DIR is in a target directory").join("artefacts");
+    let target =
+        out.ancestors().nth(4).expect("OUT_DIR is in a target directory").join("artefacts");
     let workspace = here.ancestors().nth(4).expect("this crate is four levels below the workspace");
     let cargo_home = env::var_os("CARGO_HOME").map_or_else(
         || PathBuf::from(env::var_os("HOME").unwrap_or_default()).join(".cargo"),
         PathBuf::from,
     );
-    let remap = [(workspace, "/knee"), (&cargo_home, "/cargo")].map(|(from, to)| {
-        format!("--remap-path-prefix={}={to}", from.display())
-    });
+    let remap = [(workspace, "/knee"), (&cargo_home, "/cargo")]
+        .map(|(from, to)| format!("--remap-path-prefix={}={to}", from.display()));
     for (krate, file, flags) in [
         ("../plugin/Cargo.toml", "libknee_plugin.so", None),
         // A guest has no C library, so the agent is linked statically.

@@ -3,7 +3,7 @@
 use knee_trace::{Archive, Kernel, KernelError};
 
 fn main() -> Result<(), KernelError> {
-    let archive = Archive::of_user();
+    let archive = Archive::of_user()?;
     match std::env::args().nth(1) {
         None => {
             for package in archive.list()? {

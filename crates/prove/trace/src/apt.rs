@@ -6,16 +6,17 @@
 //! find the mirror. The searches for kernels and for QEMUs use different suites, but share the
 //! package lists. Suites that the mirror no longer has are skipped.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
-use knee_host::write_atomically;
-use rustix::fs::{FlockOperation, flock};
+use knee_host::{RegularFile, write_atomically};
 
-use crate::package::PackageError;
-use crate::tool::output;
+use crate::cache::{cache, in_partial, locked};
+use crate::fetched;
+use crate::package::{PACKAGE_ENDING, PackageError};
+use crate::tool::{ToolError, output};
 
 /// Names of Debian's suites as they may appear in a machine's apt sources.
 const DEBIAN: [&str; 10] = [
@@ -79,36 +80,23 @@ impl Package {
     }
 }
 
-/// The directory `$XDG_CACHE_HOME/knee/NAME` in the user's cache.
-pub(crate) fn cache(name: &str) -> PathBuf {
-    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-    let home = || std::env::home_dir().map(|home| home.join(".cache"));
-    let cache = cache.filter(|dir| dir.is_absolute()).or_else(home);
-    cache.unwrap_or_else(std::env::temp_dir).join("knee").join(name)
-}
-
-/// Creates a directory unless it exists, and locks it until the returned file is closed. Waits
-/// while another process holds the lock.
-pub(crate) fn locked(dir: &Path) -> Result<File, PackageError> {
-    fs::create_dir_all(dir).map_err(PackageError::write(dir))?;
-    let file =
-        File::open(dir).map_err(|source| PackageError::Read { path: dir.to_owned(), source })?;
-    // On NFS, which does not support locks on directories, continue without a lock.
-    let _ = flock(&file, FlockOperation::LockExclusive);
-    Ok(file)
-}
-
 /// apt, restricted to some suites.
 #[derive(Clone, Debug)]
 pub(crate) struct Apt {
     dir: PathBuf,
     suites: Vec<&'static str>,
+    report: fn(&str),
 }
 
 impl Apt {
     /// apt with its files in the user's cache directory.
-    pub(crate) fn of_user(suites: &[&'static str]) -> Apt {
-        Apt { dir: cache("apt"), suites: suites.to_vec() }
+    pub(crate) fn of_user(suites: &[&'static str]) -> Result<Apt, PackageError> {
+        Ok(Apt { dir: cache("apt")?, suites: suites.to_vec(), report: |_| {} })
+    }
+
+    /// The same, but calls `report` with each message for the user.
+    pub(crate) fn report_to(self, report: fn(&str)) -> Apt {
+        Apt { report, ..self }
     }
 
     /// The packages whose names begin with `prefix` and satisfy `wanted`, in no particular order.
@@ -123,7 +111,7 @@ impl Apt {
         let answer = self.dir.join(format!("packages.{prefix}.{}", self.suites.join("+")));
         let updated = self.suites.iter().filter_map(|suite| modified(&self.stamp(suite))).max();
         if modified(&answer) > updated
-            && let Ok(known) = fs::read_to_string(&answer)
+            && let Ok(known) = RegularFile::at(&answer).read_to_string()
         {
             return Ok(packages(&known));
         }
@@ -140,23 +128,66 @@ impl Apt {
         Ok(packages(&found))
     }
 
-    /// Downloads one version of a package into a directory unless the directory already contains it.
-    /// Returns the file.
+    /// Downloads one version of a package into a directory of the cache, unless the directory already
+    /// contains it. Returns the file, which has the SHA-256 that apt's signed index gives for it.
+    ///
+    /// apt checks a file only when the download ends, so an interrupted download may be anything. A file
+    /// gets its final name after it has been checked, and is checked again each time it is used.
     pub(crate) fn download(
         &self,
         name: &str,
         version: &str,
         dir: &Path,
     ) -> Result<PathBuf, PackageError> {
+        let _lock = locked(dir)?;
         // apt encodes the colon of an epoch like this.
-        let file = dir.join(format!("{name}_{}_amd64.deb", version.replace(':', "%3a")));
-        if !file.exists() {
-            fs::create_dir_all(dir).map_err(PackageError::write(dir))?;
+        let version_in_name = version.replace(':', "%3a");
+        let file_name = format!("{name}_{version_in_name}_amd64{PACKAGE_ENDING}");
+        let file = dir.join(&file_name);
+        if file.exists() {
+            let recorded = fetched::recorded(&file);
+            let is_recorded = recorded.is_some();
+            // An older knee did not record the digests of its files.
+            let digest = recorded.map_or_else(|| self.digest(name, version), Ok)?;
+            if fetched::has_digest(&file, &digest) {
+                if !is_recorded {
+                    fetched::record(&file, &digest)?;
+                }
+                return Ok(file);
+            }
+            (self.report)(&format!(
+                "{} does not have the SHA-256 of apt's index; fetching it again",
+                file.display()
+            ));
+        }
+        fetched::remove(&file)?;
+        let digest = self.digest(name, version)?;
+        in_partial(dir, |partial| {
+            let failed = |error| PackageError::NotFetched { name: file_name.clone(), error };
             let mut download = self.program("apt-get");
             download.args(["-q", "download", &format!("{name}={version}")]);
-            run(download.current_dir(dir))?;
-        }
+            run(download.current_dir(partial)).map_err(|error| match error {
+                PackageError::Tool(error @ ToolError::Failed { .. }) => failed(error),
+                other => other,
+            })?;
+            let new = partial.join(&file_name);
+            if !fetched::has_digest(&new, &digest) {
+                return Err(failed(ToolError::Failed {
+                    program: "apt-get".to_owned(),
+                    message: "the file does not have the SHA-256 of apt's signed index".to_owned(),
+                }));
+            }
+            fetched::record(&file, &digest)?;
+            fs::rename(&new, &file).map_err(PackageError::write(&file))
+        })?;
         Ok(file)
+    }
+
+    /// The SHA-256 that apt's signed index gives for one version of a package.
+    fn digest(&self, name: &str, version: &str) -> Result<String, PackageError> {
+        let package = format!("{name}={version}");
+        let described = run(self.program("apt-cache").args(["show", &package]))?;
+        digest_in(&described).ok_or(PackageError::NoDigest(package))
     }
 
     /// Downloads a package and all of its dependencies, as if nothing were installed, into `dir`,
@@ -174,8 +205,7 @@ impl Apt {
         install.arg("-o").arg(format!("Dir::Cache::Archives={}", dir.display()));
         install.args(["-t", &package.suite, "install"]);
         run(install.arg(format!("{}={}", package.name, package.full_version)))?;
-        let entries = fs::read_dir(dir)
-            .map_err(|source| PackageError::Read { path: dir.to_owned(), source })?;
+        let entries = fs::read_dir(dir).map_err(PackageError::read(dir))?;
         let files = entries.flatten().map(|entry| entry.path());
         Ok(files.filter(|path| path.extension().is_some_and(|end| end == "deb")).collect())
     }
@@ -201,7 +231,7 @@ impl Apt {
         }
         // Fetch only the outdated lists. If the sources named all suites, apt would fetch all lists
         // again.
-        let fetched = Apt { dir: self.dir.clone(), suites: stale };
+        let fetched = Apt { suites: stale, ..self.clone() };
         self.write(&sources_file(&fetched.suites), &sources(&mirror, &fetched.suites))?;
         let updated = run(fetched.program("apt-get").args(["-q", "update"]));
         // If the mirror no longer has a suite, apt fails but still fetches the lists of the other
@@ -327,6 +357,12 @@ fn configuration(dir: &Path) -> String {
     )
 }
 
+/// The SHA-256 in the output of `apt-cache show`.
+fn digest_in(description: &str) -> Option<String> {
+    let digest = description.lines().find_map(|line| line.strip_prefix("SHA256:"))?;
+    Some(digest.trim().to_owned())
+}
+
 /// Parses the output of `apt-cache madison`: `name | version | uri suite/component amd64 Packages`.
 fn packages(madison: &str) -> Vec<Package> {
     let package = |line: &str| {
@@ -362,6 +398,13 @@ mod tests {
         for name in ["1", "10.0.1", "sid", "0.13"] {
             assert!(!package.is_named(name), "{name}");
         }
+    }
+
+    #[test]
+    fn the_digest_of_a_package_is_read_from_its_description() {
+        let description = "Package: p\nMD5sum: 0f\nSHA256: 1a2b\nDescription: SHA256 tools\n";
+        assert_eq!(digest_in(description).as_deref(), Some("1a2b"));
+        assert_eq!(digest_in("Package: p\nMD5sum: 0f\n"), None);
     }
 
     #[test]

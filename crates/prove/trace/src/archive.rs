@@ -1,11 +1,15 @@
 //! Fetches Debian's kernels from the mirror that the machine's apt uses, without installing them.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use crate::apt::{Apt, Package, cache};
+use knee_host::suggest::nearest;
+
+use crate::apt::{Apt, Package};
+use crate::cache::cache;
+use crate::fetched;
 use crate::kernel::{Kernel, KernelError};
-use crate::package::field;
+use crate::package::{PackageError, field};
 
 /// Suites with Linux 5.10, 6.1, 6.12 and the newest release.
 const SUITES: [&str; 4] = ["bullseye", "bookworm", "trixie", "sid"];
@@ -33,8 +37,21 @@ pub struct Archive {
 
 impl Archive {
     /// The archive in the user's cache directory, `$XDG_CACHE_HOME/knee/kernels`.
-    pub fn of_user() -> Archive {
-        Archive { dir: cache("kernels"), apt: Apt::of_user(&SUITES) }
+    ///
+    /// # Errors
+    /// There is no such directory, or other users can change what is in it.
+    pub fn of_user() -> Result<Archive, PackageError> {
+        Ok(Archive { dir: cache("kernels")?, apt: Apt::of_user(&SUITES)? })
+    }
+
+    /// The same archive, which calls `report` with each message for the user.
+    pub fn report_to(self, report: fn(&str)) -> Archive {
+        Archive { apt: self.apt.report_to(report), ..self }
+    }
+
+    /// The directory of the fetched packages.
+    pub fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// The kernel packages, suite by suite; within a suite, the newest is last. Fetches apt's lists if
@@ -62,13 +79,18 @@ impl Archive {
         let packages = self.list()?;
         let fit = packages.iter().filter(|package| is_named(package, wanted));
         let Some(package) = fit.max_by_key(|package| (is_cloud(package), package.order())) else {
-            let known = packages.iter().map(|package| package.name.trim_start_matches(PREFIX));
-            let known = known.collect::<Vec<_>>().join(", ");
-            return Err(KernelError::Unknown { wanted: wanted.to_owned(), known });
+            let names = packages.iter().map(|package| package.name.trim_start_matches(PREFIX));
+            return Err(KernelError::Unknown {
+                wanted: wanted.to_owned(),
+                nearest: nearest(wanted, SUITES.into_iter().chain(names)),
+                releases: SUITES.join(", "),
+            });
         };
         let file = self.apt.download(&package.name, &package.full_version, &self.dir)?;
-        if let Ok(kernel) = Kernel::open(&file) {
-            return Ok((file, kernel));
+        match Kernel::open_checked(&file) {
+            Ok(kernel) => return Ok((file, kernel)),
+            Err(KernelError::NoImageInside(_)) => {}
+            Err(error) => return Err(error),
         }
         // The newest kernels are split: this package depends on one package with the image and on
         // another package with the modules. Both packages must be in the same directory.
@@ -77,7 +99,7 @@ impl Archive {
         for (name, version) in parts(&wants, &package.full_version) {
             let part = self.apt.download(&name, &version, &self.dir)?;
             if image.is_none() {
-                image = Kernel::open(&part).ok().map(|kernel| (part, kernel));
+                image = Kernel::open_checked(&part).ok().map(|kernel| (part, kernel));
             }
         }
         image.ok_or(KernelError::NoImageInside(file))
@@ -89,12 +111,13 @@ impl Archive {
         newest(self.fetched(), version)
     }
 
-    /// The fetched package files, sorted by name. Some of these packages contain no image.
+    /// The fetched package files whose digests are known, sorted by name. Some of these packages contain
+    /// no image.
     pub fn fetched(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten();
         let packages = entries.map(|entry| entry.path());
         let mut packages: Vec<PathBuf> =
-            packages.filter(|path| path.extension().is_some_and(|end| end == "deb")).collect();
+            packages.filter(|path| fetched::recorded(path).is_some()).collect();
         packages.sort();
         packages
     }

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use knee_agent::Disk as Sent;
-use knee_host::process::output;
+use knee_host::process::{output, program};
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 
@@ -106,6 +106,16 @@ impl Disk {
     /// The names of the file systems that knee can make.
     pub fn kinds() -> impl Iterator<Item = &'static str> {
         MAKERS.iter().map(|maker| maker.kind)
+    }
+
+    /// The file systems that knee cannot make on this machine, each with the Debian package that
+    /// contains its mkfs.
+    pub fn missing() -> impl Iterator<Item = (&'static str, &'static str)> {
+        let is_missing = |maker: &&Maker| {
+            let installed = Path::new(SBIN).join(maker.program);
+            program::find(maker.program).is_none() && !installed.is_file()
+        };
+        MAKERS.iter().filter(is_missing).map(|maker| (maker.kind, maker.package))
     }
 
     /// Makes an empty file system of this kind, for this kernel. If the kernel has the file system

@@ -3,11 +3,15 @@
 //! A kernel image is a file in the bzImage format, which boot loaders expect (Documentation/arch/x86/boot.rst
 //! of Linux). Debian ships kernel images in packages. dpkg-deb opens a package without installing it.
 
-use std::fs;
 use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+use knee_host::RegularFile;
+use knee_host::regular_file::FileError;
+use knee_host::suggest::question;
+
+use crate::fetched;
 use crate::package::{PackageError, files};
 use crate::tool::{MIB, ToolError, read_at_most};
 
@@ -80,13 +84,26 @@ pub enum KernelError {
     #[error(transparent)]
     Tool(#[from] ToolError),
     /// No package has the requested name.
-    #[error("no kernel is named {wanted}; the available kernels are {known}")]
+    #[error(
+        "no kernel is named {wanted}{}; name a release ({releases}), a version such as 6.12, or a \
+         kernel that knee kernel list shows",
+        question(.nearest)
+    )]
     Unknown {
         /// The requested name.
         wanted: String,
-        /// The available kernels, separated by commas.
-        known: String,
+        /// Similar names.
+        nearest: Vec<String>,
+        /// The releases, separated by commas.
+        releases: String,
     },
+}
+
+impl KernelError {
+    /// Adds the path to a read error.
+    pub(crate) fn read(path: &Path) -> impl FnOnce(FileError) -> KernelError + '_ {
+        |error| KernelError::Read { path: path.to_owned(), source: error.into() }
+    }
 }
 
 /// A kernel's image.
@@ -98,10 +115,22 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// The kernel in a file: an image, or a Debian package that contains one.
+    /// The kernel in a file: an image, or a Debian package that contains one. If the SHA-256 of a package
+    /// is recorded beside it, as [`Archive`](crate::Archive) does, the package must have it.
     pub fn open(path: &Path) -> Result<Kernel, KernelError> {
-        let content =
-            fs::read(path).map_err(|source| KernelError::Read { path: path.to_owned(), source })?;
+        let content = RegularFile::at(path).read().map_err(KernelError::read(path))?;
+        if content.starts_with(PACKAGE_MAGIC) {
+            fetched::require_recorded(path, &content)?;
+        }
+        Kernel::of_file(path, content)
+    }
+
+    /// The kernel in a package whose SHA-256 has been checked.
+    pub(crate) fn open_checked(path: &Path) -> Result<Kernel, KernelError> {
+        Kernel::of_file(path, RegularFile::at(path).read().map_err(KernelError::read(path))?)
+    }
+
+    fn of_file(path: &Path, content: Vec<u8>) -> Result<Kernel, KernelError> {
         let package = content.starts_with(PACKAGE_MAGIC).then(|| path.to_owned());
         let image = if package.is_some() { unpack(path)? } else { content };
         let release = release(&image).ok_or_else(|| KernelError::NoImage(path.to_owned()))?;

@@ -2,9 +2,9 @@
 //! symbols name the code and the static data of the guest.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
+use knee_host::RegularFile;
 use knee_operations::MEMORY_NAMES;
 use object::elf::{EM_X86_64, FileHeader64, NoteType};
 use object::read::elf::{FileHeader, ProgramHeader};
@@ -45,9 +45,8 @@ impl KneeKernel {
 
     /// The kernel in a file.
     pub fn open(path: &Path) -> Result<KneeKernel, KernelError> {
-        let read = |source| KernelError::Read { path: path.to_owned(), source };
         let wrong = |why| KernelError::NotKnee { path: path.to_owned(), why };
-        let image = fs::read(path).map_err(read)?;
+        let image = RegularFile::at(path).read().map_err(KernelError::read(path))?;
         let is_bootable = has_pvh_note(&image).ok_or_else(|| wrong("is not an x86-64 ELF file"))?;
         if !is_bootable {
             return Err(wrong("has no PVH note, so QEMU cannot boot it"));

@@ -24,7 +24,7 @@
 //! use knee_trace::{Archive, Event, Guest, GuestOptions, Initramfs, Kernel, Record};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let kernel = Kernel::open(&Archive::of_user().fetch("bookworm")?)?;
+//! let kernel = Kernel::open(&Archive::of_user()?.fetch("bookworm")?)?;
 //! let init = std::fs::read("target/init")?;
 //! let files = Initramfs::new().file("init", 0o755, &init).finish();
 //! let mut guest = Guest::start(&kernel, &files, &GuestOptions::default())?;
@@ -43,6 +43,7 @@
 mod allocated;
 mod apt;
 mod archive;
+mod cache;
 mod calibration;
 mod channel;
 mod check;
@@ -50,6 +51,7 @@ mod cost;
 mod datum;
 mod disk;
 mod error;
+mod fetched;
 pub mod findings;
 mod functions;
 mod guest;

@@ -12,10 +12,12 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use knee_host::RegularFile;
+
 use crate::kernel::{Kernel, KernelError};
 use crate::memfd;
 use crate::modinfo::{Needs, module_name};
-use crate::package::files;
+use crate::package::{PACKAGE_ENDING, files};
 use crate::tool::{MIB, ToolError, output_up_to, read_at_most};
 
 /// The RAM disk's module, the only driver that a test's file system needs.
@@ -187,7 +189,11 @@ fn places(kernel: &Kernel) -> Vec<PathBuf> {
     let part = format!("linux-modules-{release}_");
     let beside = package.parent().map(fs::read_dir).into_iter().flatten().flatten().flatten();
     let mut places: Vec<PathBuf> = beside
-        .filter(|file| file.file_name().to_string_lossy().starts_with(&part))
+        .filter(|file| {
+            let name = file.file_name();
+            let name = name.to_string_lossy();
+            name.starts_with(&part) && name.ends_with(PACKAGE_ENDING)
+        })
         .map(|file| file.path())
         .collect();
     places.sort();
@@ -219,10 +225,9 @@ fn decompressor(extension: &str) -> Option<(&'static str, &'static str)> {
 impl Stored {
     /// The module, decompressed.
     fn content(&self) -> Result<Vec<u8>, KernelError> {
-        let read = |source| KernelError::Read { path: self.path.clone(), source };
         let stored = match &self.content {
             Some(content) => content.clone(),
-            None => fs::read(&self.path).map_err(read)?,
+            None => RegularFile::at(&self.path).read().map_err(KernelError::read(&self.path))?,
         };
         let extension = self.path.extension().map(|it| format!(".{}", it.to_string_lossy()));
         match extension.as_deref().and_then(decompressor) {

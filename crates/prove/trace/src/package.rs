@@ -6,9 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command, Stdio};
 
 use knee_host::process::{Ties, spawn};
+use knee_host::regular_file::FileError;
 
 use crate::tool::{ToolError, output};
 
+/// How the names of package files end.
+pub(crate) const PACKAGE_ENDING: &str = ".deb";
 const DPKG_DEB: &str = "dpkg-deb";
 /// The package that contains dpkg-deb.
 const DPKG: &str = "dpkg";
@@ -35,6 +38,45 @@ pub enum PackageError {
     /// apt or dpkg-deb is not installed, or has failed.
     #[error(transparent)]
     Tool(#[from] ToolError),
+    /// There is no place for the cache.
+    #[error(
+        "neither XDG_CACHE_HOME nor HOME is set; set XDG_CACHE_HOME to a directory of your own"
+    )]
+    NoCache,
+    /// Another user can change what is in the cache.
+    #[error(
+        "cannot use the cache in {}: {error}, and knee runs what is in its cache; set XDG_CACHE_HOME to \
+         a directory of your own, or make this one your own with chown and chmod go-w",
+        .dir.display()
+    )]
+    ForeignCache {
+        /// The directory.
+        dir: PathBuf,
+        /// Why it is not the user's own. It is part of the message, and not a `source`, which would
+        /// repeat it.
+        error: FileError,
+    },
+    /// A package could not be downloaded.
+    #[error(
+        "cannot fetch {name}: {error}; check the network and the mirror, then repeat the command, or \
+         name a file that you have downloaded"
+    )]
+    NotFetched {
+        /// The package file.
+        name: String,
+        /// Why.
+        error: ToolError,
+    },
+    /// apt's index does not contain the digest of a package.
+    #[error("apt's package lists have no SHA-256 of {0}; use another version")]
+    NoDigest(String),
+    /// A file is not the package that apt's signed index describes.
+    #[error(
+        "{} does not have the SHA-256 that apt's signed index gives for it; it is incomplete, or \
+         somebody has changed it; remove the file, then fetch it again",
+        .0.display()
+    )]
+    Damaged(PathBuf),
     /// The file is not a valid Debian package.
     #[error("dpkg-deb cannot open {} as a Debian package; fetch it again", .0.display())]
     Broken(PathBuf),
@@ -50,6 +92,11 @@ pub enum PackageError {
 }
 
 impl PackageError {
+    /// Adds the path to a read error.
+    pub(crate) fn read(path: &Path) -> impl FnOnce(io::Error) -> PackageError + '_ {
+        |source| PackageError::Read { path: path.to_owned(), source }
+    }
+
     /// Adds the path to a write error.
     pub(crate) fn write(path: &Path) -> impl FnOnce(io::Error) -> PackageError + '_ {
         |source| PackageError::Write { path: path.to_owned(), source }

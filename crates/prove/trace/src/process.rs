@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -136,6 +137,8 @@ impl Launch {
     /// Starts QEMU, bound to the calling thread: the kernel kills QEMU when that thread ends.
     pub(crate) fn start(self, patience: Duration) -> Result<Qemu, GuestError> {
         let Launch { mut command, inherited, results, resume, .. } = self;
+        // Ctrl-C must not reach QEMU, because knee ends it.
+        command.process_group(0);
         let child = spawn(&mut command, ties(&inherited));
         let mut child = child.map_err(|source| not_started(&command, source))?;
         // QEMU has its own copies of these descriptors. If this process kept the write end of a pipe, readers

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::Path;
 
+use knee_host::RegularFile;
 use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
 
 use crate::allocated;
@@ -154,7 +155,7 @@ impl ProgramNames {
         if self.files.get(&start).is_some_and(|known| known.name == name) {
             return;
         }
-        let Ok(content) = std::fs::read(path) else { return };
+        let Ok(content) = RegularFile::at(path).read() else { return };
         let Ok(file) = object::File::parse(&*content) else { return };
         let Some(first) = file.segments().map(|segment| segment.address()).min() else { return };
         let end = file.segments().map(|segment| segment.address() + segment.size()).max();

@@ -76,7 +76,10 @@ fn known_shared_data_have_their_names_in_every_kernel() {
         &["dentry.d_lockref (directory)"],
         &["pipe_inode_info.mutex"],
     ];
-    let fetched = Archive::of_user().fetched();
+    let archive = Archive::of_user().unwrap();
+    // A kernel of an older knee counts as fetched only after its digest has been recorded.
+    let _ = archive.fetch("bookworm");
+    let fetched = archive.fetched();
     let kernels = fetched.iter().filter_map(|file| Kernel::open(file).ok());
     let kernels: Vec<GuestKernel> = kernels.map(GuestKernel::Linux).collect();
     if kernels.is_empty() {

@@ -76,7 +76,9 @@ static PROBE: LazyLock<Vec<u8>> = LazyLock::new(|| {
 static KERNEL: LazyLock<Result<Kernel, String>> = LazyLock::new(|| {
     let file = match std::env::var_os("KNEE_KERNEL") {
         Some(file) => Ok(PathBuf::from(file)),
-        None => Archive::of_user().fetch("bookworm"),
+        None => {
+            Archive::of_user().map_err(Into::into).and_then(|archive| archive.fetch("bookworm"))
+        }
     };
     file.and_then(|file| Kernel::open(&file)).map_err(|error| error.to_string())
 });

@@ -1,9 +1,13 @@
 //! The file of a capture.
 
+use std::io;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
+
+use knee_host::RegularFile;
 
 use knee_host::text::escape_json;
+
+use knee_host::json::fault_in_file;
 
 use super::{Capture, SCHEMA};
 
@@ -41,8 +45,8 @@ impl Capture {
     /// # Errors
     /// [`CaptureError`] states what is wrong with the file.
     pub fn open(path: &Path) -> Result<Capture, CaptureError> {
-        let text =
-            fs::read(path).map_err(|error| CaptureError::File { path: path.to_owned(), error })?;
+        let failed = |error| CaptureError::File { path: path.to_owned(), error };
+        let text = RegularFile::at(path).read().map_err(|error| failed(error.into()))?;
         Capture::parse(&text)
             .map_err(|reason| CaptureError::Content { path: path.to_owned(), reason })
     }
@@ -106,7 +110,7 @@ fn why_not(text: &[u8], error: &serde_json::Error) -> String {
         Ok(Head { schema: None }) => {
             "this is not a capture of knee profile: it has no schema".to_owned()
         }
-        _ => format!("this is not a capture of knee profile: {error}"),
+        _ => format!("this is not a capture of knee profile: {}", fault_in_file(error)),
     }
 }
 

@@ -14,6 +14,7 @@
 use std::io::{self, BufRead};
 
 use crate::capture::{Capture, Clock, Function, Kind, Losses, Stacks};
+use knee_host::regular_file::read_line;
 
 /// Reads folded stacks.
 ///
@@ -27,7 +28,7 @@ pub fn folded(mut reader: impl BufRead, title: &str) -> io::Result<Capture> {
     let mut losses = Losses::default();
     let mut sum = 0_u64;
     let mut line = Vec::new();
-    while reader.read_until(b'\n', &mut line)? != 0 {
+    while read_line(&mut reader, &mut line)? != 0 {
         let content = String::from_utf8_lossy(line.trim_ascii());
         if !content.is_empty() && !content.starts_with("# ") {
             let is_whole = line.last() == Some(&b'\n');

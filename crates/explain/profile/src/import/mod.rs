@@ -19,13 +19,17 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
 pub use folded::folded;
+use knee_host::regular_file::{read_line, read_whole};
 pub use perf_data::perf_data;
 pub use script::script;
 
 use crate::capture::{Capture, CaptureError};
 
+/// Text before the first sample that is kept to detect the format.
+const LONGEST_HEAD: usize = 16 << 20;
+
 /// Reads a capture of any of these kinds, or one of knee's own. `-` is standard input, from which
-/// perf.data cannot be read.
+/// perf.data cannot be read. The file may be a FIFO, for whose writer this waits.
 ///
 /// # Errors
 /// [`CaptureError`] states what is wrong and what to do.
@@ -47,12 +51,10 @@ pub fn open(path: &Path) -> Result<Capture, CaptureError> {
 /// line of a perf script sample in a colon.
 fn text(mut reader: impl BufRead, title: &str) -> io::Result<Result<Capture, String>> {
     if reader.fill_buf()?.starts_with(b"{") {
-        let mut all = Vec::new();
-        reader.read_to_end(&mut all)?;
-        return Ok(Capture::parse(&all));
+        return Ok(Capture::parse(&read_whole(reader)?));
     }
     let mut head = Vec::new();
-    while reader.read_until(b'\n', &mut head)? > 0 {
+    while head.len() < LONGEST_HEAD && read_line(&mut reader, &mut head)? > 0 {
         let line = head.split(|byte| *byte == b'\n').rev().nth(1).unwrap_or(&head).trim_ascii();
         if !line.is_empty() && !line.starts_with(b"#") {
             break;

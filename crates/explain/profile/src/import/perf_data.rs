@@ -48,7 +48,7 @@ pub fn perf_data(file: File, title: &str) -> Result<Capture, String> {
     else {
         return Err("it has no samples; record them with perf record -g".to_owned());
     };
-    let mut records = Records::new(kernel_symbols(&file));
+    let mut records = Records::new(kernel_symbols(&file)).of_other_processes();
     records.losses.unreadable += u64::from(is_cut);
     let mut times: Option<(u64, u64)> = None;
     loop {
@@ -80,7 +80,8 @@ fn take(records: &mut Records, record: &RawEventRecord<'_>) {
     match has_sane_lengths(record).then(|| record.parse()) {
         Some(Ok(parsed)) => {
             if record.record_type == RecordType::LOST_SAMPLES {
-                records.losses.lost += number(record, 0).unwrap_or(0);
+                let lost = number(record, 0).unwrap_or(0);
+                records.losses.lost = records.losses.lost.saturating_add(lost);
             }
             records.take(parsed);
         }

@@ -35,6 +35,7 @@ use std::io::{self, BufRead};
 use first_line::FirstLine;
 use foldhash::HashMap;
 use frame::Frame;
+use knee_host::regular_file::read_line;
 
 use crate::capture::{Capture, Clock, Losses, Machine, Stacks, Unit};
 
@@ -82,7 +83,7 @@ impl Text {
         let mut line = Vec::new();
         loop {
             line.clear();
-            if reader.read_until(b'\n', &mut line)? == 0 {
+            if read_line(&mut reader, &mut line)? == 0 {
                 self.end_sample();
                 return Ok(());
             }

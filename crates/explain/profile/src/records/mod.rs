@@ -78,6 +78,11 @@ impl Records {
         }
     }
 
+    /// Collects records of processes of another time or machine; see [`Symbols::without_perf_maps`].
+    pub(crate) fn of_other_processes(self) -> Records {
+        Records { symbols: self.symbols.without_perf_maps(), ..self }
+    }
+
     /// Adds descendants whose start was not recorded, given all processes and their parents. Returns the new
     /// ones.
     pub(crate) fn adopt(&mut self, there: Vec<(i32, i32)>) -> Vec<i32> {
@@ -157,7 +162,7 @@ impl Records {
                 self.map(map.cpu_mode, map.pid, area, map.page_offset, &map.path.as_slice());
             }
             EventRecord::Lost(lost) => {
-                self.losses.lost += lost.count;
+                self.losses.lost = self.losses.lost.saturating_add(lost.count);
                 self.off_cpu.iter_mut().for_each(OffCpu::lost);
             }
             EventRecord::Throttle(_) => self.losses.throttled += 1,

@@ -100,7 +100,22 @@ fn all(environment: &Environment, topology: Option<&Topology>) -> Vec<Check> {
             "knee run needs a tmpfs for the testcases build1 and fallocate1",
             host::shared_memory(),
         ),
+        check(
+            "loopback",
+            "knee run needs the loopback interface for the testcases of TCP",
+            host::loopback(),
+        ),
+        check(
+            "noise floor",
+            "knee run flags differences that are smaller than the noise floor",
+            host::noise_floor(environment),
+        ),
         check("sampling", "knee profile samples where cycles go", host::sampling()),
+        check(
+            "lock waits",
+            "knee profile --locks records which locks threads wait for",
+            host::lock_waits(),
+        ),
         check(
             "C compiler",
             "knee run needs a compiler for build1, and you need one for --plugin files",
@@ -110,6 +125,12 @@ fn all(environment: &Environment, topology: Option<&Topology>) -> Vec<Check> {
             "QEMU",
             "knee commute check and cost run kernels in guests under QEMU",
             tools::qemu(),
+        ),
+        check("kernels", "knee commute check and cost boot a kernel", tools::kernels()),
+        check(
+            "file systems",
+            "knee commute check --fs makes file systems for guests",
+            tools::file_systems(),
         ),
         check(
             "QEMU user mode",

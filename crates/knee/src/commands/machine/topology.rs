@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use knee_host::number;
 use knee_host::topology::{Cpu, Exclusion, TopologyCounts};
 use knee_host::{CpuList, Placement, Topology, auto_tasks, cgroup};
 use serde::Serialize;
@@ -116,7 +117,9 @@ fn as_text(topology: &Topology, placements: &[Placement], quota: Option<f64>) ->
     for placement in placements {
         let order = placement.order(topology);
         let order = match placement {
-            Placement::None => format!("not pinned, up to {} tasks", order.len()),
+            Placement::None => {
+                format!("not pinned, up to {}", number::tasks(order.len() as u32))
+            }
             _ => in_words(&order, columns),
         };
         lines.push(format!("  {placement:<9} {order}"));

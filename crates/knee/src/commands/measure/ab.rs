@@ -2,16 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use clap::ValueEnum;
 use knee_host::number::plural;
 use knee_host::process::program;
 use knee_host::text::Screen;
-use knee_host::{CpuList, Interrupt, Placement, cgroup};
+use knee_host::{CpuList, Placement, cgroup};
 use knee_results::{Mode, Order, Request, Side, UntilDecided};
 use knee_run::job::{Command, START_TIMEOUT, Score, Source};
 use knee_run::plan::Case;
 use knee_run::record::{InTurns, Record, RunRecord};
+use knee_run::runner::check_plugin;
 use knee_run::sweep::Ended;
 use knee_stats::{Looks, pairs_to_claim};
 use knee_testcases::CATALOGUE;
@@ -23,9 +24,10 @@ use crate::args::modes::Modes;
 use crate::args::patience::PatienceArgs;
 use crate::args::tasks::Tasks;
 use crate::args::{
-    complete, existing, percentage_below_100, require_utf8, seconds, seconds_or_none,
+    complete, existing, percentage_below_100, require_utf8, seconds, seconds_or_none, whole,
 };
 use crate::exit::{ExitStatus, bail_usage, ensure_usage, usage};
+use crate::interrupt;
 use crate::present::compared::{Comparisons, json, markdown, table};
 use crate::present::progress::RunProgress;
 use crate::session::{
@@ -80,8 +82,8 @@ pub(crate) struct Args {
     rate: bool,
 
     /// Round count; each round measures both sides once
-    #[arg(short, long, value_name = "N", default_value_t = ROUNDS, allow_negative_numbers = true,
-          value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(short, long, value_name = "N", default_value_t = ROUNDS,
+          value_parser = whole::<u32>(1..=100_000))]
     rounds: u32,
 
     /// Instead of a fixed round count, measure each point until the sides differ, or are the same
@@ -95,7 +97,7 @@ pub(crate) struct Args {
     /// With --until-decided, seconds of measurement of each side after which knee stops adding rounds
     /// to a point
     #[arg(long, value_name = "S", default_value = "60", requires = "until_decided",
-          allow_negative_numbers = true, value_parser = seconds)]
+          value_parser = seconds)]
     max_time: f64,
 
     /// Task counts; knee replaces {tasks} in a command with the task count [default: auto; for
@@ -149,8 +151,8 @@ struct TestcaseArgs {
     #[arg(short, long, value_enum)]
     mode: Option<Modes>,
 
-    #[arg(short, long, value_name = "N", allow_negative_numbers = true,
-          value_parser = clap::value_parser!(u64).range(1..=1_000_000),
+    #[arg(short, long, value_name = "N",
+          value_parser = whole::<u64>(1..=1_000_000),
           help = format!("Samples per round, for testcases [default: {SAMPLES}]"))]
     samples: Option<u64>,
 
@@ -188,7 +190,7 @@ enum Format {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
-    let interrupt = Interrupt::install().context("cannot watch for signals")?;
+    let interrupt = interrupt::poll()?;
     let (mut writer, mut run, finished) = match &args.resume {
         Some(dir) => {
             let record = Record::open(dir)?;
@@ -213,11 +215,15 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let ended = carry_out(&mut writer, &mut run, &finished, progress, &interrupt)?;
     let dir = writer.dir().to_owned();
     let judged = show(args, &Record::open(&dir)?)?;
+    let shown = dir.display();
     let next = match ended {
-        Ended::Interrupted(_) => "interrupted; to continue",
-        Ended::Done => "to show it again",
+        Ended::Interrupted(_) => interrupt::message(),
+        Ended::Done if run.failures.is_empty() => {
+            format!("to show it again: knee ab --resume {shown}")
+        }
+        Ended::Done => format!("to measure what failed again: knee ab --resume {shown}"),
     };
-    tell!("knee: recorded in {0}; {next}: knee ab --resume {0}", dir.display());
+    tell!("knee: recorded in {shown}; {next}");
     Ok(match (ended, ExitStatus::of_failures(&run.failures)) {
         (Ended::Interrupted(signal), _) => ExitStatus::Interrupted(signal),
         (Ended::Done, ExitStatus::Done) => judged,
@@ -359,7 +365,10 @@ fn case(option: &str, text: &str, args: &Args) -> anyhow::Result<Case> {
     ensure_usage!(!text.is_empty(), "{option} is empty; name a command, a FILE.so or a testcase");
     let path = Path::new(text);
     if path.extension().is_some_and(|extension| extension == "so") && !text.contains(' ') {
-        return Ok(Case::plugin(&existing(option, path)?));
+        let path = existing(option, path)?;
+        let sha256 = check_plugin(&path)
+            .map_err(|failure| anyhow!("{option} {}; {}", failure.reason, failure.remedy))?;
+        return Ok(Case::plugin(&path, sha256));
     }
     let is_program = program::find(text).is_some();
     let selected = CATALOGUE.select(&[text]);
@@ -370,7 +379,7 @@ fn case(option: &str, text: &str, args: &Args) -> anyhow::Result<Case> {
         }
         // A single word that is not a program is a misspelt testcase.
         Err(error) if !is_program && !is_for_shell(text) => {
-            bail_usage!("{option}: {error}; no program has that name either")
+            bail_usage!("{option}: {error}, and no program has this name")
         }
         _ => {}
     }

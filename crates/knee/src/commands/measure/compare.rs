@@ -9,6 +9,7 @@ mod view;
 
 pub(crate) use self::args::Args;
 
+use anyhow::bail;
 use knee_results::Kind;
 use knee_stats::ministat::Reader;
 
@@ -29,7 +30,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
         (None, _) => compare_numbers(&args),
         (Some(_), None) => records::run(&args),
         (Some(_), Some((file, _))) if !file.exists() => {
-            bail_usage!("{}: no such file or directory", file.display())
+            bail!("{}: no such file or directory", file.display())
+        }
+        (Some(_), Some((dir, _))) if dir.is_dir() => {
+            bail!("{} contains no results of knee run or will-it-scale", dir.display())
         }
         (Some(_), Some((file, _))) => bail_usage!(
             "{}: this is neither a record of knee run nor output of will-it-scale, so knee cannot \
@@ -56,6 +60,7 @@ fn compare_numbers(args: &Args) -> anyhow::Result<ExitStatus> {
         column: options.column.unwrap_or(1),
         delimiters: delimiters.as_encoded_bytes(),
         longest_line: (format == Format::Ministat).then_some(Reader::MINISTAT_BUFFER),
+        takes_groups: format != Format::Ministat,
     };
     let sets = numbers::read_all(&args.files, &reader)?;
     let plot = (!options.summary && !options.no_plot).then(|| Plot {

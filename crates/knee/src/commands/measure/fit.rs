@@ -7,6 +7,7 @@ use knee_results::Curve;
 use knee_stats::usl::{FitOptions, fit_all};
 
 use crate::args::confidence::ConfidenceArgs;
+use crate::args::{glob, whole};
 use crate::exit::{ExitStatus, bail_usage};
 use crate::input::read;
 use crate::present::fit::{FittedCurve, json, table};
@@ -39,7 +40,7 @@ pub(crate) struct Args {
     run: PathBuf,
 
     /// Testcases to fit: names or globs [default: all]
-    #[arg(value_name = "NAME | GLOB")]
+    #[arg(value_name = "NAME | GLOB", value_parser = glob)]
     names: Vec<glob::Pattern>,
 
     /// Efficiency threshold: the fitted knee is the first task count at which the fitted law gives
@@ -52,11 +53,11 @@ pub(crate) struct Args {
 
     /// Count of bootstrap resamples
     #[arg(long, value_name = "N", default_value = "2000",
-          value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
+          value_parser = whole::<u32>(100..=1_000_000))]
     resamples: u32,
 
     /// Seed of the resampling: the same run and seed give the same intervals
-    #[arg(long, value_name = "N", default_value = "1")]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = whole::<u64>(0..=u64::MAX))]
     seed: u64,
 
     /// Print one JSON document instead of a table

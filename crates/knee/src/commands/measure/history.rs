@@ -7,7 +7,7 @@ use knee_host::text::Screen;
 use knee_results::{Results, history, in_time_order};
 use knee_stats::ChangeOptions;
 
-use crate::args::require_distinct;
+use crate::args::{require_distinct, whole};
 use crate::exit::{ExitStatus, bail_usage};
 use crate::input::read;
 use crate::present::history::{json, table};
@@ -35,16 +35,16 @@ pub(crate) struct Args {
     /// Probability of reporting a change for a point that did not change. A larger probability
     /// requires fewer runs: 5% requires eight
     #[arg(long, value_name = "P%", default_value = "1%",
-          allow_negative_numbers = true, value_parser = crate::args::percentage)]
+          value_parser = crate::args::percentage)]
     significance: f64,
 
     /// Minimum number of runs between two changes
-    #[arg(long, value_name = "N", default_value = "3", allow_negative_numbers = true,
-          value_parser = clap::value_parser!(u32).range(2..=1000))]
+    #[arg(long, value_name = "N", default_value = "3",
+          value_parser = whole::<u32>(2..=1000))]
     shortest: u32,
 
     /// Seed of the permutation test: the same runs and seed give the same changes
-    #[arg(long, value_name = "N", default_value = "1", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = whole::<u64>(0..=u64::MAX))]
     seed: u64,
 
     /// Also list points that did not change, and print all notes

@@ -5,10 +5,11 @@ mod outcome;
 
 use std::path::PathBuf;
 
-use anyhow::Context;
+use anyhow::anyhow;
 use clap::ValueEnum;
-use knee_host::{CpuList, Interrupt, Placement, cgroup};
-use knee_results::{Order, Request};
+use knee_host::number::plural;
+use knee_host::{CpuList, Placement, cgroup};
+use knee_results::{Mode, Order, Request};
 use knee_run::job::START_TIMEOUT;
 use knee_run::noise::{AA_ROUNDS, AA_ROUNDS_AT_LEAST};
 use knee_run::plan::Case;
@@ -17,13 +18,14 @@ use knee_run::runner::check_plugin;
 use knee_run::sweep::Ended;
 use knee_testcases::{CATALOGUE, QUICK};
 
-use self::floor::MeasuredFloor;
+use self::floor::{MeasuredFloor, require_place};
 use crate::args::modes::Modes;
 use crate::args::patience::PatienceArgs;
 use crate::args::tasks::Tasks;
 use crate::args::view::ViewArgs;
-use crate::args::{complete, existing, percentage, require_utf8, seconds, seconds_or_none};
+use crate::args::{complete, existing, percentage, require_utf8, seconds, seconds_or_none, whole};
 use crate::exit::{ExitStatus, ensure_usage, usage};
+use crate::interrupt;
 use crate::present::progress::RunProgress;
 use crate::session::{
     INTERVAL, QuietWait, SAMPLES, WARMUP, begin, carry_out, kept_floors, random, resume, topology,
@@ -73,39 +75,39 @@ pub(crate) struct Args {
     tasks: Tasks,
 
     /// Rounds per point, each in a fresh process [default: 5; with --aa: 10]
-    #[arg(short, long, value_name = "N", allow_negative_numbers = true,
-          value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(short, long, value_name = "N",
+          value_parser = whole::<u32>(1..=100_000))]
     rounds: Option<u32>,
 
     /// Samples per round
-    #[arg(short, long, value_name = "N", default_value_t = SAMPLES, allow_negative_numbers = true,
-          value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(short, long, value_name = "N", default_value_t = SAMPLES,
+          value_parser = whole::<u64>(1..=1_000_000))]
     samples: u64,
 
     /// Seconds per sample [default: 0.2; for the quick set: 0.1]
-    #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = seconds)]
+    #[arg(long, value_name = "S", value_parser = seconds)]
     interval: Option<f64>,
 
     /// Seconds before the first sample of a round [default: 0.1; for the quick set: 0.05]
-    #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = seconds_or_none)]
+    #[arg(long, value_name = "S", value_parser = seconds_or_none)]
     warmup: Option<f64>,
 
     /// Target precision: knee adds rounds to a point until the 95% interval is within P% of the
     /// median. knee checks after 8, 11, 16, 23, 32 rounds and so on, and widens the intervals to make up
     /// for the repeated checks
-    #[arg(long, value_name = "P%", allow_negative_numbers = true, value_parser = percentage)]
+    #[arg(long, value_name = "P%", value_parser = percentage)]
     precision: Option<f64>,
 
     /// With --precision, seconds of measurement after which knee stops adding rounds to a point
     #[arg(long, value_name = "S", default_value = "60", requires = "precision",
-          allow_negative_numbers = true, value_parser = seconds)]
+          value_parser = seconds)]
     max_time: f64,
 
     #[command(flatten)]
     patience: PatienceArgs,
 
     /// Maximum seconds that a testcase may take to start
-    #[arg(long, value_name = "S", default_value_t = START_TIMEOUT, allow_negative_numbers = true,
+    #[arg(long, value_name = "S", default_value_t = START_TIMEOUT,
           value_parser = seconds)]
     start_timeout: f64,
 
@@ -114,7 +116,7 @@ pub(crate) struct Args {
     order: Ordering,
 
     /// Seed of the order and all other random choices [default: random]
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>(0..=u64::MAX))]
     seed: Option<u64>,
 
     /// Order in which tasks take CPUs: cores, smt, compact, scatter or none (see `knee topology`)
@@ -176,13 +178,23 @@ enum Ordering {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
-    let interrupt = Interrupt::install().context("cannot watch for signals")?;
+    let interrupt = interrupt::poll()?;
     let (mut writer, mut run, finished) = match &args.resume {
-        Some(dir) => resume(dir)?,
+        Some(dir) => {
+            let resumed = resume(dir)?;
+            if resumed.1.request.aa {
+                require_place(&resumed.1)?;
+            }
+            resumed
+        }
         None => {
+            let plan = plan(args)?;
+            if args.aa {
+                require_place(&plan)?;
+            }
             let limit = args.patience.wait_quiet();
             let quiet = QuietWait { limit, is_silent: args.quiet, interrupt: &interrupt };
-            begin(plan(args)?, args.output.as_deref(), &quiet)?
+            begin(plan, args.output.as_deref(), &quiet)?
         }
     };
     let progress = RunProgress::new(args.quiet, args.view.format());
@@ -195,7 +207,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         Some(floor) => args.view.print(&record, Some(&floor.floors))?,
         None => args.view.print(&record, kept_floors(&run).as_ref())?,
     }
-    tell!("knee: recorded in {0}; to show it again: knee show {0}", dir.display());
+    let next = match ended {
+        Ended::Interrupted(_) => interrupt::message(),
+        Ended::Done => format!("to show it again: knee show {}", dir.display()),
+    };
+    tell!("knee: recorded in {}; {next}", dir.display());
     if let Some(floor) = floor {
         floor.keep()?;
     }
@@ -262,11 +278,14 @@ fn cases(args: &Args) -> anyhow::Result<Vec<Case>> {
     };
     let selected = CATALOGUE.select(&words).map_err(|e| usage(e.to_string()))?;
     let mut cases: Vec<Case> = selected.iter().map(Case::built_in).collect();
+    if args.all {
+        leave_out_threads(&mut cases, args);
+    }
     for path in &args.plugin {
         let path = existing("--plugin", path)?;
-        check_plugin(&path)
-            .map_err(|failure| usage(format!("--plugin {}; {}", failure.reason, failure.remedy)))?;
-        let case = Case::plugin(&path);
+        let sha256 = check_plugin(&path)
+            .map_err(|failure| anyhow!("--plugin {}; {}", failure.reason, failure.remedy))?;
+        let case = Case::plugin(&path, sha256);
         ensure_usage!(
             cases.iter().all(|other| other.id != case.id),
             "--plugin {}: a testcase named {} already exists; rename the file",
@@ -276,4 +295,35 @@ fn cases(args: &Args) -> anyhow::Result<Vec<Case>> {
         cases.push(case);
     }
     Ok(cases)
+}
+
+/// Leaves out the testcases that are only threads if processes were requested, and says so.
+fn leave_out_threads(cases: &mut Vec<Case>, args: &Args) {
+    if args.mode.modes().contains(&Mode::Threads) {
+        return;
+    }
+    let all = cases.len();
+    cases.retain(|case| !case.is_threads_only);
+    if !args.quiet {
+        let left_out = plural(all - cases.len(), "testcase");
+        tell!(
+            "knee: left out {left_out} that can run only as threads; measure them with -m threads"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    #[test]
+    fn all_testcases_of_a_mode_support_this_mode() {
+        let cli = Cli::try_parse_from(["knee", "run", "--all", "-m", "processes", "-q"]);
+        let Command::Run(args) = cli.expect("valid").command else { panic!("another command") };
+        let cases = cases(&args).unwrap();
+        assert!(cases.len() > 50 && cases.iter().all(|case| !case.is_threads_only));
+    }
 }

@@ -3,8 +3,9 @@
 use std::io::{self, ErrorKind, Write};
 
 use anyhow::Context;
+use knee_host::suggest::{nearest, question};
 use knee_host::workdir::WorkDir;
-use knee_host::{Interrupt, Placement, Topology};
+use knee_host::{Placement, Topology};
 use knee_results::{MAX_TASKS, Mode};
 use knee_run::catalogue::Selected;
 use knee_run::job::{Failure, Job, LAYOUTS, Phase, START_TIMEOUT};
@@ -17,7 +18,9 @@ use knee_run::testcase::Need;
 use knee_stats::Spread;
 use knee_testcases::CATALOGUE;
 
+use crate::args::whole;
 use crate::exit::{ExitStatus, bail_usage, usage};
+use crate::interrupt;
 use crate::present::will_it_scale::sample;
 use crate::session::random;
 use crate::stderr::{tell, tell_of_debug_build};
@@ -43,18 +46,12 @@ pub(crate) struct Args {
 
     /// Task count
     #[arg(short, long = "tasks", value_name = "N", default_value = "1",
-          allow_negative_numbers = true,
-          value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_TASKS)))]
+          value_parser = whole::<u32>(1..=MAX_TASKS))]
     tasks: u32,
 
     /// Number of one-second samples to average; 0 means to run forever
-    #[arg(
-        short,
-        long = "samples",
-        value_name = "N",
-        default_value = "0",
-        allow_negative_numbers = true
-    )]
+    #[arg(short, long = "samples", value_name = "N", default_value = "0",
+          value_parser = whole::<u64>(0..=u64::MAX))]
     samples: u64,
 
     /// Bind tasks to SMT threads instead of cores
@@ -73,7 +70,11 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
     let (name, mode) = parse_name(&args.name)?;
     let testcase = CATALOGUE.find(name).ok_or_else(|| {
-        usage(format!("no testcase is named {name:?}; `knee list` lists all testcases"))
+        let hint = match question(&nearest(name, CATALOGUE.all().map(|testcase| testcase.name))) {
+            none if none.is_empty() => "; knee list shows all".to_owned(),
+            hint => hint,
+        };
+        usage(format!("no testcase is named {name:?}{hint}"))
     })?;
     let case = Case::built_in(&Selected::original(testcase));
     let placement = match (args.smt, args.no_affinity) {
@@ -88,7 +89,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
     }
     tell_of_debug_build();
     // Installs the handler before creating anything that needs cleanup.
-    let interrupt = Interrupt::install().context("cannot watch for signals")?;
+    let interrupt = interrupt::poll()?;
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
     let on_tmpfs = testcase.needs.contains(&Need::Tmpfs);
     let parent = if on_tmpfs { TMPFS.into() } else { parent };

@@ -1,10 +1,11 @@
 //! `knee kernel`: kernels for guests.
 
 use clap::Subcommand;
-use knee_trace::{Archive, Package};
+use knee_trace::Package;
 use serde_json::json;
 
 use crate::exit::ExitStatus;
+use crate::input::kernel::archive;
 use crate::stderr::tell;
 use crate::stdout;
 
@@ -44,7 +45,7 @@ enum Command {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     tell!("knee: reading apt's package lists, which are updated at most once a day");
-    let archive = Archive::of_user();
+    let archive = archive()?;
     let text = match &args.command {
         Command::List { json: true } => {
             let kernel = |package: &Package| {

@@ -51,7 +51,7 @@ enum Command {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     tell!("knee: reading apt's package lists, which are updated at most once a day");
-    let emulators = Emulators::of_user();
+    let emulators = Emulators::of_user()?;
     let text = match &args.command {
         Command::List { json } => {
             let (packages, fetched) = (emulators.list()?, emulators.fetched());

@@ -20,16 +20,17 @@ pub(crate) fn render(comparisons: &Comparisons<'_>, detail: bool, screen: &Scree
         if nr > 0 {
             text.push('\n');
         }
-        let sides = format!(
-            "{BOLD}before{BOLD:#}  {}\n{BOLD}after{BOLD:#}   {}\n\n",
-            side(comparisons.before, compared),
-            side(after, compared)
+        let machines = [machine(comparisons.before), machine(after)];
+        let same = machines[0].clone().filter(|_| compared.in_turns || machines[0] == machines[1]);
+        let mut sides = format!(
+            "{BOLD}before{BOLD:#}  {}\n{BOLD}after{BOLD:#}   {}\n",
+            side(comparisons.before, compared, same.is_some()),
+            side(after, compared, same.is_some())
         );
-        text += &screen.wrap(&sides, "        ");
-        if let (true, Some(run)) = (compared.in_turns, &comparisons.before.origin) {
-            text.pop();
-            let _ = writeln!(text, "{BOLD}on{BOLD:#}      {}\n", run.environment.summary());
+        if let Some(machine) = same {
+            let _ = writeln!(sides, "{BOLD}on{BOLD:#}      {machine}");
         }
+        text += &screen.wrap(&(sides + "\n"), "        ");
         if !compared.points.is_empty() {
             let titles = [quantity(compared), "before", "after"];
             text += &points(compared, &comparisons.options, titles, "-").render(screen);
@@ -56,10 +57,17 @@ pub(crate) fn render(comparisons: &Comparisons<'_>, detail: bool, screen: &Scree
     text
 }
 
-fn side(results: &Results, compared: &Compared) -> String {
+/// The machine and kernel of results, if they are known.
+fn machine(results: &Results) -> Option<String> {
+    Some(results.origin.as_ref()?.environment.summary())
+}
+
+/// What distinguishes a side from the other one. `on_same` tells that both ran on the same machine.
+fn side(results: &Results, compared: &Compared, on_same: bool) -> String {
     let source = results.source.display();
     match &results.origin {
         _ if compared.in_turns => source.to_string(),
+        Some(run) if on_same => format!("{source}  {}", run.environment.started_at),
         Some(run) => {
             format!("{source}  {}, {}", run.environment.summary(), run.environment.started_at)
         }

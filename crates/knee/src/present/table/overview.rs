@@ -14,11 +14,20 @@ pub(super) fn render(record: &Record, curves: &[Curve], view: &View<'_>) -> Stri
     let run = &record.run;
     let shown = &run.request.tasks;
     let mut table = Table::new(columns(run));
+    let family_of = |curve: &Curve| run.case(&curve.case).map_or(Family::Plugin, |c| c.family);
+    // A family has one heading, at its first curve.
+    let mut families: Vec<Family> = Vec::new();
+    for family in curves.iter().map(family_of) {
+        if !families.contains(&family) {
+            families.push(family);
+        }
+    }
+    let mut sorted: Vec<&Curve> = curves.iter().collect();
+    sorted.sort_by_key(|curve| families.iter().position(|family| *family == family_of(curve)));
     let mut family = None;
     let mut last = None;
-    for curve in curves {
-        let case = run.case(&curve.case);
-        let of = case.map_or(Family::Plugin, |case| case.family);
+    for curve in sorted {
+        let of = family_of(curve);
         if family != Some(of) {
             if family.is_some() {
                 table.text("");

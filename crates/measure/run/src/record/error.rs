@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use knee_host::json::fault;
+use knee_host::regular_file::FileError;
 use knee_results::{PointId, RUN_FILE};
 
 use super::{SAMPLES_FILE, SCHEMA};
@@ -41,6 +43,18 @@ pub enum RecordError {
     InUse {
         /// The directory.
         dir: PathBuf,
+    },
+    /// A record that another user can have written.
+    #[error("cannot resume {0}: knee runs the commands in a record, and another user may have changed \
+        them ({1}: {error}); read {2}, then resume a copy: cp -r {0} COPY",
+            .dir.display(), .path.display(), .dir.join(RUN_FILE).display())]
+    Foreign {
+        /// The directory of the record.
+        dir: PathBuf,
+        /// The file or directory that another user can have changed.
+        path: PathBuf,
+        /// Why. It is part of the message, and not a `source`, which would repeat it.
+        error: FileError,
     },
     /// A line that knee does not write.
     #[error("{}:{line}: {reason}", .path.display())]
@@ -127,15 +141,24 @@ impl RecordError {
         Self::Io { access, path: path.to_owned(), error }
     }
 
-    /// An error of a document that begins in line `first`. The message contains the line once.
+    pub(super) fn foreign(dir: &Path, path: &Path, error: FileError) -> Self {
+        Self::Foreign { dir: dir.to_owned(), path: path.to_owned(), error }
+    }
+
+    /// An error of a document that begins in line `first` of a file of a record.
     pub(super) fn json(path: &Path, first: usize, error: &serde_json::Error) -> Self {
-        let (text, column) = (error.to_string(), error.column());
-        let place = format!(" at line {} column {column}", error.line());
-        let reason = match text.strip_suffix(&place) {
-            Some(reason) if column > 0 => format!("{reason} (column {column})"),
-            Some(reason) => reason.to_owned(),
-            None => text,
+        let dir = path.parent().unwrap_or(Path::new("."));
+        let (what, remedy) = match path.ends_with(RUN_FILE) {
+            true => ("the file", "restore it from a copy".to_owned()),
+            false => (
+                "the line",
+                format!(
+                    "delete the line, then measure its round again: knee run --resume {}",
+                    dir.display()
+                ),
+            ),
         };
+        let reason = format!("{}; {remedy}", fault(what, error));
         Self::Malformed { path: path.to_owned(), line: first + error.line().max(1) - 1, reason }
     }
 }

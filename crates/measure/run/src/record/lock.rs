@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
+use knee_host::regular_file::{directory, require_own};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
@@ -21,8 +22,10 @@ impl Lock {
     /// The lock is on the directory itself, because the files in it are replaced while the record
     /// is written. A separate lock file would remain in the record.
     pub(super) fn take(dir: &Path) -> Result<Self, RecordError> {
-        let directory = File::open(dir).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => RecordError::NoRecord { dir: dir.to_owned() },
+        let directory = directory(dir).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+                RecordError::NoRecord { dir: dir.to_owned() }
+            }
             _ => RecordError::io(Access::Read, dir, error),
         })?;
         match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
@@ -31,6 +34,11 @@ impl Lock {
             // Measuring without the lock is better than not measuring.
             _ => Ok(Self { directory }),
         }
+    }
+
+    /// Checks that the directory `dir`, which this lock is on, is this user's own.
+    pub(super) fn require_own(&self, dir: &Path) -> Result<(), RecordError> {
+        require_own(&self.directory).map_err(|error| RecordError::foreign(dir, dir, error))
     }
 }
 

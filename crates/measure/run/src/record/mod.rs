@@ -32,7 +32,7 @@ use serde::{Deserialize, Serialize};
 pub use error::{Access, Lacking, RecordError};
 pub use machine::Machine;
 pub use paused::Paused;
-pub use reader::Record;
+pub use reader::{Record, directory};
 pub use round::{RoundSummary, Rounds, all_round_rates, is_disturbed, round_rates};
 pub use sides::InTurns;
 pub use writer::Writer;

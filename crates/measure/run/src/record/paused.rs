@@ -6,7 +6,7 @@ use knee_host::AtomicFile;
 
 use super::lock::Lock;
 use super::writer::to_line;
-use super::{Access, Record, RecordError, Rounds, RunRecord, SAMPLES_FILE, Writer};
+use super::{Access, Record, RecordError, Rounds, RunRecord, SAMPLES_FILE, Writer, directory};
 
 /// A locked record that no run is writing. It has not been changed, so a caller that cannot
 /// continue it leaves it as it was.
@@ -16,10 +16,13 @@ pub struct Paused {
 }
 
 impl Paused {
-    /// Locks and reads the record in `dir`.
-    pub fn open(dir: &Path) -> Result<Self, RecordError> {
+    /// Locks and reads the record that `path` names; see [`directory`]. Refuses a record that another user
+    /// can have written, because to continue it is to run the commands in it.
+    pub fn open(path: &Path) -> Result<Self, RecordError> {
+        let dir = directory(path);
         let lock = Lock::take(dir)?;
-        Ok(Self { record: Record::open(dir)?, lock })
+        lock.require_own(dir)?;
+        Ok(Self { record: Record::open_own(dir)?, lock })
     }
 
     /// The description of the run.

@@ -1,16 +1,27 @@
 //! Reading a record back.
 
 use std::collections::HashSet;
-use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 
+use knee_host::RegularFile;
+use knee_host::regular_file::{FileError, read_line};
 use knee_results::{PointId, RUN_FILE};
 
 use super::error::{Access, Lacking, RecordError};
 use super::line::Line;
 use super::plausible::{check_run, check_sample};
 use super::{Rounds, RunRecord, SAMPLES_FILE, SCHEMA, SampleLine, older};
+
+/// The directory of the record that `path` names: this directory, or the one of this `run.json`.
+pub fn directory(path: &Path) -> &Path {
+    let is_description = path.ends_with(RUN_FILE) && !path.is_dir();
+    match path.parent().filter(|_| is_description) {
+        None => path,
+        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+        Some(parent) => parent,
+    }
+}
 
 /// A record on disk. Its description is in memory; its samples are read on demand.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,14 +33,27 @@ pub struct Record {
 }
 
 impl Record {
-    /// Opens the record in `dir`.
-    pub fn open(dir: &Path) -> Result<Self, RecordError> {
+    /// Opens the record that `path` names; see [`directory`].
+    pub fn open(path: &Path) -> Result<Self, RecordError> {
+        let dir = directory(path);
         let path = dir.join(RUN_FILE);
-        let text = fs::read(&path).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-                RecordError::NoRecord { dir: dir.to_owned() }
-            }
-            _ => RecordError::io(Access::Read, &path, error),
+        Self::parse(dir, RegularFile::at(&path).read())
+    }
+
+    /// Like [`open`](Self::open), but refuses a description that another user can have written.
+    pub(super) fn open_own(dir: &Path) -> Result<Self, RecordError> {
+        let path = dir.join(RUN_FILE);
+        Self::parse(dir, RegularFile::at(&path).own().read())
+    }
+
+    fn parse(dir: &Path, text: Result<Vec<u8>, FileError>) -> Result<Self, RecordError> {
+        let path = dir.join(RUN_FILE);
+        let text = text.map_err(|error| match error {
+            FileError::Owner(_) | FileError::Shared => RecordError::foreign(dir, &path, error),
+            error => match io::Error::from(error) {
+                error if is_absence(&error) => RecordError::NoRecord { dir: dir.to_owned() },
+                error => RecordError::io(Access::Read, &path, error),
+            },
         })?;
         let malformed = |e| RecordError::json(&path, 1, &e);
         let value: serde_json::Value = serde_json::from_slice(&text).map_err(malformed)?;
@@ -52,7 +76,8 @@ impl Record {
         &self,
     ) -> Result<impl Iterator<Item = Result<SampleLine, RecordError>> + use<>, RecordError> {
         let path = self.dir.join(SAMPLES_FILE);
-        let file = File::open(&path).map_err(|e| RecordError::io(Access::Read, &path, e))?;
+        let file = RegularFile::at(&path).open();
+        let file = file.map_err(|e| RecordError::io(Access::Read, &path, e.into()))?;
         let mut reader = BufReader::new(file);
         let points: HashSet<PointId> = self.run.points().into_iter().collect();
         let mut text = Vec::new();
@@ -60,7 +85,7 @@ impl Record {
         Ok(std::iter::from_fn(move || {
             text.clear();
             number += 1;
-            match reader.read_until(b'\n', &mut text) {
+            match read_line(&mut reader, &mut text) {
                 Err(error) => Some(Err(RecordError::io(Access::Read, &path, error))),
                 // Without its end, so that an error at the end of the line has this line number.
                 Ok(_) => Some(sample(text.strip_suffix(b"\n")?, &points, &path, number)),
@@ -112,6 +137,10 @@ impl Record {
             first: points.iter().find(|point| missing(point) > 0)?.clone(),
         })
     }
+}
+
+fn is_absence(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 fn sample(

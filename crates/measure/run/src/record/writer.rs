@@ -1,7 +1,8 @@
 //! Writing a record so that no completed measurement is lost.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use knee_host::write_atomically;
@@ -9,6 +10,11 @@ use knee_results::RUN_FILE;
 
 use super::lock::Lock;
 use super::{Access, RecordError, RunRecord, SAMPLES_FILE, SampleLine};
+
+/// Permissions of a new record, further restricted by the umask. Only its owner may write to it, whatever
+/// the umask, because to resume a record is to run the commands in it.
+const DIRECTORY_MODE: u32 = 0o755;
+const FILE_MODE: u32 = 0o644;
 
 /// An open record, locked against other writers.
 pub struct Writer {
@@ -46,13 +52,15 @@ impl Writer {
     }
 
     fn begin(dir: &Path, run: &RunRecord) -> Result<Self, RecordError> {
-        fs::create_dir_all(dir).map_err(|e| RecordError::io(Access::Create, dir, e))?;
+        let created = DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(dir);
+        created.map_err(|e| RecordError::io(Access::Create, dir, e))?;
         let lock = Lock::take(dir)?;
         Self::check_unused(dir)?;
         let path = dir.join(SAMPLES_FILE);
         let samples = OpenOptions::new()
             .create_new(true)
             .append(true)
+            .mode(FILE_MODE)
             .open(&path)
             .map_err(|e| RecordError::io(Access::Create, &path, e))?;
         let writer = Self { dir: dir.to_owned(), _lock: lock, samples, length: 0 };

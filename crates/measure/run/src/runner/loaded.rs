@@ -22,7 +22,7 @@ static NO_SETTINGS: Settings = Settings::NONE;
 impl Loaded {
     pub(super) fn load(job: &Job, catalogue: Catalogue) -> Result<Self, Failure> {
         match &job.source {
-            Source::Plugin { plugin } => Plugin::load(plugin).map(Self::Plugin),
+            Source::Plugin { plugin, .. } => Plugin::load(plugin).map(Self::Plugin),
             Source::Command { .. } => Err(Failure::runner("a command needs no runner")),
             Source::BuiltIn {} => {
                 let selected = catalogue.of_record(&job.case);

@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 use crate::Catalogue;
 use crate::area::Area;
 use crate::job::{Event, Failure, FailureKind, Job, MAPS};
+use crate::needs::blaming_full_disk;
 use loaded::Loaded;
 pub use plugin::check as check_plugin;
 use sampler::Sampler;
@@ -76,7 +77,11 @@ pub fn main(catalogue: Catalogue) -> i32 {
 
 fn run(link: &mut Link, job: &Job, catalogue: Catalogue) -> Result<(), Stop> {
     let mut round = Round::prepare(link, job, catalogue)?;
-    let result = round.run(link);
+    let result = round.run(link).map_err(|stop| match stop {
+        // Before the files of the tasks are removed.
+        Stop::Failed(failure) => blaming_full_disk(failure, &job.dir, job.tasks).into(),
+        Stop::Unwanted => Stop::Unwanted,
+    });
     round.clean_up(link);
     if result.is_ok() {
         link.send(&Event::Done);

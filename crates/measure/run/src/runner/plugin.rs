@@ -10,6 +10,8 @@ use std::mem::MaybeUninit;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
+use knee_host::RegularFile;
+use knee_host::digest::sha256;
 use knee_host::process::fork_bound;
 use knee_results::Mode;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
@@ -47,12 +49,13 @@ fn refuse(path: &Path, reason: String) -> Failure {
 }
 
 /// Whether the file at `path` may be a plug-in: a shared object that defines the required names.
-/// None of its code runs.
+/// None of its code runs. Returns the SHA-256 of the file.
 ///
 /// # Errors
 /// Says what is missing and how to compile one.
-pub fn check(path: &Path) -> Result<(), Failure> {
-    let bytes = std::fs::read(path).unwrap_or_default();
+pub fn check(path: &Path) -> Result<String, Failure> {
+    let bytes = RegularFile::at(path).read();
+    let bytes = bytes.map_err(|error| refuse(path, format!("cannot read it: {error}")))?;
     let library = match object::File::parse(&*bytes) {
         Ok(file) if file.kind() == ObjectKind::Dynamic => file,
         _ => return Err(refuse(path, "it is not a shared object".to_owned())),
@@ -62,7 +65,7 @@ pub fn check(path: &Path) -> Result<(), Failure> {
             return Err(refuse(path, format!("it does not define {what}")));
         }
     }
-    Ok(())
+    Ok(sha256(&bytes))
 }
 
 /// The names that a plug-in must define.

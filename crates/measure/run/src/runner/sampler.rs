@@ -85,6 +85,13 @@ struct Reading {
     at: f64,
 }
 
+impl Reading {
+    /// The iterations since `before`. A plug-in may set its counter back, which is no progress.
+    fn since(&self, before: &Self) -> u64 {
+        self.count.saturating_sub(before.count)
+    }
+}
+
 /// The three clocks at one moment, in seconds.
 #[derive(Clone, Copy)]
 struct Clocks {
@@ -197,7 +204,7 @@ impl<'a> Sampler<'a> {
         let clocks = Clocks::read();
         let lengths = || now.iter().zip(&self.last).map(|(now, last)| now.at - last.at);
         let counts: Vec<u64> =
-            now.iter().zip(&self.last).map(|(now, last)| now.count - last.count).collect();
+            now.iter().zip(&self.last).map(|(now, last)| now.since(last)).collect();
         let rates = counts.iter().zip(lengths()).map(|(&n, s)| n as f64 / s).collect();
         let seconds = lengths().sum::<f64>() / self.tasks as f64;
 
@@ -285,9 +292,8 @@ impl<'a> Sampler<'a> {
         let cpu = account.map(|(_, used)| used.shares);
         let lost = account.map(|(all, _)| all.share());
         let both = || self.last.iter().zip(&self.first);
-        let rate = |(last, first): (&Reading, &Reading)| {
-            (last.count - first.count) as f64 / (last.at - first.at)
-        };
+        let rate =
+            |(last, first): (&Reading, &Reading)| last.since(first) as f64 / (last.at - first.at);
         let seconds =
             both().map(|(last, first)| last.at - first.at).sum::<f64>() / self.tasks as f64;
         let rates = both().map(rate).collect();

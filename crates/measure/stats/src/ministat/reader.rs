@@ -1,6 +1,7 @@
 //! Reads a column of numbers from a text.
 
 use super::number::{self, WHITE_SPACE};
+use crate::grouped::ungrouped;
 
 /// Reads one field of each line as a number.
 #[derive(Debug, Clone, Copy)]
@@ -13,6 +14,8 @@ pub struct Reader<'a> {
     /// Longer lines, counting the line feed, are split at this length, because ministat reads lines
     /// into a buffer of fixed size; `None` for no limit.
     pub longest_line: Option<usize>,
+    /// Whether `1,234` is a number, unless the comma is a delimiter. ministat refuses it.
+    pub takes_groups: bool,
 }
 
 /// A number and its line.
@@ -70,7 +73,7 @@ impl Reader<'_> {
         let pieces = lines.flat_map(|(n, line)| line.chunks(limit).map(move |piece| (n, piece)));
         for (line, piece) in pieces {
             let Some(field) = self.fields(piece).nth(skipped) else { continue };
-            let Some(number) = number::parse(field) else {
+            let Some(number) = number::parse(field).or_else(|| self.grouped(field)) else {
                 let text = String::from_utf8_lossy(field).into_owned();
                 return Err(ReadError::BadNumber { line, text });
             };
@@ -80,6 +83,12 @@ impl Reader<'_> {
             values.push(Value { line, number });
         }
         Ok(values)
+    }
+
+    /// A number with commas between its groups of digits, if the caller allows it.
+    fn grouped(&self, field: &[u8]) -> Option<f64> {
+        let field = std::str::from_utf8(field).ok().filter(|_| self.takes_groups)?;
+        number::parse(ungrouped(field)?.as_bytes())
     }
 
     /// The fields of a line, up to a comment or a NUL. White space at the end of the line is not
@@ -99,7 +108,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const BLANKS: Reader<'_> = Reader { column: 1, delimiters: b" \t", longest_line: None };
+    const BLANKS: Reader<'_> =
+        Reader { column: 1, delimiters: b" \t", longest_line: None, takes_groups: false };
 
     fn numbers(reader: Reader<'_>, text: &[u8]) -> Vec<f64> {
         reader.values(text).unwrap().iter().map(|v| v.number).collect()
@@ -133,6 +143,17 @@ mod tests {
     }
 
     #[test]
+    fn commas_between_groups_of_digits_are_accepted_only_if_asked() {
+        let refused = ReadError::BadNumber { line: 1, text: "1,234".to_owned() };
+        assert_eq!(BLANKS.values(b"1,234\n").unwrap_err(), refused);
+        let grouped = Reader { takes_groups: true, ..BLANKS };
+        assert_eq!(numbers(grouped, b"1,234\n-1,234,567.5\n12"), [1234.0, -1234567.5, 12.0]);
+        assert!(grouped.values(b"12,34\n").is_err());
+        let in_columns = Reader { delimiters: b",", ..grouped };
+        assert_eq!(numbers(in_columns, b"1,234\n"), [1.0]);
+    }
+
+    #[test]
     fn lines_may_end_as_on_windows() {
         let reader = Reader { delimiters: b",", ..BLANKS };
         assert_eq!(numbers(reader, b"1\r\n2 \t\r\n\r\n"), [1.0, 2.0]);
@@ -160,12 +181,15 @@ mod tests {
             column in 1usize..5,
             longest_line in prop::option::of(1usize..20),
         ) {
-            let _ = Reader { column, delimiters: &delimiters, longest_line }.values(&text);
+            let reader = Reader { column, delimiters: &delimiters, longest_line, takes_groups: true };
+            let _ = reader.values(&text);
         }
 
         #[test]
         fn no_table_makes_it_panic(text in "([0-9.eExXpP#, \t\0-]{0,6}\r?\n){0,20}", column in 1usize..4) {
-            let _ = Reader { column, delimiters: b", \t", longest_line: Some(8) }.values(text.as_bytes());
+            let delimiters = b", \t";
+            let reader = Reader { column, delimiters, longest_line: Some(8), takes_groups: true };
+            let _ = reader.values(text.as_bytes());
         }
     }
 }

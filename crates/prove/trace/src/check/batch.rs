@@ -1,6 +1,7 @@
 //! Runs a batch of tests, in one guest after another.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::SyncSender;
 
 use super::checked::Checked;
@@ -16,26 +17,28 @@ const MAX_FALSE_STARTS: u32 = 2;
 /// which it ran.
 pub(super) type Done = (usize, Checked, Arc<Functions>);
 
-/// Runs a batch in as many guests as necessary, and sends each completed test. Returns early if the
-/// receiver has been dropped.
+/// Runs a batch in as many guests as necessary, and sends each completed test. Returns early if `stop`
+/// is set or the receiver has been dropped.
 pub(super) fn run_batch(
     kernel: &GuestKernel,
     mut jobs: Vec<Job>,
     options: &CheckOptions,
     msr: Option<&[u8]>,
     done: &SyncSender<Done>,
+    stop: &AtomicBool,
 ) -> Result<(), CheckError> {
     let mut false_starts = 0;
     while !jobs.is_empty() {
         let mut session = GuestSession::start(kernel, &jobs, options, msr)?;
         let end = loop {
-            match session.next()? {
+            match session.next(stop)? {
                 Next::Checked(nr, checked) => {
                     if done.send((nr, checked, session.functions().clone())).is_err() {
                         return Ok(());
                     }
                 }
                 Next::End(end) => break end,
+                Next::Stopped => return Ok(()),
             }
         };
         let (completed, begun) = (session.completed(), session.begun()?);

@@ -13,6 +13,7 @@ mod session;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::thread;
 
@@ -67,11 +68,12 @@ pub fn check(
     options.guest.cpus = options.guest.cpus.max(most);
     let options = &options;
     let msr = msr_module(kernel);
+    let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let (sender, receiver) = sync_channel(MAX_WAITING);
         let threads = batches(jobs).into_iter().map(|batch| {
-            let (done, msr) = (sender.clone(), msr.as_deref());
-            scope.spawn(move || run_batch(kernel, batch, options, msr, &done))
+            let (done, msr, stop) = (sender.clone(), msr.as_deref(), &stop);
+            scope.spawn(move || run_batch(kernel, batch, options, msr, &done, stop))
         });
         let threads: Vec<_> = threads.collect();
         drop(sender);
@@ -88,8 +90,9 @@ pub fn check(
             let Ok((nr, checked, functions)) = receiver.recv() else { break };
             waiting.insert(nr, (checked, functions));
         }
-        // Without a receiver, the next send of each batch fails. The batch then ends and kills its
-        // guest.
+        // Each batch ends and kills its guest. One that waits for room in the channel notices that
+        // there is no receiver.
+        stop.store(true, Ordering::Relaxed);
         drop(receiver);
         let ends = threads.into_iter().map(|thread| match thread.join() {
             Ok(end) => end,
@@ -138,10 +141,10 @@ pub fn calibrate(kernel: &GuestKernel, guest: &GuestOptions) -> Result<(), Check
     let msr = msr_module(kernel);
     let mut session = GuestSession::start(kernel, &[], &options, msr.as_deref())?;
     loop {
-        match session.next()? {
+        match session.next(&AtomicBool::new(false))? {
             Next::End(_) if session.is_calibrated() => return Ok(()),
             Next::End(end) => return Err(CheckError::NotUp(end)),
-            Next::Checked(..) => {}
+            Next::Checked(..) | Next::Stopped => {}
         }
     }
 }

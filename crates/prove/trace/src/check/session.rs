@@ -2,6 +2,9 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+use std::time::Duration;
 
 use knee_agent::{CONSOLE, DISK, MSR, msr_parameter, outcome};
 use knee_commute::Test;
@@ -26,6 +29,8 @@ use crate::results::Results;
 
 /// Maximum number of accesses of a traced test: a test has some thousands. An access takes about 60 bytes.
 const MAX_TRACE: usize = 4_000_000;
+/// Interval at which a session that waits for its guest looks whether to stop.
+const STOP_PERIOD: Duration = Duration::from_millis(100);
 
 /// How to check.
 #[derive(Debug, Clone, Default)]
@@ -52,6 +57,8 @@ pub(super) enum Next {
     Checked(usize, Checked),
     /// The guest has ended. This is the last event.
     End(End),
+    /// The session must stop.
+    Stopped,
 }
 
 /// A guest with its tests.
@@ -157,18 +164,22 @@ impl<'a> GuestSession<'a> {
         Ok(self.channel.begun()?)
     }
 
-    /// Waits for the next completed test, or the end.
-    pub(super) fn next(&mut self) -> Result<Next, CheckError> {
+    /// Waits for the next completed test, the end, or `stop`.
+    pub(super) fn next(&mut self, stop: &AtomicBool) -> Result<Next, CheckError> {
         loop {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(Next::Stopped);
+            }
             if let Some((nr, checked)) = self.complete() {
                 return Ok(Next::Checked(nr, checked));
             }
             if let Some(end) = &self.end {
                 return Ok(Next::End(end.clone()));
             }
-            match self.guest.next_event()? {
-                Some(event) => self.handle(event)?,
-                None => self.end = Some(End::Died("it printed nothing".to_owned())),
+            match self.guest.poll(STOP_PERIOD)? {
+                Poll::Pending => {}
+                Poll::Ready(Some(event)) => self.handle(event)?,
+                Poll::Ready(None) => self.end = Some(End::Died("it printed nothing".to_owned())),
             }
         }
     }

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 use std::str::FromStr;
-use std::{fmt, fs, io};
+use std::{fmt, io};
 
+use knee_host::RegularFile;
+use knee_host::digest::sha256;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 
 use super::SCHEMA;
 use crate::kernel::Kernel;
@@ -132,10 +133,7 @@ pub struct TestedKernel {
 impl TestedKernel {
     /// The description of a kernel.
     pub fn of(kernel: &Kernel) -> Self {
-        Self {
-            release: kernel.release().to_owned(),
-            image: hexadecimal(Sha256::digest(kernel.image())),
-        }
+        Self { release: kernel.release().to_owned(), image: sha256(kernel.image()) }
     }
 }
 
@@ -152,7 +150,7 @@ impl TestedProgram {
     /// The description of a file.
     pub fn of(path: &Path) -> io::Result<Self> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Ok(Self { name, file: hexadecimal(Sha256::digest(fs::read(path)?)) })
+        Ok(Self { name, file: sha256(RegularFile::at(path).read()?) })
     }
 }
 
@@ -182,26 +180,22 @@ pub struct Tests {
 impl Tests {
     /// The tests with these ids, in this order.
     pub fn of<'i>(ids: impl Iterator<Item = &'i str>) -> Self {
-        let mut digest = Sha256::new();
+        let mut lines = String::new();
         let mut count = 0;
         for id in ids {
-            digest.update(id);
-            digest.update("\n");
+            lines += id;
+            lines.push('\n');
             count += 1;
         }
-        Self { count, digest: hexadecimal(digest.finalize()) }
+        Self { count, digest: sha256(lines) }
     }
 }
 
 /// The first 16 hexadecimal digits of the SHA-256 of the plugin with which this version of knee traces.
 pub fn plugin_digest() -> String {
-    let mut digest = hexadecimal(Sha256::digest(knee_artefacts::PLUGIN));
+    let mut digest = sha256(knee_artefacts::PLUGIN);
     digest.truncate(16);
     digest
-}
-
-fn hexadecimal(bytes: impl AsRef<[u8]>) -> String {
-    bytes.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// A part of a check: every `of`-th test, starting with the `index`-th. Written `2/3`.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use knee_agent::Outcome;
+use knee_host::json::fault;
 use knee_host::text::escape_json;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -98,8 +99,10 @@ impl TestLine {
         struct Versioned {
             schema: u32,
         }
-        let without_line =
-            |error: serde_json::Error| error.to_string().replace(" at line 1 ", " at ");
+        let fault = |error| {
+            let fault = fault("the line", &error);
+            format!("{fault}; delete the line, then run its test again with --resume")
+        };
         let read: Result<Self, _> = serde_json::from_slice(line);
         match (&read, serde_json::from_slice(line)) {
             (_, Ok(Versioned { schema })) if schema != SCHEMA => {
@@ -108,7 +111,7 @@ impl TestLine {
             (Ok(test), _) if test.operations().iter().any(|name| name.is_empty()) => {
                 Err(format!("{:?} contains no operations", test.test))
             }
-            _ => read.map_err(without_line),
+            _ => read.map_err(fault),
         }
     }
 }

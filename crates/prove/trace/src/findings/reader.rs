@@ -1,9 +1,11 @@
 //! Reads records, and several shards as one record.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+
+use knee_host::RegularFile;
+use knee_host::json::fault_in_file;
 
 use super::description::KIND;
 use super::{CHECK_FILE, Check, FindingsError, SCHEMA, Shard, TESTS_FILE, TestLine};
@@ -93,7 +95,7 @@ impl Findings {
 /// If there is no record, or its content does not match the schema.
 pub fn read_check(dir: &Path) -> Result<Check, FindingsError> {
     let path = dir.join(CHECK_FILE);
-    let text = match fs::read(&path) {
+    let text = match RegularFile::at(&path).read().map_err(io::Error::from) {
         Ok(text) => text,
         Err(error) if is_absence(&error) => return Err(FindingsError::NoRecord(dir.to_owned())),
         Err(error) => return Err(FindingsError::read(&path)(error)),
@@ -106,8 +108,10 @@ fn is_absence(error: &io::Error) -> bool {
 }
 
 fn parse_check(text: &[u8]) -> Result<Check, String> {
-    let document: serde_json::Value =
-        serde_json::from_slice(text).map_err(|error| error.to_string())?;
+    let fault = |error: serde_json::Error| {
+        format!("{}; restore the file from a copy", fault_in_file(&error))
+    };
+    let document: serde_json::Value = serde_json::from_slice(text).map_err(fault)?;
     if document["kind"] != KIND {
         return Err("it is not a description of a knee commute check".to_owned());
     }
@@ -116,7 +120,7 @@ fn parse_check(text: &[u8]) -> Result<Check, String> {
         return Err(format!("it has schema {found}, but this version of knee reads {SCHEMA}"));
     }
     // Parse the text again, because the errors of this parser contain the line and the column.
-    let check: Check = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+    let check: Check = serde_json::from_slice(text).map_err(fault)?;
     match check.shard.is_possible() {
         true => Ok(check),
         false => Err(format!("there is no shard {}", check.shard)),
@@ -126,7 +130,7 @@ fn parse_check(text: &[u8]) -> Result<Check, String> {
 /// Reads the complete lines of a file of tests. Also returns the total size of these lines in bytes. A
 /// missing file counts as empty, because knee may have been killed before it created the file.
 pub(super) fn read_tests(path: &Path) -> Result<(Vec<TestLine>, u64), FindingsError> {
-    let text = match fs::read(path) {
+    let text = match RegularFile::at(path).read().map_err(io::Error::from) {
         Ok(text) => text,
         Err(error) if is_absence(&error) => return Ok((Vec::new(), 0)),
         Err(error) => return Err(FindingsError::read(path)(error)),
@@ -148,6 +152,8 @@ pub(super) fn read_tests(path: &Path) -> Result<(Vec<TestLine>, u64), FindingsEr
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::super::samples::{check, conflicting, free, record};
     use super::*;
 
@@ -217,7 +223,7 @@ mod tests {
             Findings::open(dir.path()).unwrap_err().to_string()
         };
         let torn = refused(format!("{whole}{}\n", &whole[..whole.len() / 2]));
-        assert!(torn.contains("tests.jsonl:2: EOF while parsing"), "{torn}");
+        assert!(torn.contains("tests.jsonl:2: the line is cut off; delete the line"), "{torn}");
         let twice = refused(format!("{whole}{whole}"));
         assert!(twice.contains("tests.jsonl:2: test a,b/0 occurs twice"), "{twice}");
     }
@@ -239,6 +245,6 @@ mod tests {
             "it is not a description of a knee commute check"
         );
         assert_eq!(refused("\"index\":1", "\"index\":2"), "there is no shard 2/1");
-        assert!(refused("\"count\"", "\"n\"").starts_with("missing field `count` at line 1"));
+        assert!(refused("\"count\"", "\"n\"").starts_with("line 1: missing field `count`"));
     }
 }

@@ -4,6 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use knee_host::regular_file::directory;
 use knee_host::write_atomically;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -125,7 +126,7 @@ fn open(path: &Path) -> Result<File, FindingsError> {
 /// The function locks the directory and not `check.json`: knee replaces this file, and a lock on the old file
 /// would not exclude a process that opens the new file.
 fn lock(dir: &Path) -> Result<File, FindingsError> {
-    let file = File::open(dir).map_err(FindingsError::read(dir))?;
+    let file = directory(dir).map_err(FindingsError::read(dir))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Err(Errno::WOULDBLOCK) => Err(FindingsError::InUse(dir.to_owned())),
         // On NFS, which does not support locks on directories, continue without a lock.

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use knee_host::RegularFile;
 use knee_host::process::output;
 use object::Endianness;
 use object::elf::FileHeader64;
@@ -22,7 +23,7 @@ pub(crate) fn files(program: &Path) -> Result<Vec<PathBuf>, GuestError> {
     let failed = |reason: String| GuestError::Program { program: program.to_owned(), reason };
     // A program may search for libraries relative to its own path, after resolving symbolic links.
     let path = fs::canonicalize(program).map_err(|error| failed(error.to_string()))?;
-    let content = fs::read(&path).map_err(|error| failed(error.to_string()))?;
+    let content = RegularFile::at(&path).read().map_err(|error| failed(error.to_string()))?;
     let linker = interpreter(&content)
         .map_err(|error| failed(format!("it is not an x86-64 program for Linux ({error})")))?;
     let mut files = vec![path];
@@ -87,6 +88,6 @@ mod tests {
     #[test]
     fn a_file_that_is_not_a_program_is_an_error() {
         let error = files(Path::new("/dev/null")).unwrap_err().to_string();
-        assert!(error.starts_with("cannot run /dev/null in a guest: it is not"), "{error}");
+        assert!(error.starts_with("cannot run /dev/null in a guest: it is a device"), "{error}");
     }
 }

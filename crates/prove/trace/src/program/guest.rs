@@ -6,7 +6,6 @@
 //! addresses each time.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::process::ExitStatusExt;
@@ -20,6 +19,7 @@ use knee_agent::{
     RING_BYTES, Relayed, WRITTEN_AT, places, relayed,
 };
 use knee_bind::GUEST;
+use knee_host::RegularFile;
 use knee_marks::SIDES;
 
 use super::event::{self, ProgramEvent};
@@ -54,7 +54,7 @@ impl Packed {
         for path in paths.iter().filter(|path| seen.insert(path.as_path())) {
             // Ignore a missing file: a program works without the linker's cache, and if another file is
             // missing, the program itself reports it.
-            let Ok(content) = fs::read(path) else { continue };
+            let Ok(content) = RegularFile::at(path).read() else { continue };
             let Some(path) = path.to_str() else {
                 return Err(failed(format!("{} is not UTF-8", path.display())));
             };

@@ -23,7 +23,7 @@ impl Emulator {
     pub fn of_user() -> Result<Emulator, EmulatorError> {
         match Emulator::present() {
             Err(EmulatorError::NotFetched(name)) => {
-                Emulators::of_user().fetch(&name).map(|(_, emulator)| emulator)
+                Emulators::of_user()?.fetch(&name).map(|(_, emulator)| emulator)
             }
             present => present,
         }
@@ -41,7 +41,7 @@ impl Emulator {
     fn named(named: &OsStr) -> Result<Emulator, EmulatorError> {
         let name = named.to_string_lossy();
         if !name.contains('/') {
-            let found = Emulators::of_user().find(&name);
+            let found = Emulators::of_user()?.find(&name);
             return found.ok_or_else(|| EmulatorError::NotFetched(name.into_owned()));
         }
         let file = Path::new(named);

@@ -25,14 +25,12 @@ pub enum EmulatorError {
     Package(#[from] PackageError),
     /// No QEMU has the requested name.
     #[error(
-        "no QEMU is named {wanted}; set KNEE_QEMU to the path of a program, a Debian release or \
-         the first numbers of a version; the available QEMUs are {known}"
+        "no QEMU is named {wanted}; name a release or a version of knee qemu list; KNEE_QEMU can \
+         also be the path of a qemu-system-x86_64"
     )]
     Unknown {
         /// The requested name.
         wanted: String,
-        /// The available QEMUs, separated by commas.
-        known: String,
     },
     /// The chosen QEMU has not been fetched.
     #[error("QEMU {0} has not been fetched; run knee qemu fetch {0}")]

@@ -6,12 +6,15 @@
 //! `trixie_10.0.13+ds-0+deb13u1`. Only the files that a guest needs are kept: 90 MB of 250 MB.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+
+use knee_host::regular_file::directory;
+use rustix::fs::syncfs;
 
 use super::emulator::{Emulator, EmulatorError};
 use super::root::is_needed;
-use crate::apt::{Apt, Package, cache, locked};
+use crate::apt::{Apt, Package};
+use crate::cache::{cache, in_partial, locked};
 use crate::package::{PackageError, unpack};
 
 /// The suites with a QEMU, each with the suites from which apt takes the QEMU's dependencies.
@@ -22,9 +25,6 @@ const SUITES: [(&str, &[&str]); 4] = [
     ("sid", &["sid"]),
 ];
 const PACKAGE: &str = "qemu-system-x86";
-/// The directory in which a QEMU is downloaded and unpacked. The unpacked QEMU is then renamed to its final
-/// path.
-const PARTIAL: &str = "partial";
 
 /// The QEMUs that can be fetched, and those that have been fetched.
 #[derive(Clone, Debug)]
@@ -34,15 +34,18 @@ pub struct Emulators {
 
 impl Emulators {
     /// The QEMUs in the user's cache directory, `$XDG_CACHE_HOME/knee/qemu`.
-    pub fn of_user() -> Emulators {
-        Emulators { dir: cache("qemu") }
+    ///
+    /// # Errors
+    /// There is no such directory, or other users can change what is in it.
+    pub fn of_user() -> Result<Emulators, PackageError> {
+        Ok(Emulators { dir: cache("qemu")? })
     }
 
     /// The packages that can be fetched, suite by suite. Fetches apt's lists if they are older than
     /// a day.
     pub fn list(&self) -> Result<Vec<Package>, PackageError> {
         let suites: Vec<&str> = SUITES.iter().map(|(suite, _)| *suite).collect();
-        let mut packages = Apt::of_user(&suites).packages(PACKAGE, |name| name == PACKAGE)?;
+        let mut packages = Apt::of_user(&suites)?.packages(PACKAGE, |name| name == PACKAGE)?;
         let place = |package: &Package| suites.iter().position(|suite| *suite == package.suite);
         packages.sort_by_key(|package| (place(package), package.order()));
         Ok(packages)
@@ -76,10 +79,7 @@ impl Emulators {
     pub fn fetch(&self, wanted: &str) -> Result<(Package, Emulator), EmulatorError> {
         let packages = self.list()?;
         let Some(package) = newest(&packages, wanted) else {
-            let names =
-                packages.iter().map(|package| format!("{} {}", package.suite, package.version));
-            let known = names.collect::<Vec<_>>().join(", ");
-            return Err(EmulatorError::Unknown { wanted: wanted.to_owned(), known });
+            return Err(EmulatorError::Unknown { wanted: wanted.to_owned() });
         };
         let root = self.root(package);
         let _lock = locked(&self.dir)?;
@@ -89,15 +89,15 @@ impl Emulators {
         Ok((package.clone(), self.emulator(package)))
     }
 
-    /// Fetches and unpacks a package with its dependencies.
+    /// Fetches and unpacks a package with its dependencies. The QEMU appears at `root` only when it is
+    /// complete.
     fn install(&self, package: &Package, root: &Path) -> Result<(), PackageError> {
-        let partial = self.dir.join(PARTIAL);
-        // A knee process that was killed may have left this directory behind.
-        remove(&partial)?;
-        let unpacked = download(package, &partial);
-        let unpacked = unpacked
-            .and_then(|unpacked| fs::rename(unpacked, root).map_err(PackageError::write(root)));
-        unpacked.and(remove(&partial))
+        in_partial(&self.dir, |partial| {
+            let unpacked = download(package, partial)?;
+            // After a power failure, the QEMU must not consist of empty files.
+            let _ = directory(&unpacked).map(syncfs);
+            fs::rename(unpacked, root).map_err(PackageError::write(root))
+        })
     }
 
     fn root(&self, package: &Package) -> PathBuf {
@@ -113,7 +113,7 @@ impl Emulators {
 /// directory with the unpacked files.
 fn download(package: &Package, dir: &Path) -> Result<PathBuf, PackageError> {
     let suites = SUITES.iter().find(|(suite, _)| *suite == package.suite);
-    let apt = Apt::of_user(suites.map_or(&[], |(_, suites)| suites));
+    let apt = Apt::of_user(suites.map_or(&[], |(_, suites)| suites))?;
     let root = dir.join("root");
     fs::create_dir_all(&root).map_err(PackageError::write(&root))?;
     for file in apt.download_closure(package, &dir.join("archives"))? {
@@ -128,16 +128,6 @@ fn newest<'p>(packages: &'p [Package], wanted: &str) -> Option<&'p Package> {
     exact.or_else(|| fit.max_by_key(|package| package.order()))
 }
 
-/// Removes a directory and its content, if it exists.
-fn remove(dir: &Path) -> Result<(), PackageError> {
-    match fs::remove_dir_all(dir) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(PackageError::write(dir)(error))
-        }
-        _ => Ok(()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,7 +135,7 @@ mod tests {
     #[test]
     fn the_newest_fetched_qemu_is_found_by_suite_or_version() {
         let dir = tempfile::tempdir().unwrap();
-        let names = ["bookworm_7.2+dfsg-7", "trixie_10.0.2+ds-2", "trixie_10.0.13+ds-0", PARTIAL];
+        let names = ["bookworm_7.2+dfsg-7", "trixie_10.0.2+ds-2", "trixie_10.0.13+ds-0", "partial"];
         for name in names {
             fs::create_dir(dir.path().join(name)).unwrap();
         }

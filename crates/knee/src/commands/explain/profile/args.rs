@@ -11,6 +11,7 @@ use knee_results::{MAX_TASKS, Mode};
 use crate::args::complete;
 use crate::args::modes::one_mode;
 use crate::args::tasks::Tasks;
+use crate::args::whole;
 
 /// What to sample, and where to write the result.
 #[derive(clap::Args)]
@@ -33,7 +34,8 @@ pub(super) struct SampleArgs {
     pub(super) mode: Option<Mode>,
 
     /// Process to sample, with its threads and the processes it starts
-    #[arg(short, long, value_name = "PID", conflicts_with_all = ["all", "command"])]
+    #[arg(short, long, value_name = "PID", conflicts_with_all = ["all", "command"],
+          value_parser = whole::<i32>(1..=i32::MAX))]
     pub(super) pid: Option<i32>,
 
     /// Sample everything on all CPUs
@@ -80,7 +82,7 @@ fn task_count(text: &str) -> Result<u32, String> {
 pub(super) struct HowArgs {
     /// Samples per second on each CPU
     #[arg(short = 'F', long, value_name = "HZ", default_value_t = FREQUENCY,
-          value_parser = clap::value_parser!(u64).range(1..=100_000))]
+          value_parser = whole::<u64>(1..=100_000))]
     pub(super) frequency: u64,
 
     /// Event that triggers samples

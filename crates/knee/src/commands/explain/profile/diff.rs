@@ -7,6 +7,7 @@ use knee_profile::diff::{diff, table};
 use knee_profile::import;
 use knee_profile::view::flame::{Widths, difference};
 
+use crate::args::whole;
 use crate::exit::ExitStatus;
 use crate::{file, stdout};
 
@@ -30,7 +31,8 @@ pub(super) struct Args {
     after: PathBuf,
 
     /// Maximum number of functions to print
-    #[arg(long, value_name = "N", default_value_t = 25)]
+    #[arg(long, value_name = "N", default_value_t = 25,
+          value_parser = whole::<usize>(0..=usize::MAX))]
     top: usize,
 
     /// File for a flame graph of the differences (an SVG for a browser)

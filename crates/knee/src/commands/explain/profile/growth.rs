@@ -16,7 +16,9 @@ use crate::args::complete;
 use crate::args::modes::one_mode;
 use crate::args::patience::PatienceArgs;
 use crate::args::tasks::Tasks;
+use crate::args::whole;
 use crate::exit::{ExitStatus, bail_usage, usage};
+use crate::interrupt;
 use crate::present::profile::losses;
 use crate::session::QuietWait;
 use crate::stderr::tell;
@@ -66,7 +68,8 @@ pub(super) struct Args {
     output: Option<PathBuf>,
 
     /// Maximum number of functions to print
-    #[arg(long, value_name = "N", default_value_t = 15, conflicts_with = "json")]
+    #[arg(long, value_name = "N", default_value_t = 15, conflicts_with = "json",
+          value_parser = whole::<usize>(0..=usize::MAX))]
     top: usize,
 
     /// Print JSON
@@ -103,7 +106,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
 
 /// Takes captures at all task counts, in ascending order.
 fn take(args: &Args, name: &str) -> anyhow::Result<Vec<Capture>> {
-    let interrupt = Interrupt::install().context("cannot watch for signals")?;
+    let interrupt = interrupt::poll()?;
     let bench = Bench::of(name, args.mode, &args.how)?;
     let cpus = args.how.placement.order(&bench.topology);
     let limit = args.patience.wait_quiet();

@@ -12,7 +12,7 @@ mod testcase;
 mod watch;
 
 use clap::Subcommand;
-use knee_host::suggest::nearest;
+use knee_host::suggest::{nearest, question};
 use knee_testcases::CATALOGUE;
 
 use self::args::SampleArgs;
@@ -81,7 +81,7 @@ fn misspelt(args: &SampleArgs) -> Option<anyhow::Error> {
     }
     let commands = What::augment_subcommands(clap::Command::new("profile"));
     let names = commands.get_subcommands().map(clap::Command::get_name);
-    let names = nearest(word, names).join(" or ");
-    let message = format!("knee profile has no command {word}: did you mean {names}?");
+    let names = nearest(word, names);
+    let message = format!("knee profile has no command {word}{}", question(&names));
     (!names.is_empty()).then(|| usage(message))
 }

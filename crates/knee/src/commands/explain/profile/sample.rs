@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use knee_host::Interrupt;
 use knee_host::text::Screen;
 use knee_profile::Capture;
 use knee_profile::sampling::Sampler;
@@ -13,6 +12,7 @@ use super::args::SampleArgs;
 use super::locks;
 use super::recording::take;
 use crate::exit::{ExitStatus, ensure_usage};
+use crate::interrupt;
 use crate::present::profile::{losses, summary};
 use crate::session::numbered;
 use crate::stderr::tell;
@@ -24,7 +24,7 @@ const SHOWN: usize = 15;
 const PROFILES: &str = "profiles";
 
 pub(super) fn run(args: &SampleArgs) -> anyhow::Result<ExitStatus> {
-    let interrupt = Interrupt::install().context("cannot watch for signals")?;
+    let interrupt = interrupt::poll()?;
     if args.locks {
         return locks::run(args, &interrupt);
     }

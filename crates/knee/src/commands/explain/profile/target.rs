@@ -2,12 +2,13 @@
 
 use std::ffi::OsString;
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use knee_host::Interrupt;
-use knee_host::process::readable;
 use knee_host::process::suspended::{Ended, Held, shell_status};
+use knee_host::process::{program, readable};
 use knee_host::utc;
 use knee_profile::sampling::Target;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -27,6 +28,7 @@ pub(super) fn command<W: Recorder>(
     how: &HowArgs,
     interrupt: &Interrupt,
 ) -> anyhow::Result<(W::Taken, Left)> {
+    require_program(command)?;
     let started_at = utc::now();
     let mut held = Held::start(command).context("cannot start a process")?;
     let watch = W::open(&Target::Exec(held.id()), &how.options())?;
@@ -48,6 +50,19 @@ pub(super) fn command<W: Recorder>(
     };
     let taken = watch.finish(words.join(" "), started_at, None)?;
     Ok((taken, Left::Command { held, ended }))
+}
+
+/// Returns an error if the program of a command does not exist. Otherwise, there would be a capture
+/// without samples.
+fn require_program(command: &[OsString]) -> anyhow::Result<()> {
+    let Some(name) = command.first() else { return Ok(()) };
+    let path = Path::new(name);
+    let is_found = match path.components().count() {
+        1 => name.to_str().is_none_or(|name| program::find(name).is_some()),
+        _ => path.is_file(),
+    };
+    ensure!(is_found, "cannot start {}: no program has this name", path.display());
+    Ok(())
 }
 
 /// The remaining work after the capture is written.
@@ -91,7 +106,7 @@ pub(super) fn running<W: Recorder>(
         watch.describe();
     }
     let (mut progress, start) = (Progress::new(how.quiet), Instant::now());
-    wait(target, duration, interrupt, || {
+    let signal = wait(target, duration, interrupt, || {
         watch.show(&mut progress, start.elapsed().as_secs_f64(), duration);
     })?;
     drop(progress);
@@ -99,7 +114,8 @@ pub(super) fn running<W: Recorder>(
         Target::Process(pid) | Target::Exec(pid) => format!("process {pid}"),
         Target::System => "all CPUs".to_owned(),
     };
-    Ok((watch.finish(title, started_at, None)?, Left::Nothing(ExitStatus::Done)))
+    let status = signal.map_or(ExitStatus::Done, ExitStatus::Interrupted);
+    Ok((watch.finish(title, started_at, None)?, Left::Nothing(status)))
 }
 
 /// The time of the next message, or `until` if that is earlier.
@@ -108,14 +124,14 @@ fn nap_until(until: Option<Instant>) -> Instant {
     until.map_or(next, |until| until.min(next))
 }
 
-/// Waits for the end of sampling, and calls `going_on` twice a second. Ctrl-C ends the sampling; it is
-/// not an error.
+/// Waits for the end of sampling, and calls `going_on` twice a second. Returns the signal that ended the
+/// sampling, if any.
 fn wait(
     target: &Target,
     duration: Option<f64>,
     interrupt: &Interrupt,
     mut going_on: impl FnMut(),
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Option<i32>> {
     let exit = match target {
         Target::Process(pid) | Target::Exec(pid) => {
             let pid = Pid::from_raw(*pid).context("no process has this number")?;
@@ -131,6 +147,5 @@ fn wait(
         }
         going_on();
     }
-    let _ = interrupt.take();
-    Ok(())
+    Ok(interrupt.take())
 }

@@ -3,8 +3,14 @@
 use std::fs;
 use std::path::Path;
 
+use knee_host::number::{plural, spread};
 use knee_host::{Environment, Topology, filesystem};
-use knee_profile::sampling::{Options, Sampler, Target, Watch};
+use knee_profile::sampling::{LockSampler, Options, Sampler, Target, Watch};
+use knee_results::Mode;
+use knee_run::needs::{self, Context};
+use knee_run::noise::{self, NoiseFloors};
+use knee_run::record::Machine;
+use knee_run::testcase::Need;
 
 use super::check::{Finding, command, limited, missing, ok, statement};
 
@@ -40,8 +46,8 @@ pub(super) fn cpu_quota(environment: &Environment) -> Finding {
         Some(quota) if quota < cpus as f64 => limited(
             format!("{quota:.2} CPUs' worth of time on {cpus} CPUs"),
             statement(
-                "raise the cgroup's cpu.max (docker --cpus, systemd CPUQuota=), or use -t auto, \
-                 which stops at the quota",
+                "raise the cgroup's CPU limit (docker --cpus, systemd CPUQuota=), or use -t auto, \
+                 which stops at the limit",
             ),
         ),
         Some(quota) => ok(format!("{quota:.2} CPUs' worth of time, enough for {cpus} CPUs")),
@@ -158,6 +164,48 @@ pub(super) fn sampling() -> Finding {
         (true, true, event) => {
             ok(format!("by a timer ({event}), because this machine cannot count cycles"))
         }
+    }
+}
+
+/// Whether knee can record lock waits, for which it needs two tracepoints.
+pub(super) fn lock_waits() -> Finding {
+    let ours = Target::Process(std::process::id().cast_signed());
+    match LockSampler::open(&ours, &Options::default()) {
+        Ok(_) => ok("lock:contention_begin and contention_end"),
+        Err(error) => {
+            let error = anyhow::Error::from(error);
+            missing("not available", statement(format!("{error:#}")))
+        }
+    }
+}
+
+/// Whether the noise floor of this machine is known, and where it is saved.
+pub(super) fn noise_floor(environment: &Environment) -> Finding {
+    let measure = command("knee run --aa");
+    let Some(file) = noise::file() else {
+        let remedy = command("export XDG_STATE_HOME=$HOME/.local/state");
+        return limited("no place for it: neither XDG_STATE_HOME nor HOME is set", remedy);
+    };
+    match NoiseFloors::kept_on(&Machine::from(environment)) {
+        Ok(Some(floors)) => ok(format!(
+            "typically {}, of {} in {}",
+            spread(floors.typical),
+            plural(floors.points.len(), "point"),
+            file.display()
+        )),
+        Ok(None) => {
+            limited(format!("not measured; knee will save it in {}", file.display()), measure)
+        }
+        Err(error) => limited("cannot be read", statement(error.to_string())),
+    }
+}
+
+/// Whether testcases can connect to this machine.
+pub(super) fn loopback() -> Finding {
+    let context = Context { dir: Path::new("/"), mode: Mode::Processes, tasks: 1 };
+    match needs::check(Need::Loopback, &context) {
+        Ok(()) => ok("up"),
+        Err(failure) => limited(failure.reason, command(format!("sudo {}", failure.remedy))),
     }
 }
 

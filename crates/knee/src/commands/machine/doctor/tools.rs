@@ -1,9 +1,12 @@
 //! Checks of programs that the distribution packages.
 
+use std::collections::BTreeSet;
+
+use knee_host::number::plural;
 use knee_host::process::program;
 use knee_trace::{
-    Archive, Emulator, EmulatorError, GuestError, GuestKernel, GuestOptions, Kernel, calibrate,
-    qemu_user_version, user_mode,
+    Archive, Disk, Emulator, EmulatorError, GuestError, GuestKernel, GuestOptions, Kernel,
+    calibrate, qemu_user_version, user_mode,
 };
 
 use super::check::{Finding, command, limited, missing, ok, statement};
@@ -59,7 +62,7 @@ pub(super) fn qemu() -> Finding {
 pub(super) fn calibration() -> Option<Finding> {
     let emulator = Emulator::present().ok()?;
     emulator.version().ok()?;
-    let fetched = Archive::of_user().fetched();
+    let fetched = Archive::of_user().map(|archive| archive.fetched()).unwrap_or_default();
     let kernel = fetched.iter().rev().find_map(|file| Kernel::open(file).ok());
     let Some(kernel) = kernel.or_else(|| Kernel::running().ok()) else {
         let remedy = command("knee kernel fetch bookworm");
@@ -91,5 +94,41 @@ pub(super) fn qemu_user() -> Finding {
             statement("programs run in a guest instead, which takes several seconds to boot"),
         ),
         Err(error) => missing("cannot be started", statement(error.to_string())),
+    }
+}
+
+/// Checks for the programs that make file systems for guests.
+pub(super) fn file_systems() -> Finding {
+    let kinds: Vec<&str> = Disk::kinds().collect();
+    let missing: Vec<(&str, &str)> = Disk::missing().collect();
+    if missing.is_empty() {
+        return ok(format!("mkfs for {}", kinds.join(", ")));
+    }
+    let names: Vec<&str> = missing.iter().map(|(kind, _)| *kind).collect();
+    let packages: BTreeSet<&str> = missing.iter().map(|(_, package)| *package).collect();
+    let packages: Vec<&str> = packages.into_iter().collect();
+    limited(
+        format!("no mkfs for {}", names.join(", ")),
+        command(format!("sudo apt-get install -y {}", packages.join(" "))),
+    )
+}
+
+/// Which kernels guests can run without the network.
+pub(super) fn kernels() -> Finding {
+    let archive = match Archive::of_user() {
+        Ok(archive) => archive,
+        Err(error) => return limited("not usable", statement(error.to_string())),
+    };
+    let dir = archive.dir().display();
+    match (archive.fetched().len(), Kernel::running()) {
+        (0, Ok(kernel)) => ok(format!(
+            "none fetched to {dir}; guests run this machine's kernel, Linux {}",
+            kernel.release()
+        )),
+        (0, Err(_)) => limited(
+            format!("none fetched to {dir}, and this machine's kernel cannot be read"),
+            command("knee kernel fetch bookworm"),
+        ),
+        (n, _) => ok(format!("{} in {dir}", plural(n, "package"))),
     }
 }

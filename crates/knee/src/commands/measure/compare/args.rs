@@ -9,6 +9,7 @@ use knee_stats::ministat::MAX_DATA_SETS;
 use crate::args::confidence::ConfidenceArgs;
 use crate::args::form::FormArgs;
 use crate::args::judgement::JudgementArgs;
+use crate::args::whole;
 
 /// Compare recorded runs, or files of numbers
 ///
@@ -43,8 +44,8 @@ If BEFORE contains one variant of a testcase and AFTER contains another, knee co
 Exit status:
   0  success, even if the results differ
   1  a --fail-on condition matched
-  2  a file has no results or fewer than three numbers, or the runs have no points in common
-  3  a file cannot be read
+  2  a file has fewer than three numbers, or the runs have no points in common
+  3  a file is missing, or knee cannot read its content
   5  no --fail-on condition matched, but other work disturbed a point too much to tell"
 )]
 pub(crate) struct Args {
@@ -71,7 +72,7 @@ pub(crate) struct Args {
 #[command(next_help_heading = "Options for files of numbers")]
 pub(super) struct NumberArgs {
     /// Column that holds the numbers [default: 1]
-    #[arg(short = 'C', long, value_name = "N", allow_negative_numbers = true,
+    #[arg(short = 'C', long, value_name = "N",
           value_parser = column)]
     pub(super) column: Option<usize>,
 
@@ -96,7 +97,7 @@ pub(super) struct NumberArgs {
     pub(super) no_plot: bool,
 
     /// Width of the plot in columns [default: the terminal's width, or 74]
-    #[arg(short, long, value_name = "COLUMNS", allow_negative_numbers = true)]
+    #[arg(short, long, value_name = "COLUMNS", value_parser = whole::<u16>(1..=u16::MAX))]
     pub(super) width: Option<u16>,
 }
 

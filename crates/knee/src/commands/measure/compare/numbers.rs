@@ -1,13 +1,15 @@
 //! Files of numbers.
 
 use std::ffi::{OsStr, OsString};
-use std::io::Read;
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, anyhow, bail};
+use knee_host::regular_file::{read_named, read_whole};
 use knee_stats::ministat::{DataSet, MIN_VALUES, Reader, Value};
 
-use crate::exit::{bail_usage, ensure_usage, usage};
+use crate::exit::{ensure_usage, usage};
+use crate::stderr::tell;
 
 /// The numbers of one file.
 pub(super) struct Numbers {
@@ -25,7 +27,7 @@ impl Numbers {
             None => Ok(()),
             Some(Value { line, number }) => {
                 let name = self.name.display();
-                bail_usage!("{name}: line {line}: {number} is not a finite number")
+                bail!("{name}: line {line}: {number} is not a finite number")
             }
         }
     }
@@ -48,14 +50,16 @@ fn is_standard_input(file: &Path) -> bool {
 
 fn read(file: &Path, reader: &Reader<'_>) -> anyhow::Result<Numbers> {
     let (name, text) = if is_standard_input(file) {
-        let mut text = Vec::new();
-        std::io::stdin().read_to_end(&mut text).context("cannot read standard input")?;
+        if std::io::stdin().is_terminal() {
+            tell!("knee: reading numbers from the terminal, one per line; Ctrl-D ends the input");
+        }
+        let text = read_whole(std::io::stdin()).context("cannot read standard input")?;
         (OsStr::new("<stdin>"), text)
     } else {
-        let text = std::fs::read(file);
+        let text = read_named(file);
         (file.as_os_str(), text.with_context(|| format!("cannot read {}", file.display()))?)
     };
-    let values = reader.values(&text).map_err(|bad| usage(format!("{}: {bad}", name.display())))?;
+    let values = reader.values(&text).map_err(|bad| anyhow!("{}: {bad}", name.display()))?;
     let numbers: Vec<f64> = values.iter().map(|value| value.number).collect();
     let set = DataSet::new(&numbers).ok_or_else(|| {
         let n = numbers.len();

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
+use knee_host::RegularFile;
 use knee_profile::locks::LockWaits;
 use knee_report::{Matrix, Shared};
 use knee_results::RUN_FILE;
@@ -87,7 +88,7 @@ fn is_json(path: &Path) -> std::io::Result<bool> {
     if !path.is_file() || path.file_name().is_some_and(is_of_run) {
         return Ok(false);
     }
-    for byte in std::io::BufReader::new(std::fs::File::open(path)?).bytes() {
+    for byte in std::io::BufReader::new(RegularFile::at(path).open()?).bytes() {
         match byte? {
             byte if byte.is_ascii_whitespace() => {}
             byte => return Ok(byte == b'{' || byte == b'['),
@@ -97,7 +98,7 @@ fn is_json(path: &Path) -> std::io::Result<bool> {
 }
 
 fn read(path: &Path) -> anyhow::Result<Matrix> {
-    let text =
-        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text = RegularFile::at(path).read_to_string();
+    let text = text.with_context(|| format!("cannot read {}", path.display()))?;
     Matrix::from_json(&text).map_err(|error| anyhow!("{}: {error}", path.display()))
 }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use knee_host::RegularFile;
 use knee_profile::Capture;
 use knee_profile::capture::Work;
 use knee_profile::growth::{growth, table};
@@ -25,7 +26,7 @@ pub(super) fn is_capture(path: &Path) -> bool {
         #[serde(rename = "functions")]
         _functions: serde::de::IgnoredAny,
     }
-    let file = std::fs::File::open(path).map(std::io::BufReader::new);
+    let file = RegularFile::at(path).open().map(std::io::BufReader::new);
     file.is_ok_and(|file| serde_json::from_reader::<_, Head>(file).is_ok())
 }
 

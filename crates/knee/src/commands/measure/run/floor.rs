@@ -3,9 +3,15 @@
 use anyhow::Context;
 use knee_host::number::spread;
 use knee_run::noise::NoiseFloors;
-use knee_run::record::{Record, RoundSummary};
+use knee_run::record::{Machine, Record, RoundSummary, RunRecord};
 
 use crate::stderr::tell;
+
+/// Returns an error if the noise floor of `run` could not be saved, before it is measured.
+pub(super) fn require_place(run: &RunRecord) -> anyhow::Result<()> {
+    NoiseFloors::check_place(&Machine::from(&run.environment))
+        .context("--aa cannot save the noise floor")
+}
 
 /// A measured noise floor that is not saved yet.
 pub(super) struct MeasuredFloor {

@@ -6,12 +6,14 @@ use std::path::PathBuf;
 
 use knee_agent::{CostRequest, Experiment, OPERATIONS};
 use knee_host::number::plural;
+use knee_host::suggest::{nearest, question};
 use knee_host::text::Screen;
 use knee_results::Mode;
 use knee_trace::{Emulator, End, GuestKernel, GuestOptions, KneeKernel, cost};
 
 use crate::args::complete;
 use crate::args::modes::one_mode;
+use crate::args::whole;
 use crate::exit::{ExitStatus, bail_usage};
 use crate::input::emulator::emulator;
 use crate::input::kernel::{kernel, warn_of_missing};
@@ -54,7 +56,7 @@ pub(super) struct Args {
     /// Virtual CPU counts; knee always measures one CPU as well
     #[arg(long, value_name = "N,...", value_delimiter = ',',
           default_values_t = [2, 4, 8, 16],
-          value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_CPUS)))]
+          value_parser = whole::<u32>(1..=MOST_CPUS))]
     cpus: Vec<u32>,
 
     /// Processes or threads; threads share one address space and one descriptor table
@@ -63,7 +65,7 @@ pub(super) struct Args {
 
     /// Number of measured rounds, after the warm-up rounds
     #[arg(short, long, value_name = "N", default_value_t = 32,
-          value_parser = clap::value_parser!(u32).range(1..=10_000))]
+          value_parser = whole::<u32>(1..=10_000))]
     rounds: u32,
 
     /// Kernel, as for `knee commute check`; repeat the option to compare other kernels with the
@@ -80,7 +82,8 @@ pub(super) struct Args {
 
     /// Maximum number of cache lines to print for each operation, hottest first, with the
     /// functions that access them
-    #[arg(long, value_name = "N", default_value_t = 5, conflicts_with = "json")]
+    #[arg(long, value_name = "N", default_value_t = 5, conflicts_with = "json",
+          value_parser = whole::<usize>(0..=usize::MAX))]
     top: usize,
 
     /// Print JSON, with up to a hundred cache lines for each operation
@@ -198,11 +201,15 @@ fn operations(words: &[String], known: &[&'static str]) -> anyhow::Result<Vec<&'
         rest.is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()))
     };
     if let Some(word) = words.iter().find(|word| !known.iter().any(|name| means(word, name))) {
-        let list = known.join(", ");
         if catalogue().iter().any(|name| means(word, name)) {
+            let list = known.join(", ");
             bail_usage!("knee's kernel has no operation {word:?}; the operations are {list}");
         }
-        bail_usage!("no operation is named {word:?}; the operations are {list}");
+        let hint = match question(&nearest(word, known.iter().copied())) {
+            none if none.is_empty() => "; to list all: knee commute cost --list".to_owned(),
+            hint => hint,
+        };
+        bail_usage!("no operation is named {word:?}{hint}");
     }
     let wanted = |name: &&str| words.is_empty() || words.iter().any(|word| means(word, name));
     Ok(known.iter().copied().filter(wanted).collect())
@@ -221,12 +228,13 @@ mod tests {
         assert_eq!(of(&["mmap_churn"]).unwrap(), ["mmap_churn1", "mmap_churn2"]);
         assert_eq!(of(&["stat", "open", "stat"]).unwrap(), ["open", "stat"]);
         assert_eq!(of(&[]).unwrap().len(), OPERATIONS.len());
+        let unknown = of(&["mmap_"]).unwrap_err().to_string();
         assert!(
-            of(&["mmap_"])
-                .unwrap_err()
-                .to_string()
-                .contains("no operation is named \"mmap_\"; the operations are open")
+            unknown.starts_with("no operation is named \"mmap_\" (did you mean mmap"),
+            "{unknown}"
         );
+        let unknown = of(&["zzz"]).unwrap_err().to_string();
+        assert!(unknown.ends_with("; to list all: knee commute cost --list"), "{unknown}");
         let missing = operations(&["open".to_owned()], &["mmap"]).unwrap_err().to_string();
         assert!(missing.contains("no operation \"open\"; the operations are mmap"), "{missing}");
     }

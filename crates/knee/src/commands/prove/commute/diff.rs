@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use knee_trace::findings::{Diff, DiffDocument, confirmed};
 
-use crate::args::most;
+use crate::args::{most, whole};
 use crate::exit::{ExitStatus, bail_usage};
 use crate::input::checks;
 use crate::present::commute::diff::text;
@@ -42,7 +42,8 @@ pub(super) struct Args {
     again: Option<PathBuf>,
 
     /// Maximum number of lines to print in each list; 0 means all
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(long, value_name = "N", default_value_t = 10,
+          value_parser = whole::<usize>(0..=usize::MAX))]
     top: usize,
 
     /// Print JSON, with complete lists

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use knee_trace::findings::{Ranking, TestLine};
 
-use crate::args::most;
+use crate::args::{most, whole};
 use crate::exit::{ExitStatus, bail_usage, usage};
 use crate::input::checks;
 use crate::present::commute::explain::{ranking, test};
@@ -37,7 +37,8 @@ pub(super) struct Args {
     test: Option<String>,
 
     /// Maximum number of data items to print, and maximum number of steps; 0 means all
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(long, value_name = "N", default_value_t = 10,
+          value_parser = whole::<usize>(0..=usize::MAX))]
     top: usize,
 
     /// Print JSON, with all data

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use knee_commute::{Extent, Limits, Model, models};
-use knee_host::suggest::nearest;
+use knee_host::suggest::{nearest, question};
 
 use super::program::Program;
-use crate::args::complete;
+use crate::args::{complete, whole};
 use crate::exit::{ensure_usage, usage};
 use crate::stderr::tell;
 
@@ -27,7 +27,7 @@ pub(super) struct From {
     /// Maximum number of situations to explore for one set of operations; a situation is a set of
     /// initial states and arguments for which the model behaves the same
     #[arg(long, value_name = "N", default_value_t = Limits::default().situations as u32,
-          value_parser = clap::value_parser!(u32).range(1..))]
+          value_parser = whole::<u32>(1..=u32::MAX))]
     limit: u32,
 }
 
@@ -87,9 +87,9 @@ fn operation(model: &dyn Model, name: &str) -> anyhow::Result<usize> {
 }
 
 fn unknown<'n>(what: &str, name: &str, known: impl Iterator<Item = &'n str>) -> anyhow::Error {
-    let hint = match nearest(name, known).join(" or ") {
-        names if names.is_empty() => names,
-        names => format!(" (did you mean {names}?)"),
+    let hint = match question(&nearest(name, known)) {
+        none if none.is_empty() => "; to list all: knee commute list [--model FILE]".to_owned(),
+        hint => hint,
     };
-    usage(format!("no {what} is named {name}{hint}; to list all: knee commute list [--model FILE]"))
+    usage(format!("no {what} is named {name}{hint}"))
 }

@@ -7,6 +7,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
+use anyhow::{Context, ensure};
 use knee_commute::{
     Description, Exploration, Explored, Generated, Limits, Line, Model, ModelError, Request,
     SERVE_SCHEMA, STUCK, Test, Wanted,
@@ -28,10 +29,14 @@ pub(super) struct Program {
 
 impl Program {
     /// Asks the program at `path` for its description.
-    pub(super) fn introduce(path: PathBuf) -> Result<Self, ModelError> {
+    pub(super) fn introduce(path: PathBuf) -> anyhow::Result<Self> {
         // A path without a slash is a file in this directory, not a program on PATH.
         let path =
             if path.components().count() == 1 { PathBuf::from(".").join(path) } else { path };
+        // Not the fault of a model.
+        let file = std::fs::metadata(&path);
+        let file = file.with_context(|| format!("cannot run {}", path.display()))?;
+        ensure!(file.is_file(), "cannot run {}: it is not a program", path.display());
         let description = Description {
             schema: SERVE_SCHEMA,
             name: String::new(),
@@ -42,10 +47,12 @@ impl Program {
         program.description = program.ask(&Request::Describe, Some(INTRODUCTION))?;
         match program.description.schema {
             SERVE_SCHEMA => Ok(program),
-            other => Err(program.failed(format!(
-                "uses protocol version {other}, but this knee uses {SERVE_SCHEMA}; build both \
+            other => Err(program
+                .failed(format!(
+                    "uses protocol version {other}, but this knee uses {SERVE_SCHEMA}; build both \
                  from the same release"
-            ))),
+                ))
+                .into()),
         }
     }
 
@@ -69,12 +76,13 @@ impl Program {
         }
     }
 
+    /// Starts the program, which ends with the calling thread.
     fn start(&self, request: &Request) -> Result<Child, ModelError> {
         let request = serde_json::to_string(request).expect("a request is plain data");
         let mut program = Command::new(&self.path);
         program.arg(request);
         program.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        spawn(&mut program, Ties::default())
+        spawn(&mut program, Ties::bound())
             .map_err(|error| self.failed(format!("cannot be run: {error}")))
     }
 
@@ -144,9 +152,21 @@ impl Program {
             return Ok(read);
         }
         let errors = String::from_utf8_lossy(&errors);
-        Err(self.failed(match errors.trim() {
+        let why = match errors.trim() {
             "" => format!("{status}"),
             errors => errors.to_owned(),
+        };
+        Err(self.failed(match within {
+            // It did not describe itself.
+            Some(_) => {
+                let line: String = why.lines().next().unwrap_or_default().chars().take(80).collect();
+                format!(
+                    "is not a model, and does not bind a library to one: asked for its description, \
+                     it failed ({line}); see \"A model of your own\" in docs/commuting.md, and \
+                     docs/libraries.md"
+                )
+            }
+            None => why,
         }))
     }
 }

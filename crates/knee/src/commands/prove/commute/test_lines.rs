@@ -1,11 +1,14 @@
 //! Tests, one line of JSON each: from a file, or generated for operations.
 
-use std::io::Read;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use knee_commute::{Limits, Model, Test, Wanted, in_order, models, pairs};
+use knee_host::json::fault;
+use knee_host::regular_file::{read_named, read_whole};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use super::interface::operations;
 use crate::exit::bail_usage;
@@ -31,14 +34,34 @@ pub(super) fn tests(
     match file {
         None => generated(model, operations, among, differing),
         Some(path) if path == Path::new("-") => {
-            let mut lines = Vec::new();
-            std::io::stdin().lock().read_to_end(&mut lines)?;
-            Ok(lines)
+            require_tests(read_whole(std::io::stdin()).context("cannot read standard input")?)
         }
         Some(path) => {
-            std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+            let lines = read_named(path);
+            require_tests(lines.with_context(|| format!("cannot read {}", path.display()))?)
         }
     }
+}
+
+/// Returns an error if a line is not a test.
+fn require_tests(lines: Vec<u8>) -> anyhow::Result<Vec<u8>> {
+    for (nr, line) in (1..).zip(lines.split(|byte| *byte == b'\n')) {
+        if !line.trim_ascii().is_empty() {
+            serde_json::from_slice::<Head>(line.trim_ascii_end()).map_err(|error| {
+                anyhow!("line {nr} of the input is not a test: {}", fault("it", &error))
+            })?;
+        }
+    }
+    Ok(lines)
+}
+
+/// What identifies and classifies a test.
+#[derive(Deserialize)]
+pub(super) struct Head {
+    pub(super) id: String,
+    pub(super) commute: Option<bool>,
+    #[serde(default)]
+    pub(super) calls: Vec<IgnoredAny>,
 }
 
 fn generated(

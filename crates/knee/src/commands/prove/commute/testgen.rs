@@ -7,13 +7,14 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use anyhow::Context;
 use knee_commute::{Generated, Model, ModelError, Wanted, in_order, watch};
+use knee_host::AtomicFile;
 use knee_host::number::plural;
-use knee_host::{AtomicFile, Interrupt};
 
 use super::interface::{From, warn};
 use super::test_lines::{push_line, sets};
-use crate::args::complete;
+use crate::args::{complete, whole};
 use crate::exit::ExitStatus;
+use crate::interrupt;
 use crate::progress::{Amount, Progress};
 use crate::stderr::tell;
 use crate::stdout::{self, Content};
@@ -50,7 +51,7 @@ pub(super) struct Args {
 
     /// Maximum number of tests to generate for one situation
     #[arg(long, value_name = "N", default_value_t = Wanted::default().patterns as u32,
-          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+          value_parser = whole::<u32>(1..=1_000_000))]
     patterns: u32,
 
     #[command(flatten)]
@@ -58,8 +59,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
-    // Before the output file exists, which an interrupt must remove, and before other threads.
-    let interrupt = Interrupt::install().context("cannot watch for signals")?;
+    let interrupt = interrupt::poll()?;
     watch(|what| tell!("knee: {what}"));
     let model = args.from.model()?;
     let sets = sets(&*model, &args.operations, args.sequential)?;

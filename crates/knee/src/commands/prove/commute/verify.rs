@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use knee_agent::{EVERY_ORDER, Line, Outcome, SUBCOMMAND, Summary};
-use knee_host::Interrupt;
 use knee_host::number::plural;
 use knee_host::process::{Tied, Ties, spawn};
 use knee_host::workdir::WorkDir;
@@ -17,6 +16,7 @@ use knee_host::workdir::WorkDir;
 use super::test_lines::{posix, tests};
 use crate::args::complete;
 use crate::exit::ExitStatus;
+use crate::interrupt;
 use crate::progress::{Amount, Progress};
 use crate::stderr::tell;
 use crate::stdout;
@@ -56,9 +56,10 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE")]
     tests: Option<PathBuf>,
 
-    /// Directory in which knee creates the work directory of the tests
-    #[arg(long, value_name = "DIR", default_value = TMPFS)]
-    dir: PathBuf,
+    /// Directory in which knee creates the work directory of the tests [default: /dev/shm, or
+    /// $TMPDIR or /tmp if there is no /dev/shm]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
 
     /// Print one line of JSON for each test, and a summary line at the end
     #[arg(long)]
@@ -66,12 +67,16 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
-    // Before the work directory exists, which an interrupt must remove, and before other threads.
-    let interrupt = Interrupt::install().context("cannot watch for signals")?;
     let tests = tests(&*posix(), &args.operations, &[], args.tests.as_deref(), true)?;
+    let interrupt = interrupt::poll()?;
     let count = tests.iter().filter(|byte| **byte == b'\n').count();
+    let parent = match &args.dir {
+        Some(dir) => dir.clone(),
+        None if Path::new(TMPFS).is_dir() => TMPFS.into(),
+        None => std::env::temp_dir(),
+    };
     let mut work =
-        WorkDir::create(&args.dir).with_context(|| format!("cannot use {}", args.dir.display()))?;
+        WorkDir::create(&parent).with_context(|| format!("cannot use {}", parent.display()))?;
     let dir = work.begin_round()?;
     let mut agent = Agent::start(&dir, tests)?;
     let mut seen = Seen::default();
@@ -80,7 +85,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let mut last_line = Instant::now();
     let summary = loop {
         if let Some(signal) = interrupt.take() {
-            tell!("knee: interrupted after {}", plural(seen.tests, "test"));
+            tell!("knee: {}", interrupt::message_after(&plural(seen.tests, "test")));
             return Ok(ExitStatus::Interrupted(signal));
         }
         let line = match agent.lines.recv_timeout(POLL) {
@@ -129,7 +134,7 @@ impl Agent {
         let mut agent = Command::new(std::env::current_exe()?);
         agent.args([SUBCOMMAND, EVERY_ORDER]).current_dir(dir);
         agent.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = spawn(&mut agent, Ties::default()).context("cannot start the agent")?;
+        let mut child = spawn(&mut agent, Ties::bound()).context("cannot start the agent")?;
         let mut stdin = child.stdin.take().expect("it is piped");
         let stdout = child.stdout.take().expect("it is piped");
         // If the agent has died, the end of its output shows that.

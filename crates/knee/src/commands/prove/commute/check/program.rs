@@ -11,7 +11,7 @@ use knee_commute::Model;
 use knee_host::number::plural;
 use knee_trace::findings::{TestLine, Tested, TestedProgram};
 use knee_trace::{
-    Archive, Emulator, GuestError, Kernel, ProgramHost, check_program, qemu_user_version, user_mode,
+    Emulator, GuestError, Kernel, ProgramHost, check_program, qemu_user_version, user_mode,
 };
 
 use super::super::program::Program;
@@ -21,7 +21,7 @@ use super::progress::carry_out;
 use super::selection::{distinct, listed};
 use crate::exit::ExitStatus;
 use crate::input::emulator::emulator;
-use crate::input::kernel::kernel;
+use crate::input::kernel::{archive, kernel};
 use crate::stderr::tell;
 
 /// A test takes a millisecond; knee treats a longer one as hung after this time.
@@ -114,8 +114,10 @@ impl<'a> Place<'a> {
 
 /// The newest fetched kernel of the release; if there is none, fetches the release's newest kernel.
 fn default_kernel() -> anyhow::Result<Kernel> {
-    match Archive::of_user().newest_fetched(VERSION) {
-        Some(file) => Ok(Kernel::open(&file)?),
+    let fetched = archive()?.newest_fetched(VERSION);
+    // A damaged file is fetched again.
+    match fetched.and_then(|file| Kernel::open(&file).ok()) {
+        Some(kernel) => Ok(kernel),
         None => kernel(Some(Path::new(RELEASE))),
     }
 }

@@ -5,12 +5,14 @@ use std::io::Write;
 use std::ops::ControlFlow;
 
 use anyhow::Context;
+use knee_host::Interrupt;
 use knee_host::number::plural;
 use knee_host::utc::now;
 use knee_trace::findings::{Check, TestLine, Tested, Tests, Writer, is_record};
 
 use super::args::Args;
 use crate::exit::ExitStatus;
+use crate::interrupt;
 use crate::present::commute::check::Results;
 use crate::progress::{Amount, Progress};
 use crate::stderr::tell;
@@ -31,7 +33,7 @@ pub(super) fn carry_out<'t>(
         qemu?;
         run(&mut under_way)?;
     }
-    let UnderWay { record, results, failed, progress, .. } = under_way;
+    let UnderWay { expected, record, results, failed, interrupted, progress, .. } = under_way;
     match failed {
         Err(error) if stdout::is_broken_pipe(&error) => return Ok(ExitStatus::Done),
         failed => failed?,
@@ -40,8 +42,14 @@ pub(super) fn carry_out<'t>(
         record.end(now())?;
     }
     drop(progress);
-    if !args.json {
+    let tests = results.tally.total().tests;
+    if !args.json && (tests > 0 || interrupted.is_none()) {
         stdout::show(&results.text(&tested))?;
+    }
+    if let Some(signal) = interrupted {
+        let done = format!("{tests} of {}", plural(expected, "test"));
+        tell!("knee: {}", interrupt::message_after(&done));
+        return Ok(ExitStatus::Interrupted(signal));
     }
     Ok(match results.tally.total().died {
         0 if results.tally.unexpected().is_empty() => ExitStatus::Done,
@@ -59,6 +67,9 @@ pub(super) struct UnderWay<'t> {
     record: Option<Writer>,
     /// Whether results could be written so far.
     failed: anyhow::Result<()>,
+    signals: Interrupt,
+    /// The signal that ended the check, if any.
+    interrupted: Option<i32>,
     json: bool,
     progress: Progress,
 }
@@ -85,8 +96,17 @@ impl<'t> UnderWay<'t> {
         // Lines of JSON may share the terminal.
         let progress = if args.json { Progress::lines(false) } else { Progress::new(false) };
         let progress = progress.resumed_at(done.len() as u64);
-        let (results, failed) = (Results::of(&done), Ok(()));
-        Ok(Self { expected, left, results, record, failed, json: args.json, progress })
+        Ok(Self {
+            expected,
+            left,
+            results: Results::of(&done),
+            record,
+            failed: Ok(()),
+            signals: interrupt::poll()?,
+            interrupted: None,
+            json: args.json,
+            progress,
+        })
     }
 
     /// The count of tests to run when the check began.
@@ -99,10 +119,14 @@ impl<'t> UnderWay<'t> {
         self.left.concat()
     }
 
-    /// Keeps the result of a test. Ends the check if that fails.
+    /// Keeps the result of a test. Ends the check if that fails, or after a signal.
     pub(super) fn keep(&mut self, line: TestLine) -> ControlFlow<()> {
         self.failed = self.write(&line);
-        if self.failed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        self.interrupted = self.signals.take();
+        match self.failed.is_ok() && self.interrupted.is_none() {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        }
     }
 
     fn write(&mut self, line: &TestLine) -> anyhow::Result<()> {
@@ -131,6 +155,7 @@ impl<'t> UnderWay<'t> {
 /// The record to write, if the user requested one, and the tests that it already contains.
 fn open(args: &Args, check: Check) -> anyhow::Result<(Option<Writer>, Vec<TestLine>)> {
     let Some(dir) = &args.output else { return Ok((None, Vec::new())) };
+    interrupt::set_next(this_command(if args.resume { "" } else { " --resume" }));
     if !args.resume || !is_record(dir) {
         return Ok((Some(Writer::create(dir, check)?), Vec::new()));
     }
@@ -142,4 +167,17 @@ fn open(args: &Args, check: Check) -> anyhow::Result<(Option<Writer>, Vec<TestLi
     }
     tell!("knee: {} has {} of {} tests", dir.display(), done.len(), check.expected());
     Ok((Some(writer), done))
+}
+
+/// The command line of this process, which a shell splits into the same words, and `more`.
+fn this_command(more: &str) -> String {
+    let words = std::env::args_os().skip(1).map(|word| {
+        let word = word.to_string_lossy().into_owned();
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./,:=@+%".contains(c);
+        match !word.is_empty() && word.chars().all(is_plain) {
+            true => word,
+            false => format!("'{}'", word.replace('\'', "'\\''")),
+        }
+    });
+    format!("knee {}{more}", words.collect::<Vec<_>>().join(" "))
 }

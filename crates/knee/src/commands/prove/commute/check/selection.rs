@@ -2,34 +2,19 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::anyhow;
 use knee_host::number::plural;
-use serde::Deserialize;
-use serde::de::IgnoredAny;
 
+use super::super::test_lines::Head;
 use crate::exit::bail_usage;
 use crate::stderr::tell;
 
 /// The tests in `lines`, with their ids. Without `all`, only tests of several calls that commute. The
 /// scalable commutativity rule does not require other tests to be free of conflicts.
 pub(super) fn listed(lines: &[u8], all: bool) -> anyhow::Result<Vec<(String, &[u8])>> {
-    #[derive(Deserialize)]
-    struct Test {
-        id: String,
-        commute: Option<bool>,
-        #[serde(default)]
-        calls: Vec<IgnoredAny>,
-    }
     let (mut tests, mut left_out) = (Vec::new(), 0);
-    let lines = lines.split_inclusive(|byte| *byte == b'\n').enumerate();
-    for (nr, line) in lines.filter(|(_, line)| !line.trim_ascii().is_empty()) {
-        // serde_json sees a single line, and calls it line 1.
-        let no_test = |error: serde_json::Error| {
-            let reason = error.to_string().replace(" at line 1 ", " at ");
-            anyhow!("line {} of the input is not a test: {reason}", nr + 1)
-        };
-        let Test { id, commute, calls } =
-            serde_json::from_slice(line.trim_ascii_end()).map_err(no_test)?;
+    let lines = lines.split_inclusive(|byte| *byte == b'\n');
+    for line in lines.filter(|line| !line.trim_ascii().is_empty()) {
+        let Head { id, commute, calls } = serde_json::from_slice(line.trim_ascii_end())?;
         match all || (commute != Some(false) && calls.len() != 1) {
             true => tests.push((id, line)),
             false => left_out += 1,

@@ -1,0 +1,109 @@
+//! Ends knee after SIGINT, SIGTERM or SIGHUP, also if the command is busy or blocked.
+//!
+//! A thread watches for these signals. A command that saves results polls an [`Interrupt`], and
+//! ends in an orderly way. If a command does not poll, or does not notice the signal in time, the
+//! thread removes temporary files and ends the process. Other processes end with it: the kernel
+//! kills those that are bound to a thread of knee, and a janitor removes the directories of tasks.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use knee_host::Interrupt;
+use knee_host::process::{exit_now, readable};
+use knee_host::temporary;
+use rustix::event::{self, PollFd, PollFlags, Timespec};
+
+use crate::exit::ExitStatus;
+use crate::stderr::tell;
+
+/// How long a command that polls may take to notice a signal. It must end within a second, and may
+/// need half of this time to save its results.
+const NOTICE: Duration = Duration::from_millis(500);
+/// How long a command may take to end after it noticed a signal. Longer than a second, because
+/// on a busy machine the results are worth the wait.
+const SAVE: Duration = Duration::from_secs(10);
+/// How long the last message may take on a busy machine.
+const PRINT: Duration = Duration::from_secs(5);
+
+/// Whether the command polls for signals.
+static IS_POLLED: AtomicBool = AtomicBool::new(false);
+/// The command that continues this one.
+static NEXT: Mutex<Option<String>> = Mutex::new(None);
+
+/// Starts to watch for signals. Must precede the start of any other thread.
+pub(crate) fn watch() -> io::Result<()> {
+    let signals = Interrupt::install()?;
+    std::thread::Builder::new().name("signals".to_owned()).spawn(move || end_after(&signals))?;
+    Ok(())
+}
+
+/// For a command that ends in an orderly way: reports the signals that arrive.
+pub(crate) fn poll() -> anyhow::Result<Interrupt> {
+    IS_POLLED.store(true, Ordering::Relaxed);
+    Interrupt::install().context("cannot watch for signals")
+}
+
+/// A signal that has arrived, but that the command has not noticed.
+pub(crate) fn unnoticed() -> Option<i32> {
+    Interrupt::install().ok()?.take()
+}
+
+/// Sets the command that continues this one, for the message if a signal ends it.
+pub(crate) fn set_next(command: String) {
+    *next() = Some(command);
+}
+
+/// The message for a command that a signal ended.
+pub(crate) fn message() -> String {
+    message_after("")
+}
+
+/// The message for a command that a signal ended after this much work, such as `5 of 9 tests`.
+pub(crate) fn message_after(done: &str) -> String {
+    let after = if done.is_empty() { "" } else { " after " };
+    let next = next().as_ref().map_or(String::new(), |next| format!("; to continue: {next}"));
+    format!("interrupted{after}{done}{next}")
+}
+
+fn next() -> MutexGuard<'static, Option<String>> {
+    NEXT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits for a signal, and then for the command to end. Ends the process if that takes too long.
+fn end_after(signals: &Interrupt) {
+    let mut until = None;
+    while let Ok([true]) = readable([Some(signals.as_fd())], until) {
+        if IS_POLLED.load(Ordering::Relaxed) {
+            std::thread::sleep(NOTICE);
+        }
+        if signals.take().is_some() {
+            break;
+        }
+        // The command has noticed the signal. Another one ends a command that saves for too long.
+        until = Some(Instant::now() + SAVE);
+    }
+    end(Interrupt::last().unwrap_or(libc::SIGTERM))
+}
+
+fn is_stderr_writable() -> bool {
+    let stderr = PollFd::from_borrowed_fd(rustix::stdio::stderr(), PollFlags::OUT);
+    event::poll(&mut [stderr], Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+}
+
+fn end(signal: i32) -> ! {
+    temporary::remove_all();
+    // A pipe that nobody reads would block the message forever.
+    if is_stderr_writable() {
+        let (printed, is_printed) = mpsc::channel();
+        std::thread::spawn(move || {
+            tell!("knee: {}", message());
+            printed.send(())
+        });
+        let _ = is_printed.recv_timeout(PRINT);
+    }
+    exit_now(ExitStatus::Interrupted(signal).code().into())
+}

@@ -1,0 +1,140 @@
+//! FIFOs, devices and other users' files where knee expects regular files: nothing waits, and Ctrl-C works.
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use knee_host::process::Tied;
+use rustix::fs::{CWD, Mode, OFlags, mkfifoat, open};
+use rustix::process::Signal;
+use support::{Finished, Scratch, finish, signal, start, wait_until};
+
+fn fifo(path: &Path) {
+    mkfifoat(CWD, path, Mode::RUSR | Mode::WUSR).unwrap();
+}
+
+/// Runs knee to its end. If it waits for a FIFO, it is killed after a minute, and has no exit status of its own.
+fn finish_in_time(knee: &Command) -> Finished {
+    let mut timeout = Command::new("timeout");
+    timeout.args(["-s", "KILL", "60"]).arg(knee.get_program()).args(knee.get_args());
+    timeout.current_dir(knee.get_current_dir().unwrap());
+    for (name, value) in knee.get_envs() {
+        match value {
+            Some(value) => timeout.env(name, value),
+            None => timeout.env_remove(name),
+        };
+    }
+    finish(&mut timeout)
+}
+
+#[test]
+fn a_fifo_in_the_work_directory_does_not_stop_a_run() {
+    let scratch = Scratch::new();
+    let planted = scratch.work().join("knee-work.planted");
+    fs::create_dir(&planted).unwrap();
+    fifo(&planted.join(".lock"));
+    finish_in_time(&scratch.run(&["getppid1", "-t", "1", "-m", "processes"])).assert_code(0);
+    assert_eq!(scratch.leftovers(), [planted]);
+}
+
+#[test]
+fn a_record_with_a_fifo_is_refused() {
+    let scratch = Scratch::new();
+    let record = scratch.path().join("record");
+    fs::create_dir(&record).unwrap();
+    fifo(&record.join("run.json"));
+    let says = "cannot read record/run.json: it is a FIFO, not a regular file";
+    for args in
+        [&["show", "record"][..], &["run", "--resume", "record"], &["ab", "--resume", "record"]]
+    {
+        finish_in_time(&scratch.knee(args)).assert_code(3).assert_stderr_has(says);
+    }
+    fifo(&record.join("check.json"));
+    let matrix = finish_in_time(&scratch.knee(&["commute", "matrix", "record"]));
+    assert!(matrix.code == Some(2) || matrix.code == Some(3), "{matrix:#?}");
+
+    fs::remove_dir_all(&record).unwrap();
+    support::copy(&scratch, "record", |_| (), |_| ());
+    fs::remove_file(record.join("samples.jsonl")).unwrap();
+    fifo(&record.join("samples.jsonl"));
+    finish_in_time(&scratch.knee(&["show", "record"]))
+        .assert_code(3)
+        .assert_stderr_has("samples.jsonl: it is a FIFO");
+}
+
+#[test]
+fn a_fifo_in_place_of_a_directory_or_a_plugin_is_refused() {
+    let scratch = Scratch::new();
+    fifo(&scratch.path().join("fifo"));
+    let resume = finish_in_time(&scratch.knee(&["run", "--resume", "fifo"]));
+    resume.assert_code(3).assert_stderr_has("fifo contains no run.json");
+    let plugin = finish_in_time(&scratch.run(&["--plugin", "fifo"]));
+    plugin.assert_code(3).assert_stderr_has("it is a FIFO, not a regular file");
+    fifo(&scratch.path().join("list.csv"));
+    finish_in_time(&scratch.knee(&["fit", "."])).assert_code(3).assert_stderr_has("it is a FIFO");
+}
+
+#[test]
+fn a_fifo_in_place_of_the_noise_floor_is_ignored_with_a_warning() {
+    let scratch = Scratch::new();
+    support::copy(&scratch, "record", |_| (), |_| ());
+    fs::create_dir_all(scratch.path().join("state/knee")).unwrap();
+    fifo(&scratch.path().join("state/knee/noise.json"));
+    // This record lists a testcase that could not run.
+    finish_in_time(&scratch.knee(&["show", "record"]))
+        .assert_code(3)
+        .assert_stdout_has("mmap1")
+        .assert_stderr_has("ignoring the saved noise floor")
+        .assert_stderr_has("it is a FIFO");
+}
+
+#[test]
+fn numbers_and_captures_may_come_from_a_process_substitution() {
+    let scratch = Scratch::new();
+    let bash = |script: &str| {
+        let knee = scratch.knee(&[]);
+        let mut bash = Command::new("bash");
+        bash.args(["-c", script, env!("CARGO_BIN_EXE_knee")]).current_dir(scratch.path());
+        bash.envs(knee.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        finish(&mut bash)
+    };
+    bash("\"$0\" compare <(seq 1 9) <(seq 11 19)").assert_code(0);
+    bash("\"$0\" profile show <(printf 'program;main 3\\n')")
+        .assert_code(0)
+        .assert_stdout_has("main");
+    let other = bash("\"$0\" profile show <(echo nothing)");
+    other.assert_code(3).assert_stderr_has("it contains no samples");
+}
+
+#[test]
+fn ctrl_c_ends_the_wait_for_a_fifo_that_the_user_named() {
+    let scratch = Scratch::new();
+    let path = scratch.path().join("fifo");
+    fifo(&path);
+    for args in [
+        &["compare", "fifo", "fifo"][..],
+        &["profile", "show", "fifo"],
+        &["commute", "verify", "--tests", "fifo"],
+        &["commute", "check", "--tests", "fifo"],
+    ] {
+        let mut knee = Tied(start(&mut scratch.knee(args)));
+        let mut writer = None;
+        wait_until("knee has opened the FIFO", || {
+            // This fails as long as there is no reader.
+            writer = open(&path, OFlags::WRONLY | OFlags::NONBLOCK, Mode::empty()).ok();
+            writer.is_some()
+        });
+        signal(&knee.0, Signal::INT);
+        wait_until("Ctrl-C ends knee", || knee.0.try_wait().unwrap().is_some());
+        drop(writer);
+    }
+}
+
+#[test]
+fn an_endless_file_is_refused() {
+    let scratch = Scratch::new();
+    let endless = finish_in_time(&scratch.knee(&["profile", "show", "/dev/zero"]));
+    endless.assert_code(3).assert_stderr_has("/dev/zero: it has a line of more than 64 MiB");
+}

@@ -1,0 +1,192 @@
+//! knee's directories in the user's cache.
+//!
+//! knee runs the programs and kernels in its cache, and runs apt with a configuration from there. So no other
+//! user may be able to change the cache.
+
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use knee_host::regular_file::{FileError, directory, require_own};
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::geteuid;
+
+use crate::package::PackageError;
+
+/// Permissions of new directories.
+const MODE: u32 = 0o700;
+/// Permissions of the group and of everybody to write, and the bit with which they cannot replace the files of
+/// others.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
+const STICKY: u32 = 0o1000;
+const ROOT: u32 = 0;
+/// The directory for downloads in a directory of the cache. What is complete moves to its final path.
+const PARTIAL: &str = "partial";
+
+/// The directory `$XDG_CACHE_HOME/knee/NAME`, which may be missing.
+///
+/// # Errors
+/// There is no place for a cache, or another user can change what is in the directory.
+pub(crate) fn cache(name: &str) -> Result<PathBuf, PackageError> {
+    let base = base(std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from), std::env::home_dir());
+    cache_in(&base.ok_or(PackageError::NoCache)?, name)
+}
+
+/// The directory for the caches of all programs. There is none in a directory for everybody, such as `/tmp`.
+fn base(cache: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> {
+    let absolute = |dir: &PathBuf| dir.is_absolute();
+    cache.filter(absolute).or_else(|| Some(home.filter(absolute)?.join(".cache")))
+}
+
+fn cache_in(base: &Path, name: &str) -> Result<PathBuf, PackageError> {
+    require_fixed(base)?;
+    let knee = base.join("knee");
+    let dir = knee.join(name);
+    for dir in [&knee, &dir] {
+        match directory(dir) {
+            Ok(found) => require_own(found).map_err(foreign(dir))?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(PackageError::read(dir)(error)),
+        }
+    }
+    Ok(dir)
+}
+
+/// Checks that no other user can replace what is in a directory. If the directory is missing, checks the closest
+/// one in which it will be created.
+fn require_fixed(dir: &Path) -> Result<(), PackageError> {
+    let existing = dir.ancestors().find_map(|dir| Some((dir, fs::metadata(dir).ok()?)));
+    let Some((dir, found)) = existing else { return Ok(()) };
+    if found.uid() != ROOT && found.uid() != geteuid().as_raw() {
+        return Err(foreign(dir)(FileError::Owner(found.uid())));
+    }
+    match found.mode() & WRITABLE_BY_OTHERS {
+        0 => Ok(()),
+        _ if found.mode() & STICKY != 0 => Ok(()),
+        _ => Err(foreign(dir)(FileError::Shared)),
+    }
+}
+
+fn foreign(dir: &Path) -> impl FnOnce(FileError) -> PackageError + '_ {
+    |error| PackageError::ForeignCache { dir: dir.to_owned(), error }
+}
+
+/// Creates a directory of the cache unless it exists, and locks it until the returned file is closed. Waits
+/// while another process holds the lock.
+pub(crate) fn locked(dir: &Path) -> Result<File, PackageError> {
+    let created = DirBuilder::new().recursive(true).mode(MODE).create(dir);
+    created.map_err(PackageError::write(dir))?;
+    let file = directory(dir).map_err(PackageError::read(dir))?;
+    require_own(&file).map_err(foreign(dir))?;
+    // On NFS, which does not support locks on directories, continue without a lock.
+    let _ = flock(&file, FlockOperation::LockExclusive);
+    Ok(file)
+}
+
+/// Calls `fetch` with an empty directory in `dir`, which must be locked, and removes that directory afterwards.
+pub(crate) fn in_partial<T>(
+    dir: &Path,
+    fetch: impl FnOnce(&Path) -> Result<T, PackageError>,
+) -> Result<T, PackageError> {
+    let partial = dir.join(PARTIAL);
+    // A knee process that was killed may have left this directory behind.
+    remove(&partial)?;
+    fs::create_dir(&partial).map_err(PackageError::write(&partial))?;
+    let fetched = fetch(&partial);
+    let removed = remove(&partial);
+    fetched.and_then(|fetched| removed.map(|()| fetched))
+}
+
+/// Removes a directory and its content, if it exists.
+fn remove(dir: &Path) -> Result<(), PackageError> {
+    match fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(PackageError::write(dir)(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::{PermissionsExt, chown};
+
+    use knee_host::skip::skip;
+
+    use super::*;
+
+    fn set(dir: &Path, mode: u32) {
+        fs::set_permissions(dir, Permissions::from_mode(mode)).unwrap();
+    }
+
+    fn refusal(result: Result<PathBuf, PackageError>) -> String {
+        result.unwrap_err().to_string()
+    }
+
+    #[test]
+    fn without_a_home_there_is_no_cache() {
+        let path = |path: &str| Some(PathBuf::from(path));
+        assert_eq!(base(path("/caches"), path("/home/u")), path("/caches"));
+        assert_eq!(base(path("relative"), path("/home/u")), path("/home/u/.cache"));
+        assert_eq!(base(None, path("/home/u")), path("/home/u/.cache"));
+        for none in [None, path("")] {
+            assert_eq!(base(none.clone(), none), None);
+        }
+    }
+
+    #[test]
+    fn a_cache_that_others_can_change_is_refused() {
+        let base = tempfile::tempdir().unwrap();
+        let dir = cache_in(base.path(), "apt").unwrap();
+        drop(locked(&dir).unwrap());
+        assert_eq!(fs::metadata(&dir).unwrap().mode() & 0o777, MODE);
+        assert_eq!(cache_in(base.path(), "apt").unwrap(), dir);
+        for changed in [&dir, dir.parent().unwrap(), base.path()] {
+            set(changed, 0o770);
+            let refused = refusal(cache_in(base.path(), "apt"));
+            let expected =
+                format!("cannot use the cache in {}: other users can write", changed.display());
+            assert!(refused.starts_with(&expected), "{refused}");
+            set(changed, 0o700);
+        }
+        set(&dir, 0o777);
+        assert!(matches!(locked(&dir), Err(PackageError::ForeignCache { .. })));
+    }
+
+    #[test]
+    fn a_cache_may_be_in_a_directory_for_everybody_in_which_names_are_protected() {
+        let base = tempfile::tempdir().unwrap();
+        set(base.path(), 0o1777);
+        assert!(cache_in(base.path(), "apt").is_ok());
+        set(base.path(), 0o777);
+        assert!(cache_in(&base.path().join("missing"), "apt").is_err());
+    }
+
+    #[test]
+    fn a_cache_of_another_user_is_refused() {
+        if !geteuid().is_root() {
+            return skip("root", "only root can give a directory to another user");
+        }
+        let base = tempfile::tempdir().unwrap();
+        let dir = cache_in(base.path(), "apt").unwrap();
+        drop(locked(&dir).unwrap());
+        for changed in [&dir, dir.parent().unwrap(), base.path()] {
+            chown(changed, Some(65534), None).unwrap();
+            let refused = refusal(cache_in(base.path(), "apt"));
+            assert!(refused.contains("it belongs to user 65534"), "{refused}");
+            chown(changed, Some(ROOT), None).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_partial_download_of_a_killed_knee_is_not_used() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join(PARTIAL)).unwrap();
+        fs::write(dir.path().join(PARTIAL).join("half"), "").unwrap();
+        let is_empty = |dir: &Path| Ok(fs::read_dir(dir).unwrap().count() == 0);
+        assert!(in_partial(dir.path(), is_empty).unwrap());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+}
