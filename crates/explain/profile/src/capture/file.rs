@@ -4,12 +4,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use knee_host::RegularFile;
-
+use knee_host::json::fault_in_file;
 use knee_host::text::escape_json;
 
-use knee_host::json::fault_in_file;
-
 use super::{Capture, SCHEMA};
+
+/// The longest time in a capture, in seconds: 10,000 CPUs for a year. Costs are computed from times, and must be
+/// finite.
+const LONGEST: f64 = 3.2e11;
 
 /// Why a capture cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -89,6 +91,10 @@ impl Capture {
         };
         if sum(|count| count.samples).is_none() || sum(|count| count.weight).is_none() {
             return Err("its counts overflow: the file is damaged; record it again".to_owned());
+        }
+        let mut times = [self.seconds, self.cpu_seconds].into_iter().flatten();
+        if !times.all(|seconds| (0.0..=LONGEST).contains(&seconds)) {
+            return Err("its times are impossible: the file is damaged; record it again".to_owned());
         }
         Ok(())
     }

@@ -75,6 +75,10 @@ fn damage_is_reported() {
         }
     });
     assert!(huge.starts_with("its counts"), "{huge}");
+    for seconds in [1e308, -1.0] {
+        let impossible = reason(&|value| value["cpu_seconds"] = seconds.into());
+        assert!(impossible.starts_with("its times"), "{impossible}");
+    }
     let text = serde_json::to_vec(&small()).unwrap();
     let cut = Capture::parse(&text[..text.len() / 2]).unwrap_err();
     assert_eq!(cut, "it is truncated; record it again");
