@@ -2,8 +2,10 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+
+use rustix::process::geteuid;
 
 use crate::temporary::Listed;
 
@@ -30,8 +32,9 @@ struct Replaced {
 }
 
 impl AtomicFile {
-    /// Starts a file that will replace `path`, or the file that a link at `path` leads to, and keeps
-    /// the permissions of an existing file.
+    /// Starts a file that will replace `path`, or the file that a link at `path` leads to. Keeps the
+    /// permissions of an existing file of this user, except setuid, setgid and the sticky bit: with the
+    /// permissions of another user's file, that user could write to the new one, or run it as this user.
     pub fn create(path: &Path) -> io::Result<Self> {
         let there = match std::fs::metadata(path) {
             Ok(there) => Some(there),
@@ -43,7 +46,11 @@ impl AtomicFile {
             return Ok(Self { file: BufWriter::new(file), replaced: None });
         }
         // A link keeps leading to the file.
-        let path = if there.is_some() { path.canonicalize()? } else { path.to_owned() };
+        let path = if path.is_symlink() && there.is_some() {
+            path.canonicalize()?
+        } else {
+            path.to_owned()
+        };
         let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let mut listed = None;
         let open = |path: &Path| {
@@ -51,8 +58,8 @@ impl AtomicFile {
             File::options().write(true).create_new(true).mode(0o644).open(path)
         };
         let (file, temporary) = tempfile::Builder::new().make_in(dir, open)?.into_parts();
-        if let Some(there) = there {
-            file.set_permissions(there.permissions())?;
+        if let Some(there) = there.filter(|there| there.uid() == geteuid().as_raw()) {
+            file.set_permissions(PermissionsExt::from_mode(there.mode() & 0o777))?;
         }
         Ok(Self {
             file: BufWriter::new(file),
@@ -77,9 +84,10 @@ impl AtomicFile {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::symlink;
 
     use super::*;
+    use crate::skip::skip;
 
     #[test]
     fn a_link_still_leads_to_the_file_which_keeps_its_permissions() {
@@ -92,6 +100,25 @@ mod tests {
         assert!(link.is_symlink());
         assert_eq!(fs::read(&file).unwrap(), b"new");
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
+    }
+
+    #[test]
+    fn a_file_of_another_user_gives_no_permissions_to_the_new_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        let replaced = |mode| {
+            fs::set_permissions(&file, PermissionsExt::from_mode(mode)).unwrap();
+            write_atomically(&file, b"new").unwrap();
+            fs::metadata(&file).unwrap().mode() & 0o7777
+        };
+        fs::write(&file, "old").unwrap();
+        assert_eq!(replaced(0o6755), 0o755);
+        if !geteuid().is_root() {
+            return skip("root", "only root can give a file to another user");
+        }
+        std::os::unix::fs::chown(&file, Some(65534), None).unwrap();
+        assert_eq!(replaced(0o6777) & 0o7133, 0);
+        assert_eq!(fs::metadata(&file).unwrap().uid(), 0);
     }
 
     #[test]
