@@ -14,7 +14,9 @@ pub struct Stat {
 impl Stat {
     /// The fields of the process `pid`; `None` if there is no such process.
     pub fn read(pid: i32) -> Option<Self> {
-        Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+        // A process chooses its name, which need not be UTF-8.
+        let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
+        Self::parse(&String::from_utf8_lossy(&text))
     }
 
     /// Parses the text of the file.
