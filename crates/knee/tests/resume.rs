@@ -195,6 +195,21 @@ fn a_record_of_another_user_is_not_resumed() {
 }
 
 #[test]
+fn no_record_begins_in_a_directory_of_another_user() {
+    if !geteuid().is_root() {
+        return skip("root", "only root can give a directory to another user");
+    }
+    let scratch = Scratch::new();
+    // Its owner could put a link to any file in the place of run.json.
+    fs::create_dir(scratch.record()).unwrap();
+    chown(scratch.record(), Some(65534), None).unwrap();
+    finish(&mut scratch.run(&["getppid1"]))
+        .assert_code(3)
+        .assert_stderr_has("it belongs to user 65534");
+    assert_eq!(fs::read_dir(scratch.record()).unwrap().count(), 0);
+}
+
+#[test]
 fn the_commands_of_a_record_are_printed_before_they_run() {
     let scratch = Scratch::new();
     recorded_ab(&scratch);

@@ -2,7 +2,8 @@
 
 use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
 
 use knee_host::regular_file::{directory, require_own};
 use rustix::fs::{FlockOperation, flock};
@@ -34,6 +35,17 @@ impl Lock {
             // Measuring without the lock is better than not measuring.
             _ => Ok(Self { directory }),
         }
+    }
+
+    /// A path to the directory that stays valid if another user moves the directory, or puts something else in
+    /// its place.
+    pub(super) fn path(&self) -> PathBuf {
+        format!("/proc/self/fd/{}", self.directory.as_raw_fd()).into()
+    }
+
+    /// Checks that nobody else can change what is in the directory `dir`, in which a record begins.
+    pub(super) fn require_own_to_create(&self, dir: &Path) -> Result<(), RecordError> {
+        require_own(&self.directory).map_err(|e| RecordError::io(Access::Create, dir, e.into()))
     }
 
     /// Checks that the directory `dir`, which this lock is on, is this user's own.

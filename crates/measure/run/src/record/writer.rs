@@ -19,7 +19,7 @@ const FILE_MODE: u32 = 0o644;
 /// An open record, locked against other writers.
 pub struct Writer {
     dir: PathBuf,
-    _lock: Lock,
+    lock: Lock,
     samples: File,
     /// Length of the whole lines in the file of samples.
     length: u64,
@@ -55,15 +55,24 @@ impl Writer {
         let created = DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(dir);
         created.map_err(|e| RecordError::io(Access::Create, dir, e))?;
         let lock = Lock::take(dir)?;
+        lock.require_own_to_create(dir)?;
         Self::check_unused(dir)?;
-        let path = dir.join(SAMPLES_FILE);
+        // Through the lock, a file could be created whose own path is too long to be opened later.
+        let named = dir.join(SAMPLES_FILE);
+        match fs::symlink_metadata(&named) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                return Err(RecordError::io(Access::Create, &named, e));
+            }
+            _ => {}
+        }
+        let path = lock.path().join(SAMPLES_FILE);
         let samples = OpenOptions::new()
             .create_new(true)
             .append(true)
             .mode(FILE_MODE)
             .open(&path)
-            .map_err(|e| RecordError::io(Access::Create, &path, e))?;
-        let writer = Self { dir: dir.to_owned(), _lock: lock, samples, length: 0 };
+            .map_err(|e| RecordError::io(Access::Create, &named, e))?;
+        let writer = Self { dir: dir.to_owned(), lock, samples, length: 0 };
         writer.put(run, Access::Create).inspect_err(|_| {
             let _ = fs::remove_file(&path);
         })?;
@@ -74,9 +83,10 @@ impl Writer {
     pub(super) fn go_on(dir: PathBuf, lock: Lock, run: &RunRecord) -> Result<Self, RecordError> {
         let path = dir.join(SAMPLES_FILE);
         let failed = |e| RecordError::io(Access::Write, &path, e);
-        let samples = OpenOptions::new().append(true).open(&path).map_err(failed)?;
+        let samples =
+            OpenOptions::new().append(true).open(lock.path().join(SAMPLES_FILE)).map_err(failed)?;
         let length = samples.metadata().map_err(failed)?.len();
-        let writer = Self { dir, _lock: lock, samples, length };
+        let writer = Self { dir, lock, samples, length };
         writer.describe(run)?;
         Ok(writer)
     }
@@ -95,7 +105,8 @@ impl Writer {
         let path = self.dir.join(RUN_FILE);
         let mut text = serde_json::to_vec_pretty(run).expect("a record is plain data");
         text.push(b'\n');
-        write_atomically(&path, &text).map_err(|e| RecordError::io(access, &path, e))
+        write_atomically(&self.lock.path().join(RUN_FILE), &text)
+            .map_err(|e| RecordError::io(access, &path, e))
     }
 
     /// Adds one sample.
