@@ -4,10 +4,12 @@ mod object_file;
 mod perf_map;
 
 use std::borrow::Cow;
+use std::fmt::{self, Write};
 use std::path::Path;
 use std::rc::Rc;
 
 use blazesym::symbolize::{Input, Symbolized, Symbolizer};
+use cpp_demangle::DemangleOptions;
 use foldhash::{HashMap, HashMapExt};
 use object_file::ObjectFile;
 use perf_map::PerfMap;
@@ -154,14 +156,37 @@ fn function(stacks: &mut Stacks, name: &str, module: &str, kind: Kind, inlined: 
     stacks.function(&Function { name: name.into(), module: Some(module.into()), kind, inlined })
 }
 
-/// The name in the source, if a Rust or C++ compiler mangled it.
-fn demangled(name: &str) -> Cow<'_, str> {
-    if let Ok(rust) = rustc_demangle::try_demangle(name) {
-        return format!("{rust:#}").into();
+/// The longest name in the source, in bytes. Names of templates can have some thousands. A mangled name of 230 bytes
+/// can stand for 100 MB, because each part of it may repeat all parts before it.
+const MAX_NAME: usize = 16 << 10;
+
+/// A name of limited length. Writing more is an error.
+#[derive(Default)]
+struct Limited(String);
+
+impl fmt::Write for Limited {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if self.0.len() + text.len() > MAX_NAME {
+            return Err(fmt::Error);
+        }
+        self.0.push_str(text);
+        Ok(())
     }
-    let is_cpp = name.starts_with("_Z") || name.starts_with("__Z");
-    let cpp = is_cpp.then(|| cpp_demangle::Symbol::new(name).ok()?.demangle().ok()).flatten();
-    cpp.map_or(name.into(), Cow::from)
+}
+
+/// The name in the source, if a Rust or C++ compiler mangled it. If that is too long, the mangled name.
+fn demangled(name: &str) -> Cow<'_, str> {
+    let mut limited = Limited::default();
+    let is_demangled = if let Ok(rust) = rustc_demangle::try_demangle(name) {
+        write!(limited, "{rust:#}").is_ok()
+    } else if name.starts_with("_Z") || name.starts_with("__Z") {
+        cpp_demangle::Symbol::new(name).is_ok_and(|symbol| {
+            symbol.structured_demangle(&mut limited, &DemangleOptions::default()).is_ok()
+        })
+    } else {
+        false
+    };
+    if is_demangled { limited.0.into() } else { name.into() }
 }
 
 /// The name of functions in a file without symbols: that of the file, as stackcollapse-perf.pl writes it.
@@ -181,6 +206,22 @@ mod tests {
     use rustix::fs::{CWD, Mode, mkfifoat};
 
     use super::*;
+
+    #[test]
+    fn a_name_that_doubles_with_each_part_stays_mangled() {
+        let levels = |count: usize| {
+            let number = |n: usize| char::from_digit(n as u32, 36).unwrap().to_ascii_uppercase();
+            let mut name = "_Z1f1AIiiE".to_owned();
+            for n in 0..count {
+                let same = format!("S{}_", number(n));
+                name.push_str(&format!("S_I{same}{same}E"));
+            }
+            name
+        };
+        assert!(demangled(&levels(3)).starts_with("f(A<int, int>, A<A<int, int>, A<int, int> >"));
+        let hostile = levels(25);
+        assert_eq!(demangled(&hostile), hostile);
+    }
 
     #[test]
     fn only_mangled_names_are_demangled() {
