@@ -14,7 +14,7 @@ pub use fork::{exit_now, fork_bound};
 pub use output::{last_line, read_available, read_tail};
 pub use running::running_programs;
 pub use start::{Tied, Ties, exec, output, spawn, status};
-pub use stat::Stat;
+pub use stat::{Stat, numbers};
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -1,29 +1,19 @@
 //! Which programs want CPUs at this moment.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
 
-use super::Stat;
+use super::{Stat, numbers};
 
 /// Names of the programs other than this process that have threads which run or wait for a CPU, those
 /// with the most such threads first.
 pub fn running_programs() -> Vec<String> {
-    let own = std::process::id();
-    let others = numbers(Path::new("/proc")).filter(|&pid| pid != own);
+    let own = std::process::id().cast_signed();
+    let others = numbers("/proc").unwrap_or_default().into_iter().filter(|&pid| pid != own);
     let threads = others.flat_map(|pid| {
-        let tasks = format!("/proc/{pid}/task");
-        numbers(Path::new(&tasks)).filter_map(move |tid| {
-            Stat::parse(&fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).ok()?)
-        })
+        let threads = numbers(&format!("/proc/{pid}/task")).unwrap_or_default();
+        threads.into_iter().filter_map(move |tid| Stat::read_thread(pid, tid))
     });
     ranked(threads.filter(|thread| thread.state() == Some("R")).map(|thread| thread.name))
-}
-
-/// The subdirectories of `dir` whose names are numbers.
-fn numbers(dir: &Path) -> impl Iterator<Item = u32> + use<> {
-    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
 /// The different `names`, the most frequent first.

@@ -1,6 +1,15 @@
-//! A line of `/proc/PID/stat`.
+//! The processes and threads in `/proc`, and the line of each in its file `stat`.
 
-use std::fs;
+use std::{fs, io};
+
+/// The numbers of the processes in the directory `/proc`, or of the threads in `/proc/PID/task`.
+///
+/// # Errors
+/// The directory cannot be read.
+pub fn numbers(directory: &str) -> io::Result<Vec<i32>> {
+    let number = |entry: io::Result<fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
+    Ok(fs::read_dir(directory)?.filter_map(number).collect())
+}
 
 /// The fields of a process, by their numbers in proc_pid_stat(5).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,8 +23,17 @@ pub struct Stat {
 impl Stat {
     /// The fields of the process `pid`; `None` if there is no such process.
     pub fn read(pid: i32) -> Option<Self> {
+        Self::read_at(&format!("/proc/{pid}/stat"))
+    }
+
+    /// The fields of a thread of the process `pid`; `None` if there is no such thread.
+    pub fn read_thread(pid: i32, tid: i32) -> Option<Self> {
+        Self::read_at(&format!("/proc/{pid}/task/{tid}/stat"))
+    }
+
+    fn read_at(path: &str) -> Option<Self> {
         // A process chooses its name, which need not be UTF-8.
-        let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
+        let text = fs::read(path).ok()?;
         Self::parse(&String::from_utf8_lossy(&text))
     }
 
@@ -50,6 +68,16 @@ mod tests {
         assert_eq!([4, 5, 6].map(|field| stat.number(field)), [Some(1), None, None]);
         assert_eq!(Stat::parse("7 (a"), None);
         assert_eq!(Stat::parse(""), None);
+    }
+
+    #[test]
+    fn a_thread_whose_name_is_not_utf_8_is_read() {
+        let thread = std::thread::spawn(|| {
+            rustix::thread::set_name(c"\xffx").unwrap();
+            let tid = rustix::thread::gettid().as_raw_pid();
+            Stat::read_thread(std::process::id().cast_signed(), tid)
+        });
+        assert_eq!(thread.join().unwrap().unwrap().name, "\u{fffd}x");
     }
 
     #[test]

@@ -1,10 +1,9 @@
 //! How busy other work keeps the machine, before a run begins.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::time::Instant;
 
-use knee_host::process::Stat;
+use knee_host::process::{Stat, numbers};
 use rustix::process::getpid;
 
 use crate::account::Ledger;
@@ -59,8 +58,7 @@ type Processes = BTreeMap<i32, Process>;
 /// All processes but this one and kernel threads, which the account does not count as others.
 fn processes() -> Processes {
     let own = getpid().as_raw_pid();
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let numbers = numbers("/proc").unwrap_or_default().into_iter();
     let read = |pid| Some((pid, process(Stat::read(pid)?)?));
     numbers.filter(|&pid| pid != own).filter_map(read).collect()
 }

@@ -8,11 +8,10 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use knee_host::process::{CpuClock, Stat};
+use knee_host::process::{CpuClock, Stat, numbers};
 use rustix::param::clock_ticks_per_second;
 
 use super::event::now;
-use super::proc::numbers;
 use crate::records::Family;
 
 /// CPU time of all processes at the start and end of each sampling.

@@ -2,8 +2,10 @@
 
 use std::fs;
 
+use knee_host::process::numbers;
+
 use super::cpu_time::parents;
-use super::proc::{numbers, threads};
+use super::proc::threads;
 use super::target::Target;
 use crate::records::{Family, Records};
 
