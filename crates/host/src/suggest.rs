@@ -23,6 +23,11 @@ pub fn question(names: &[String]) -> String {
     }
 }
 
+/// Like [`question`], but `otherwise` without `names`.
+pub fn question_or(names: &[String], otherwise: &str) -> String {
+    if names.is_empty() { otherwise.to_owned() } else { question(names) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -34,5 +39,7 @@ mod tests {
         assert!(nearest("zz", known.into_iter()).is_empty());
         assert_eq!(question(&nearest("mmap", ["mmap1"].into_iter())), " (did you mean mmap1?)");
         assert_eq!(question(&[]), "");
+        assert_eq!(question_or(&[], "; list"), "; list");
+        assert_eq!(question_or(&["a".to_owned()], "; list"), " (did you mean a?)");
     }
 }

@@ -2,7 +2,7 @@
 //! `family:NAME`, `NAME@KEY=VALUE`.
 
 use glob::Pattern;
-use knee_host::suggest::{nearest, question};
+use knee_host::suggest::{nearest, question_or};
 use knee_results::{CaseId, Family};
 
 use crate::parameter::{ParameterError, Settings};
@@ -108,7 +108,7 @@ impl SelectError {
 }
 
 fn suggestion(nearest: &[String]) -> String {
-    if nearest.is_empty() { "; knee list shows all".to_owned() } else { question(nearest) }
+    question_or(nearest, "; knee list shows all")
 }
 
 /// Maximum testcases with a parameter to list in an error.

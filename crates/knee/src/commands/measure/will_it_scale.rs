@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind, Write};
 
 use anyhow::Context;
-use knee_host::suggest::{nearest, question};
+use knee_host::suggest::{nearest, question_or};
 use knee_host::workdir::WorkDir;
 use knee_host::{Placement, Topology};
 use knee_results::{MAX_TASKS, Mode};
@@ -70,10 +70,8 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
     let (name, mode) = parse_name(&args.name)?;
     let testcase = CATALOGUE.find(name).ok_or_else(|| {
-        let hint = match question(&nearest(name, CATALOGUE.all().map(|testcase| testcase.name))) {
-            none if none.is_empty() => "; knee list shows all".to_owned(),
-            hint => hint,
-        };
+        let names = nearest(name, CATALOGUE.all().map(|testcase| testcase.name));
+        let hint = question_or(&names, "; knee list shows all");
         usage(format!("no testcase is named {name:?}{hint}"))
     })?;
     let case = Case::built_in(&Selected::original(testcase));

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use knee_agent::{CostRequest, Experiment, OPERATIONS};
 use knee_host::number::plural;
-use knee_host::suggest::{nearest, question};
+use knee_host::suggest::{nearest, question_or};
 use knee_host::text::Screen;
 use knee_results::Mode;
 use knee_trace::{Emulator, End, GuestKernel, GuestOptions, KneeKernel, cost};
@@ -205,10 +205,8 @@ fn operations(words: &[String], known: &[&'static str]) -> anyhow::Result<Vec<&'
             let list = known.join(", ");
             bail_usage!("knee's kernel has no operation {word:?}; the operations are {list}");
         }
-        let hint = match question(&nearest(word, known.iter().copied())) {
-            none if none.is_empty() => "; to list all: knee commute cost --list".to_owned(),
-            hint => hint,
-        };
+        let names = nearest(word, known.iter().copied());
+        let hint = question_or(&names, "; to list all: knee commute cost --list");
         bail_usage!("no operation is named {word:?}{hint}");
     }
     let wanted = |name: &&str| words.is_empty() || words.iter().any(|word| means(word, name));

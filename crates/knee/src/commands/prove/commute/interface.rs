@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use knee_commute::{Extent, Limits, Model, models};
-use knee_host::suggest::{nearest, question};
+use knee_host::suggest::{nearest, question_or};
 
 use super::program::Program;
 use crate::args::{complete, whole};
@@ -87,9 +87,7 @@ fn operation(model: &dyn Model, name: &str) -> anyhow::Result<usize> {
 }
 
 fn unknown<'n>(what: &str, name: &str, known: impl Iterator<Item = &'n str>) -> anyhow::Error {
-    let hint = match question(&nearest(name, known)) {
-        none if none.is_empty() => "; to list all: knee commute list [--model FILE]".to_owned(),
-        hint => hint,
-    };
+    let names = nearest(name, known);
+    let hint = question_or(&names, "; to list all: knee commute list [--model FILE]");
     usage(format!("no {what} is named {name}{hint}"))
 }
