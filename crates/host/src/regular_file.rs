@@ -17,8 +17,8 @@ use rustix::process::geteuid;
 const MOST_BYTES: u64 = 512 << 20;
 /// The longest line that knee reads. A sample of 100,000 tasks is a line of 2 MB.
 const LONGEST_LINE: u64 = 64 << 20;
-/// The permission of the group and of other users to write.
-const WRITABLE_BY_OTHERS: u32 = 0o022;
+/// The permissions of the group and of other users to write.
+pub const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// Why a file is not read.
 #[derive(Debug, thiserror::Error)]
@@ -29,7 +29,7 @@ pub enum FileError {
     /// It is something else than a regular file.
     #[error("it is {0}, not a regular file")]
     Special(&'static str),
-    /// It belongs to this user, who is not one of those that may own it.
+    /// It belongs to this user. Files of this user are not accepted.
     #[error("it belongs to user {0}")]
     Owner(u32),
     /// Its group or everybody can write to it.

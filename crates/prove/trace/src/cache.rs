@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use knee_host::regular_file::{FileError, directory, require_own};
+use knee_host::regular_file::{FileError, WRITABLE_BY_OTHERS, directory, require_own};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::geteuid;
 
@@ -16,9 +16,7 @@ use crate::package::PackageError;
 
 /// Permissions of new directories.
 const MODE: u32 = 0o700;
-/// Permissions of the group and of everybody to write, and the bit with which they cannot replace the files of
-/// others.
-const WRITABLE_BY_OTHERS: u32 = 0o022;
+/// With this bit, users who may write to a directory cannot replace the files of others there.
 const STICKY: u32 = 0o1000;
 const ROOT: u32 = 0;
 /// The directory for downloads in a directory of the cache. What is complete moves to its final path.

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-use knee_host::regular_file::{directory, require_own};
+use knee_host::regular_file::{FileError, directory, require_own};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
@@ -43,14 +43,9 @@ impl Lock {
         format!("/proc/self/fd/{}", self.directory.as_raw_fd()).into()
     }
 
-    /// Checks that nobody else can change what is in the directory `dir`, in which a record begins.
-    pub(super) fn require_own_to_create(&self, dir: &Path) -> Result<(), RecordError> {
-        require_own(&self.directory).map_err(|e| RecordError::io(Access::Create, dir, e.into()))
-    }
-
-    /// Checks that the directory `dir`, which this lock is on, is this user's own.
-    pub(super) fn require_own(&self, dir: &Path) -> Result<(), RecordError> {
-        require_own(&self.directory).map_err(|error| RecordError::foreign(dir, dir, error))
+    /// Checks that the directory is this user's own, and that nobody else can change what is in it.
+    pub(super) fn require_own(&self) -> Result<(), FileError> {
+        require_own(&self.directory)
     }
 }
 

@@ -21,7 +21,7 @@ impl Paused {
     pub fn open(path: &Path) -> Result<Self, RecordError> {
         let dir = directory(path);
         let lock = Lock::take(dir)?;
-        lock.require_own(dir)?;
+        lock.require_own().map_err(|error| RecordError::foreign(dir, dir, error))?;
         Ok(Self { record: Record::open_own(dir)?, lock })
     }
 

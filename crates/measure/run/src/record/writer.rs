@@ -55,7 +55,7 @@ impl Writer {
         let created = DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(dir);
         created.map_err(|e| RecordError::io(Access::Create, dir, e))?;
         let lock = Lock::take(dir)?;
-        lock.require_own_to_create(dir)?;
+        lock.require_own().map_err(|e| RecordError::io(Access::Create, dir, e.into()))?;
         Self::check_unused(dir)?;
         // Through the lock, a file could be created whose own path is too long to be opened later.
         let named = dir.join(SAMPLES_FILE);
