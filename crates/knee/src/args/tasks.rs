@@ -38,7 +38,7 @@ impl FromStr for Tasks {
                 Some((range, step)) => (range, count(step)?),
                 None => (piece, 1),
             };
-            // A text that starts with a hyphen is no range, but an invalid count.
+            // A text that starts with a hyphen is an invalid count, not a range.
             let ends = range.split_once('-').filter(|(first, _)| !first.is_empty());
             let (first, last) = match ends {
                 Some((first, last)) => (count(first)?, count(last)?),

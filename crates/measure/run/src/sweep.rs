@@ -112,9 +112,10 @@ impl Sweep<'_> {
                 };
                 let has_result = progress.has_result(turn.point);
                 progress.close(turn.point);
+                let failure = PointFailure { point, round, failure };
                 match has_result {
-                    true => self.keep_earlier(&point, round, failure)?,
-                    false => self.give_up(&point, round, failure)?,
+                    true => self.keep_earlier(failure)?,
+                    false => self.give_up(failure)?,
                 }
             }
             progress.end_of_round(self.run);
@@ -134,7 +135,7 @@ impl Sweep<'_> {
             };
             if let Some(failure) = failure {
                 progress.close(nr);
-                self.give_up(&point, progress.measured(nr), failure)?;
+                self.give_up(PointFailure { point, round: progress.measured(nr), failure })?;
             }
         }
         Ok(())
@@ -149,26 +150,14 @@ impl Sweep<'_> {
         selected.map(|selected| selected.testcase.needs).map_err(|error| unknown(&error))
     }
 
-    fn give_up(
-        &mut self,
-        point: &PointId,
-        round: u32,
-        failure: Failure,
-    ) -> Result<(), RecordError> {
-        let failure = PointFailure { point: point.clone(), round, failure };
+    fn give_up(&mut self, failure: PointFailure) -> Result<(), RecordError> {
         self.observer.failed(&failure);
         self.run.failures.push(failure);
         self.writer.describe(self.run)
     }
 
     /// Notes that a further round of a point failed, without which it has a result.
-    fn keep_earlier(
-        &mut self,
-        point: &PointId,
-        round: u32,
-        failure: Failure,
-    ) -> Result<(), RecordError> {
-        let failure = PointFailure { point: point.clone(), round, failure };
+    fn keep_earlier(&mut self, failure: PointFailure) -> Result<(), RecordError> {
         self.observer.repeat_failed(&failure);
         self.run.failed_repeats.push(failure);
         self.writer.describe(self.run)

@@ -91,7 +91,7 @@ pub(crate) struct Args {
     /// points. All verdicts and intervals hold together at the confidence level, in spite of the
     /// repeated checks
     #[arg(long, value_name = "P%", conflicts_with_all = ["rounds", "threshold"],
-          allow_negative_numbers = true, value_parser = percentage_below_100)]
+          value_parser = percentage_below_100)]
     until_decided: Option<f64>,
 
     /// With --until-decided, seconds of measurement of each side after which knee stops adding rounds

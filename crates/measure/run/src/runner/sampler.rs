@@ -86,7 +86,7 @@ struct Reading {
 }
 
 impl Reading {
-    /// The iterations since `before`. A plug-in may set its counter back, which is no progress.
+    /// The iterations since `before`. A plug-in that sets its counter back has made 0.
     fn since(&self, before: &Self) -> u64 {
         self.count.saturating_sub(before.count)
     }
