@@ -83,21 +83,13 @@ pub(crate) fn readers(inputs: &Inputs) -> anyhow::Result<Vec<Reader>> {
 /// Records of `knee run` and `knee ab`.
 fn runs(inputs: &Inputs) -> anyhow::Result<Reader> {
     let mut originals = Vec::new();
-    for (path, text) in inputs.corpus("run_json")? {
-        originals.push(of_record(
-            path,
-            "run.json",
-            text,
-            inputs.stored("fuzz/fixed/samples.jsonl")?,
-        ));
-    }
-    for (path, text) in inputs.corpus("samples_jsonl")? {
-        originals.push(of_record(
-            path,
-            "samples.jsonl",
-            text,
-            inputs.stored("fuzz/fixed/run.json")?,
-        ));
+    for (corpus, file, other) in [
+        ("run_json", "run.json", "fuzz/fixed/samples.jsonl"),
+        ("samples_jsonl", "samples.jsonl", "fuzz/fixed/run.json"),
+    ] {
+        for (path, text) in inputs.corpus(corpus)? {
+            originals.push(of_record(path, file, text, inputs.stored(other)?));
+        }
     }
     let data = "crates/knee/tests/data";
     let mut whole = Vec::new();

@@ -209,11 +209,10 @@ fn a_click_selects_and_the_back_button_returns() {
     assert!(shown.dom.contains(&format!("data-seen=\"{seen}\"")), "{}", &shown.log);
 }
 
-#[test]
-fn the_points_of_a_testcase_can_be_saved_as_csv() {
-    let Some(page) = Opened::new("few") else { return };
+/// The CSV of the points of `mmap1`, which a button of the page saves.
+fn downloaded(page: &Opened) -> String {
     let shown = played(
-        &page,
+        page,
         "URL.createObjectURL = (blob) => {
            blob.text().then((text) => { document.body.dataset.csv = text; });
            return '#';
@@ -221,7 +220,14 @@ fn the_points_of_a_testcase_can_be_saved_as_csv() {
          document.querySelector('details[data-case=\"mmap1\"] .tools button').click();",
     );
     let (_, csv) = shown.dom.split_once("data-csv=\"").unwrap();
-    let lines: Vec<&str> = csv.split('"').next().unwrap().lines().collect();
+    csv.split('"').next().unwrap().to_owned()
+}
+
+#[test]
+fn the_points_of_a_testcase_can_be_saved_as_csv() {
+    let Some(page) = Opened::new("few") else { return };
+    let csv = downloaded(&page);
+    let lines: Vec<&str> = csv.lines().collect();
     assert!(lines[0].starts_with("run,testcase,mode,tasks,rate,low,high,"), "{}", lines[0]);
     assert!(lines[1].starts_with("6.12,mmap1,processes,1,"), "{}", lines[1]);
     // Two runs, two modes, ten task counts.
@@ -236,15 +242,7 @@ fn no_cell_of_a_downloaded_table_begins_like_a_formula() {
     let forged = html.replace("\"label\":\"6.12\"", "\"label\":\"=6.12\"");
     assert_ne!(forged, html);
     std::fs::write(&file, forged).unwrap();
-    let shown = played(
-        &page,
-        "URL.createObjectURL = (blob) => {
-           blob.text().then((text) => { document.body.dataset.csv = text; });
-           return '#';
-         };
-         document.querySelector('details[data-case=\"mmap1\"] .tools button').click();",
-    );
-    let (_, csv) = shown.dom.split_once("data-csv=\"").unwrap();
+    let csv = downloaded(&page);
     let line = csv.lines().nth(1).unwrap();
     assert!(line.starts_with("'=6.12,mmap1,processes,1,"), "{line}");
 }

@@ -18,8 +18,8 @@ const ENDS: [&str; 8] =
 /// Replaces one value by another: a limit, another type, or another value of the document.
 pub(super) fn replace_value(text: &mut Vec<u8>, _: &[u8], random: &mut Random) {
     change(text, random, |document, random| {
-        let copy = nth(document, random.below(count(document))).clone();
-        let value = nth_mut(document, random.below(count(document)));
+        let copy = any_of(document, random).clone();
+        let value = any_of(document, random);
         *value = match &*value {
             Value::Number(number) if random.one_in(2) => near(number.as_f64(), random),
             _ if random.one_in(4) => copy,
@@ -31,8 +31,8 @@ pub(super) fn replace_value(text: &mut Vec<u8>, _: &[u8], random: &mut Random) {
 /// Replaces one value by another of the same type, which the reader of a strict format accepts more often.
 pub(super) fn replace_alike(text: &mut Vec<u8>, _: &[u8], random: &mut Random) {
     change(text, random, |document, random| {
-        let copy = nth(document, random.below(count(document))).clone();
-        let value = nth_mut(document, random.below(count(document)));
+        let copy = any_of(document, random).clone();
+        let value = any_of(document, random);
         *value = match &*value {
             Value::Null => any(random),
             Value::Bool(flag) => json!(!flag),
@@ -57,7 +57,7 @@ pub(super) fn change_shape(text: &mut Vec<u8>, _: &[u8], random: &mut Random) {
         if places.is_empty() {
             return;
         }
-        match nth_mut(document, *random.pick(&places)) {
+        match nth(document, *random.pick(&places)) {
             Value::Object(members) => change_members(members, random),
             Value::Array(elements) => {
                 let at = random.below(elements.len());
@@ -128,25 +128,14 @@ fn count(value: &Value) -> usize {
     }
 }
 
-/// Value `nr` of a document, in the order of the text. Value 0 is the document.
-fn nth(value: &Value, nr: usize) -> &Value {
-    let Some(mut left) = nr.checked_sub(1) else { return value };
-    let inner: Vec<&Value> = match value {
-        Value::Array(elements) => elements.iter().collect(),
-        Value::Object(members) => members.values().collect(),
-        _ => Vec::new(),
-    };
-    for inner in inner {
-        let all = count(inner);
-        if left < all {
-            return nth(inner, left);
-        }
-        left -= all;
-    }
-    unreachable!("the document has fewer values")
+/// Any value of a document, or the document itself.
+fn any_of<'d>(document: &'d mut Value, random: &mut Random) -> &'d mut Value {
+    let values = count(document);
+    nth(document, random.below(values))
 }
 
-fn nth_mut(value: &mut Value, nr: usize) -> &mut Value {
+/// Value `nr` of a document, in the order of the text. Value 0 is the document.
+fn nth(value: &mut Value, nr: usize) -> &mut Value {
     let Some(mut left) = nr.checked_sub(1) else { return value };
     let inner: Vec<&mut Value> = match value {
         Value::Array(elements) => elements.iter_mut().collect(),
@@ -156,7 +145,7 @@ fn nth_mut(value: &mut Value, nr: usize) -> &mut Value {
     for inner in inner {
         let all = count(inner);
         if left < all {
-            return nth_mut(inner, left);
+            return nth(inner, left);
         }
         left -= all;
     }

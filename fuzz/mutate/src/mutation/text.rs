@@ -69,7 +69,7 @@ pub(super) fn insert_line(text: &mut Vec<u8>, other: &[u8], random: &mut Random)
     }
 }
 
-/// Replaces a number by one at a limit, or by a multiple of itself.
+/// Replaces a number by a limit of its type, or by a multiple of the number.
 pub(super) fn replace_number(text: &mut Vec<u8>, _: &[u8], random: &mut Random) {
     let is_part = |byte: u8| byte.is_ascii_digit() || byte == b'.';
     let Some(place) = token(text, u8::is_ascii_digit, is_part, random) else { return };
