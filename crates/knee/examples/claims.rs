@@ -50,6 +50,9 @@ struct Args {
     /// Measure rounds as long as knee's defaults make them
     #[arg(long)]
     default_settings: bool,
+    /// Keep the records of identical pairs that knee calls different, in this directory
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
     /// Only this load
     #[arg(long, value_enum)]
     load: Option<Load>,
@@ -165,6 +168,7 @@ struct Bench {
     dir: tempfile::TempDir,
     /// Options of all measurements.
     options: &'static [&'static str],
+    keep: Option<PathBuf>,
 }
 
 impl Bench {
@@ -193,7 +197,15 @@ impl Bench {
                 let args = ["run", "-q", "-m", "processes", "-t", "1,2,3", "-o", name];
                 self.knee(&[&args[..], self.options, &TESTCASES].concat())?;
             }
+            let claims = tally.changed;
             tally.add(&self.knee(&["compare", "before", "after", "--json"])?);
+            if let Some(keep) = self.keep.as_ref().filter(|_| tally.changed > claims) {
+                let kept = keep.join(format!("{load:?}-{pair}").to_lowercase());
+                std::fs::create_dir_all(&kept)?;
+                let records = ["before", "after"].map(|name| self.dir.path().join(name));
+                let copied = Command::new("cp").arg("-r").args(records).arg(&kept).status()?;
+                ensure!(copied.success(), "cannot keep the records in {}", kept.display());
+            }
             eprint!("\r{load:?}: {} of {pairs} pairs, {} claims ", pair + 1, tally.changed);
         }
         eprintln!();
@@ -243,7 +255,8 @@ fn main() -> anyhow::Result<()> {
         bail!("{} is missing: run cargo build --release first", knee.display());
     }
     let options: &[_] = if args.default_settings { &[] } else { &SHORT };
-    let bench = Bench { knee, dir: tempfile::tempdir()?, options };
+    let keep = args.keep;
+    let bench = Bench { knee, dir: tempfile::tempdir()?, options, keep };
     println!(
         "| load | points | called different | slower | same | inconclusive | disturbed | minutes |"
     );
