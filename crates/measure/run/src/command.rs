@@ -6,11 +6,9 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{self, Child, ExitStatus, Stdio};
-use std::thread;
 use std::time::Duration;
 
 use knee_host::Interrupt;
-use knee_host::affinity::pin;
 use knee_host::clock::seconds;
 use knee_host::process::{Ties, last_line, read_tail, readable, reap_group, spawn, wait_readable};
 use knee_host::signal::describe_end;
@@ -40,7 +38,7 @@ const ADVICE: &str = "run the command by hand to see why";
 /// Runs `command` once as `job` says. The sample is the invocation.
 pub(crate) fn run(command: &Command, job: &Job, interrupt: &Interrupt) -> Result<Sample, Stopped> {
     let line = command.line.replace(Command::TASKS, &job.tasks.to_string());
-    let reference = speed(&job.cpus);
+    let reference = reference::speed_on(&job.cpus);
     let ledger = Ledger::open(&job.cpus, &[], &[getpid()]);
     let before = seconds(ClockId::MonotonicRaw);
     let mut running = Running::start(&line, command, job)?;
@@ -69,21 +67,6 @@ pub(crate) fn run(command: &Command, job: &Job, interrupt: &Interrupt) -> Result
         memory: None,
         marks: vec![Mark::Starved; usize::from(disturbed)],
     })
-}
-
-/// Steps per second of the reference loop on each of `cpus` at the same time, averaged. `None` if the
-/// loop cannot run on one of them.
-fn speed(cpus: &[u32]) -> Option<f64> {
-    let on = |cpu: u32| {
-        pin(cpu).ok()?;
-        Some(reference::speed())
-    };
-    let sum: Option<f64> = thread::scope(|scope| {
-        let start = |&cpu: &u32| thread::Builder::new().spawn_scoped(scope, move || on(cpu)).ok();
-        let threads: Vec<_> = cpus.iter().map(start).collect();
-        threads.into_iter().map(|thread| thread?.join().ok()?).sum()
-    });
-    Some(sum? / cpus.len() as f64).filter(|speed| speed.is_finite())
 }
 
 /// A running command. Dropping it terminates its process group.
@@ -271,13 +254,6 @@ mod tests {
         assert_eq!(last_number("p99 of mmap1"), None);
         assert_eq!(last_number("- . + e5"), None);
         assert_eq!(last_number(""), None);
-    }
-
-    #[test]
-    fn the_reference_loop_runs_on_the_cpus_of_a_command() {
-        assert!(speed(&knee_host::affinity::usable_cpus().unwrap()).unwrap() > 0.0);
-        assert_eq!(speed(&[u32::MAX]), None);
-        assert_eq!(speed(&[]), None);
     }
 
     #[test]
