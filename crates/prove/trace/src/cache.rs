@@ -131,7 +131,7 @@ pub(crate) fn in_partial<T>(
 }
 
 /// Removes a directory and its content, if it exists.
-fn remove(dir: &Path) -> Result<(), PackageError> {
+pub(crate) fn remove(dir: &Path) -> Result<(), PackageError> {
     match fs::remove_dir_all(dir) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(PackageError::write(dir)(error))
