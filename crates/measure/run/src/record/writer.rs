@@ -1,10 +1,12 @@
 //! Writing a record so that no completed measurement is lost.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, DirEntry, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use knee_host::lock_file::LOCK_FILE;
+use knee_host::regular_file::FileError;
 use knee_host::write_atomically;
 use knee_results::RUN_FILE;
 
@@ -42,20 +44,23 @@ impl Writer {
 
     /// Checks that `dir` is missing or empty, so that a record can be created there.
     pub fn check_unused(dir: &Path) -> Result<(), RecordError> {
-        match fs::read_dir(dir).map(|mut entries| entries.next()) {
-            Ok(Some(_)) => Err(RecordError::NotEmpty { dir: dir.to_owned() }),
+        // A run that was killed at its start leaves only its lock.
+        let is_lock = |entry: &DirEntry| entry.file_name() == LOCK_FILE;
+        let is_used = |entry: io::Result<DirEntry>| !entry.as_ref().is_ok_and(is_lock);
+        match fs::read_dir(dir).map(|mut entries| entries.any(is_used)) {
+            Ok(true) => Err(RecordError::NotEmpty { dir: dir.to_owned() }),
             Err(e) if e.kind() != io::ErrorKind::NotFound => {
                 Err(RecordError::io(Access::Create, dir, e))
             }
-            Ok(None) | Err(_) => Ok(()),
+            Ok(false) | Err(_) => Ok(()),
         }
     }
 
     fn begin(dir: &Path, run: &RunRecord) -> Result<Self, RecordError> {
         let created = DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(dir);
         created.map_err(|e| RecordError::io(Access::Create, dir, e))?;
-        let lock = Lock::take(dir)?;
-        lock.require_own().map_err(|e| RecordError::io(Access::Create, dir, e.into()))?;
+        let foreign = |e: FileError| RecordError::io(Access::Create, dir, e.into());
+        let lock = Lock::take(dir, Access::Create, foreign)?;
         Self::check_unused(dir)?;
         // Through the lock, a file could be created whose own path is too long to be opened later.
         let named = dir.join(SAMPLES_FILE);
