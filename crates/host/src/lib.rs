@@ -18,6 +18,7 @@
 //! | [`atomic_file`] | how is a file replaced so that no reader sees half of it? |
 //! | [`regular_file`] | how is a file opened that another user may have made? |
 //! | [`lock_file`] | how is a directory locked against other writers? |
+//! | [`mapping`] | can another user truncate a file that is mapped into memory? |
 //! | [`digest`] | is this the content that was recorded? |
 //! | [`clock`], [`utc`] | what time is it, as a number and as text that sorts? |
 //! | [`number`], [`text`] | how are numbers, tables and paragraphs formatted? |
@@ -51,6 +52,7 @@ pub mod interrupt;
 pub mod json;
 pub mod limits;
 pub mod lock_file;
+pub mod mapping;
 pub mod number;
 pub mod placement;
 pub mod process;

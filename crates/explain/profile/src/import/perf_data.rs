@@ -40,7 +40,7 @@ pub fn perf_data(file: File, title: &str) -> Result<Capture, String> {
              profile show -"
         )
     };
-    let (content, is_cut) = repaired(&file).map_err(|error| unreadable(&error))?;
+    let (content, is_cut) = repaired(file).map_err(|error| unreadable(&error))?;
     let PerfFileReader { perf_file: mut file, record_iter: mut records_of } =
         PerfFileReader::parse_file(content).map_err(|error| unreadable(&error))?;
     let Some(event) =
