@@ -11,6 +11,7 @@ use knee_host::write_atomically;
 use knee_results::RUN_FILE;
 
 use super::lock::Lock;
+use super::plausible::check_point_count;
 use super::{Access, RecordError, RunRecord, SAMPLES_FILE, SampleLine};
 
 /// Permissions of a new record, further restricted by the umask. Only its owner may write to it, whatever
@@ -31,6 +32,8 @@ impl Writer {
     /// Creates the directory `dir`, which must be missing or empty, and writes the description of a
     /// run that has just begun. On an error, no new file or directory remains.
     pub fn create(dir: &Path, run: &RunRecord) -> Result<Self, RecordError> {
+        check_point_count(run)
+            .map_err(|reason| RecordError::Implausible { path: dir.join(RUN_FILE), reason })?;
         let new: Vec<&Path> = dir.ancestors().take_while(|dir| !dir.exists()).collect();
         let begun = Self::begin(dir, run);
         // Another knee may have created and locked the directory meanwhile, and will write to it.

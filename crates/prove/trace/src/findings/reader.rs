@@ -89,13 +89,16 @@ impl Findings {
     }
 }
 
+/// The largest `check.json` that is read. Those of knee have a few kilobytes.
+const MOST_BYTES: u64 = 1 << 20;
+
 /// Reads `check.json` of the record in a directory.
 ///
 /// # Errors
 /// If there is no record, or its content does not match the schema.
 pub fn read_check(dir: &Path) -> Result<Check, FindingsError> {
     let path = dir.join(CHECK_FILE);
-    let text = match RegularFile::at(&path).read().map_err(io::Error::from) {
+    let text = match RegularFile::at(&path).at_most(MOST_BYTES).read().map_err(io::Error::from) {
         Ok(text) => text,
         Err(error) if is_absence(&error) => return Err(FindingsError::NoRecord(dir.to_owned())),
         Err(error) => return Err(FindingsError::read(&path)(error)),
