@@ -56,9 +56,8 @@ impl LockFile {
             }
             // Any other error means a file system without locks. To write without one is better than not to
             // write. The last holder may have removed the file after it was opened here.
-            let is_same = |there: fs::Metadata| {
-                (there.dev(), there.ino()) == (opened.dev(), opened.ino())
-            };
+            let is_same =
+                |there: fs::Metadata| (there.dev(), there.ino()) == (opened.dev(), opened.ino());
             if fs::symlink_metadata(&path).is_ok_and(is_same) {
                 return Ok(Some(Self { file, _listed: Listed::new(&path), path }));
             }

@@ -19,6 +19,7 @@ use std::path::Path;
 
 pub use folded::folded;
 use knee_host::regular_file::{open_named, read_line, read_whole};
+use knee_host::text::one_line;
 pub use perf_data::perf_data;
 pub use script::script;
 
@@ -38,7 +39,7 @@ pub fn open(path: &Path) -> Result<Capture, CaptureError> {
     if path == Path::new("-") {
         return text(io::stdin().lock(), "standard input").map_err(failed)?.map_err(wrong);
     }
-    let title = path.display().to_string();
+    let title = one_line(&path.to_string_lossy()).into_owned();
     let file = open_named(path).map_err(|error| failed(error.into()))?;
     let mut reader = BufReader::new(file);
     if reader.fill_buf().map_err(failed)?.starts_with(perf_data::MAGIC) {

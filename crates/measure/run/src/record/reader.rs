@@ -5,6 +5,7 @@ use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 
 use knee_host::RegularFile;
+use knee_host::json::with_one_line_strings;
 use knee_host::regular_file::{FileError, read_line};
 use knee_results::{PointId, RUN_FILE};
 
@@ -41,10 +42,12 @@ impl Record {
     pub fn open(path: &Path) -> Result<Self, RecordError> {
         let dir = directory(path);
         let path = dir.join(RUN_FILE);
-        Self::parse(dir, RegularFile::at(&path).at_most(MOST_BYTES).read())
+        let text = RegularFile::at(&path).at_most(MOST_BYTES).read();
+        Self::parse(dir, text.map(|text| with_one_line_strings(&text).into_owned()))
     }
 
-    /// Like [`open`](Self::open), but refuses a description that another user can have written.
+    /// Like [`open`](Self::open), but refuses a description that another user can have written, and keeps its
+    /// strings as they are, because the commands in it are run.
     pub(super) fn open_own(dir: &Path) -> Result<Self, RecordError> {
         let path = dir.join(RUN_FILE);
         Self::parse(dir, RegularFile::at(&path).own().at_most(MOST_BYTES).read())

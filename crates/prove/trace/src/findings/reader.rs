@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use knee_host::RegularFile;
-use knee_host::json::fault_in_file;
+use knee_host::json::{fault_in_file, with_one_line_strings};
 
 use super::description::KIND;
 use super::{CHECK_FILE, Check, FindingsError, SCHEMA, Shard, TESTS_FILE, TestLine};
@@ -114,6 +114,7 @@ fn parse_check(text: &[u8]) -> Result<Check, String> {
     let fault = |error: serde_json::Error| {
         format!("{}; restore the file from a copy", fault_in_file(&error))
     };
+    let text = &*with_one_line_strings(text);
     let document: serde_json::Value = serde_json::from_slice(text).map_err(fault)?;
     if document["kind"] != KIND {
         return Err("it is not a description of a knee commute check".to_owned());

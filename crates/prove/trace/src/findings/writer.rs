@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use knee_host::lock_file::LOCK_FILE;
+use knee_host::text::escape_json;
 use knee_host::{LockFile, write_atomically};
 
 use super::reader::{is_record, read_check, read_tests};
@@ -112,7 +113,7 @@ impl Writer {
 fn describe(dir: &Path, check: &Check) -> Result<(), FindingsError> {
     let path = dir.join(CHECK_FILE);
     let text = serde_json::to_string_pretty(check).expect("it is plain data") + "\n";
-    write_atomically(&path, text.as_bytes()).map_err(FindingsError::write(&path))
+    write_atomically(&path, escape_json(&text).as_bytes()).map_err(FindingsError::write(&path))
 }
 
 /// Opens the file of tests. Creates the file if it is missing, because knee may have been killed

@@ -16,7 +16,7 @@ use crate::file::Output;
 use crate::interrupt;
 use crate::present::profile::{losses, summary};
 use crate::session::numbered;
-use crate::stderr::tell;
+use crate::stderr::{self, tell};
 use crate::{file, stdout};
 
 /// Maximum functions to print after sampling.
@@ -42,7 +42,7 @@ pub(super) fn run(args: &SampleArgs) -> anyhow::Result<ExitStatus> {
         // Standard output belongs to the command.
         match args.command.is_empty() {
             true => stdout::show(&words)?,
-            false => tell!("{words}"),
+            false => stderr::text(&words),
         }
         losses(&capture);
         tell!(
