@@ -2,9 +2,11 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Mode, OFlags, fcntl_setfl, open};
+use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use crate::temporary::Listed;
@@ -35,14 +37,20 @@ impl AtomicFile {
     /// Starts a file that will replace `path`, or the file that a link at `path` leads to. Keeps the
     /// permissions of an existing file of this user, except setuid, setgid and the sticky bit: with the
     /// permissions of another user's file, that user could write to the new one, or run it as this user.
+    ///
+    /// # Errors
+    /// The file cannot be created or opened, or it is a FIFO that no program reads.
     pub fn create(path: &Path) -> io::Result<Self> {
         let there = match std::fs::metadata(path) {
             Ok(there) => Some(there),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error),
         };
-        if there.as_ref().is_some_and(|there| !there.is_file()) {
-            let file = File::options().write(true).open(path)?;
+        if let Some(there) = there.as_ref().filter(|there| !there.is_file()) {
+            let file = match there.file_type().is_fifo() {
+                true => open_fifo(path)?,
+                false => File::options().write(true).open(path)?,
+            };
             return Ok(Self { file: BufWriter::new(file), replaced: None });
         }
         // A link keeps leading to the file.
@@ -81,10 +89,25 @@ impl AtomicFile {
     }
 }
 
+/// Opens a FIFO for writing. Without `O_NONBLOCK`, this would wait until a program reads it, perhaps forever.
+fn open_fifo(path: &Path) -> io::Result<File> {
+    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let fifo = open(path, flags, Mode::empty()).map_err(|error| match error {
+        Errno::NXIO => io::Error::other("no program reads this FIFO; start its reader first"),
+        error => error.into(),
+    })?;
+    // A write waits while the reader is slow.
+    fcntl_setfl(&fifo, OFlags::empty())?;
+    Ok(fifo.into())
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::io::Read;
     use std::os::unix::fs::symlink;
+
+    use rustix::fs::{CWD, mkfifoat};
 
     use super::*;
     use crate::skip::skip;
@@ -136,16 +159,24 @@ mod tests {
     fn a_special_file_is_written_to_and_stays_special() {
         let dir = tempfile::tempdir().unwrap();
         let fifo = dir.path().join("fifo");
-        rustix::fs::mkfifoat(
-            rustix::fs::CWD,
-            &fifo,
-            rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
-        )
-        .unwrap();
-        let path = fifo.clone();
-        let reader = std::thread::spawn(move || fs::read(path).unwrap());
-        write_atomically(&fifo, b"through").unwrap();
-        assert_eq!(reader.join().unwrap(), b"through");
+        mkfifoat(CWD, &fifo, Mode::RUSR | Mode::WUSR).unwrap();
+        let refused = write_atomically(&fifo, b"").unwrap_err().to_string();
+        assert_eq!(refused, "no program reads this FIFO; start its reader first");
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+        let reader = File::from(open(&fifo, flags, Mode::empty()).unwrap());
+        // More than a FIFO holds, so that the writer waits for the reader.
+        let written = vec![7; 1 << 20];
+        let (path, content) = (fifo.clone(), written.clone());
+        let writer = std::thread::spawn(move || write_atomically(&path, &content).unwrap());
+        let mut read = Vec::new();
+        while read.len() < written.len() {
+            match (&reader).take(1 << 16).read_to_end(&mut read) {
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => panic!("{error}"),
+                _ => std::thread::yield_now(),
+            }
+        }
+        writer.join().unwrap();
+        assert_eq!(read, written);
         assert!(!fs::metadata(&fifo).unwrap().is_file());
         assert!(write_atomically(dir.path(), b"").is_err());
     }

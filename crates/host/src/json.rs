@@ -1,6 +1,37 @@
-//! What is wrong with JSON text, in words for people who did not write the text.
+//! JSON text from elsewhere: what is wrong with it, in words for people who did not write it, and newlines and
+//! tabs in its strings.
+
+use std::borrow::Cow;
 
 use serde_json::error::Category;
+
+use crate::text::one_line;
+
+/// JSON with the newlines and tabs of its strings marked as [`one_line`] marks them, so that no string adds lines
+/// or columns to the output.
+pub fn with_one_line_strings(json: &[u8]) -> Cow<'_, [u8]> {
+    let (newline, tab) = (one_line("\n"), one_line("\t"));
+    let mut marked = Vec::new();
+    let mut rest = json;
+    // JSON has backslashes only in strings, and a control character only after one.
+    while let Some(at) = rest.iter().position(|&byte| byte == b'\\') {
+        let (mark, length) = match &rest[at + 1..] {
+            [b'n', ..] => (newline.as_bytes(), 2),
+            [b't', ..] => (tab.as_bytes(), 2),
+            [b'u', b'0', b'0', b'0', b'a' | b'A', ..] => (newline.as_bytes(), 6),
+            [b'u', b'0', b'0', b'0', b'9', ..] => (tab.as_bytes(), 6),
+            other => (&rest[at..rest.len().min(at + 2)], 1 + other.len().min(1)),
+        };
+        marked.extend_from_slice(&rest[..at]);
+        marked.extend_from_slice(mark);
+        rest = &rest[at + length..];
+    }
+    if marked.is_empty() {
+        return json.into();
+    }
+    marked.extend_from_slice(rest);
+    marked.into()
+}
 
 /// What is wrong with `what`: `the line is cut off`, `the line is not JSON (column 3)`, or what is
 /// wrong with its content.
@@ -30,6 +61,20 @@ mod tests {
 
     fn of(text: &str) -> String {
         fault("the line", &serde_json::from_str::<Vec<u8>>(text).unwrap_err())
+    }
+
+    #[test]
+    fn newlines_and_tabs_in_strings_are_marked_however_they_are_written() {
+        let marked = |json: &str| {
+            let text = with_one_line_strings(json.as_bytes()).into_owned();
+            String::from_utf8(text).unwrap()
+        };
+        let value: Vec<String> =
+            serde_json::from_str(&marked(r#"["a\nb\tc\u000Ad\u0009e", "\\n\"\u00e9\r"]"#)).unwrap();
+        assert_eq!(value, [&*one_line("a\nb\tc\nd\te"), "\\n\"é\r"]);
+        for unchanged in ["[\n\t\"name\"]\n", r#""\\""#, "\\", "\"\\", ""] {
+            assert_eq!(marked(unchanged), unchanged);
+        }
     }
 
     #[test]

@@ -17,6 +17,8 @@
 //! | [`temporary`] | which files must a process remove that ends without running destructors? |
 //! | [`atomic_file`] | how is a file replaced so that no reader sees half of it? |
 //! | [`regular_file`] | how is a file opened that another user may have made? |
+//! | [`lock_file`] | how is a directory locked against other writers? |
+//! | [`mapping`] | can another user truncate a file that is mapped into memory? |
 //! | [`digest`] | is this the content that was recorded? |
 //! | [`clock`], [`utc`] | what time is it, as a number and as text that sorts? |
 //! | [`number`], [`text`] | how are numbers, tables and paragraphs formatted? |
@@ -49,6 +51,8 @@ pub mod filesystem;
 pub mod interrupt;
 pub mod json;
 pub mod limits;
+pub mod lock_file;
+pub mod mapping;
 pub mod number;
 pub mod placement;
 pub mod process;
@@ -71,6 +75,7 @@ pub use atomic_file::{AtomicFile, write_atomically};
 pub use cpulist::CpuList;
 pub use environment::Environment;
 pub use interrupt::Interrupt;
+pub use lock_file::LockFile;
 pub use placement::{Placement, auto_tasks};
 pub use regular_file::RegularFile;
 pub use topology::{Topology, TopologyError};

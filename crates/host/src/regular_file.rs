@@ -6,10 +6,11 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, Read};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, open};
+use rustix::io::Errno;
 use rustix::process::geteuid;
 
 /// The most bytes that knee reads into memory at once. The largest inputs that people have are captures and
@@ -35,6 +36,9 @@ pub enum FileError {
     /// Its group or everybody can write to it.
     #[error("other users can write to it")]
     Shared,
+    /// Another program holds a lease on it (`F_SETLEASE` in fcntl(2)).
+    #[error("another program holds a lease on it; end that program, or try again in a minute")]
+    Leased,
     /// It has more bytes than the limit.
     #[error("it is larger than {} MiB", .0 >> 20)]
     TooLarge(u64),
@@ -46,6 +50,7 @@ impl From<FileError> for io::Error {
             FileError::System(error) => return error,
             FileError::Special(_) => io::ErrorKind::InvalidInput,
             FileError::Owner(_) | FileError::Shared => io::ErrorKind::PermissionDenied,
+            FileError::Leased => io::ErrorKind::ResourceBusy,
             FileError::TooLarge(_) => io::ErrorKind::FileTooLarge,
         };
         io::Error::new(kind, error)
@@ -100,11 +105,7 @@ impl<'a> RegularFile<'a> {
         let found = found.map_err(io::Error::from)?;
         let stat = fstat(&found).map_err(io::Error::from)?;
         self.check(&stat)?;
-        // This opens the file that was checked, whatever is at the path by now.
-        let same = format!("/proc/self/fd/{}", found.as_raw_fd());
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = open(same, flags, Mode::empty()).map_err(io::Error::from)?;
-        Ok(file.into())
+        open_found(&found, OFlags::NONBLOCK)
     }
 
     /// Reads the whole file.
@@ -148,6 +149,17 @@ impl<'a> RegularFile<'a> {
     }
 }
 
+/// Opens the file of a descriptor with `O_PATH`, whatever is at its path by now. With `O_NONBLOCK`, does not wait
+/// for a lease: the kernel asks its holder to release it, which he may ignore for `/proc/sys/fs/lease-break-time`.
+fn open_found(found: &OwnedFd, flags: OFlags) -> Result<File, FileError> {
+    let same = format!("/proc/self/fd/{}", found.as_raw_fd());
+    match open(same, OFlags::RDONLY | OFlags::CLOEXEC | flags, Mode::empty()) {
+        Ok(file) => Ok(file.into()),
+        Err(Errno::WOULDBLOCK) => Err(FileError::Leased),
+        Err(error) => Err(io::Error::from(error).into()),
+    }
+}
+
 /// Opens a directory. Never waits, whatever is at the path.
 ///
 /// # Errors
@@ -175,13 +187,27 @@ fn check_own(stat: &Stat) -> Result<(), FileError> {
     }
 }
 
-/// Reads a file that the user named on the command line. This may also be a FIFO, as in `<(…)` of a shell, or
+/// Opens a file that the user named on the command line. This may also be a FIFO, as in `<(…)` of a shell, or
 /// a device. Waits for the writer of a FIFO, so call it before Ctrl-C is blocked.
+///
+/// # Errors
+/// The file cannot be opened.
+pub fn open_named(path: &Path) -> Result<File, FileError> {
+    let found = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    let found = found.map_err(io::Error::from)?;
+    let stat = fstat(&found).map_err(io::Error::from)?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => open_found(&found, OFlags::NONBLOCK),
+        _ => open_found(&found, OFlags::empty()),
+    }
+}
+
+/// Reads a file that [`open_named`] opens.
 ///
 /// # Errors
 /// The file cannot be opened or read, or is too large.
 pub fn read_named(path: &Path) -> Result<Vec<u8>, FileError> {
-    read_whole(File::open(path)?)
+    read_whole(open_named(path)?)
 }
 
 /// Reads everything from an input that may have no end, such as standard input.

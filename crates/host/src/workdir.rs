@@ -7,7 +7,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -46,7 +46,8 @@ impl WorkDir {
         let listed = Listed::new(dir.path());
         // Locked before it gets its name, so that a visible lock file is never free by mistake.
         let nameless = dir.path().join(".lock.new");
-        let lock = File::create(&nameless)?;
+        // Another user who could open it could lock it first.
+        let lock = File::options().write(true).create_new(true).mode(0o600).open(&nameless)?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
         fs::rename(&nameless, dir.path().join(LOCK))?;
         // Where there is no shell, there is still the sweep.

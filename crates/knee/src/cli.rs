@@ -1,12 +1,13 @@
 //! The command line: commands and their groups. Each command defines its arguments in its own file.
 
+use std::ffi::OsString;
 use std::fmt::Write as _;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use knee_host::text::plain;
 
 use crate::commands::{explain, machine, measure, prove};
-use crate::stderr::tell;
+use crate::stderr::{self, tell};
 
 /// Find the core count at which a system stops scaling.
 #[derive(Parser)]
@@ -78,12 +79,14 @@ impl Cli {
         let matches = Self::grouped().try_get_matches();
         matches.and_then(|matches| Self::from_arg_matches(&matches)).unwrap_or_else(|error| {
             let message = error.render().to_string();
-            // clap would print control characters of an argument.
-            if plain(&message) != message {
-                tell!("{}", message.trim_end());
-                std::process::exit(error.exit_code());
+            let has_lines = |argument: OsString| argument.to_string_lossy().contains(['\n', '\t']);
+            // clap would print control characters and newlines of an argument.
+            match () {
+                () if std::env::args_os().any(has_lines) => tell!("{}", message.trim_end()),
+                () if plain(&message) != message => stderr::text(message.trim_end()),
+                () => error.exit(),
             }
-            error.exit()
+            std::process::exit(error.exit_code())
         })
     }
 }

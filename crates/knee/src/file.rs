@@ -1,11 +1,45 @@
 //! Files that commands write.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use knee_host::write_atomically;
+use knee_host::{AtomicFile, write_atomically};
 
 /// Writes a whole file. It appears under its name only when it is complete.
 pub(crate) fn write(path: &Path, content: &[u8]) -> anyhow::Result<()> {
-    write_atomically(path, content).with_context(|| format!("cannot write {}", path.display()))
+    write_atomically(path, content).with_context(|| cannot_write(path))
+}
+
+/// The file for the result of a command that measures for a while.
+pub(crate) struct Output {
+    path: PathBuf,
+    /// A FIFO or a device.
+    special: Option<AtomicFile>,
+}
+
+impl Output {
+    /// Opens a FIFO or a device before the measurement, so that knee measures nothing in vain if no program
+    /// reads the FIFO.
+    pub(crate) fn begin(path: &Path) -> anyhow::Result<Self> {
+        let is_special = path.exists() && !path.is_file();
+        let special = is_special.then(|| AtomicFile::create(path)).transpose();
+        let special = special.with_context(|| cannot_write(path))?;
+        Ok(Self { path: path.to_owned(), special })
+    }
+
+    /// Writes the result, and returns the path.
+    pub(crate) fn finish(self, content: &[u8]) -> anyhow::Result<PathBuf> {
+        match self.special {
+            None => write(&self.path, content)?,
+            Some(mut file) => {
+                let written = file.write_all(content).and_then(|()| file.persist());
+                written.with_context(|| cannot_write(&self.path))?;
+            }
+        }
+        Ok(self.path)
+    }
+}
+
+fn cannot_write(path: &Path) -> String {
+    format!("cannot write {}", path.display())
 }

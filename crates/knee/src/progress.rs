@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use knee_host::number::duration;
-use knee_host::text::{Screen, plain};
+use knee_host::text::{Screen, one_line, plain};
 
 use crate::stderr::{self, tell};
 
@@ -101,7 +101,7 @@ impl Progress {
             Style::Bar(bar) => {
                 bar.set_length(*of);
                 bar.set_position(*done);
-                bar.set_message(plain(&text).into_owned());
+                bar.set_message(plain(&one_line(&text)).into_owned());
             }
             Style::Lines => tell!("knee: {text}"),
         }
@@ -112,7 +112,7 @@ impl Progress {
         if self.is_due() {
             match &self.style {
                 Style::Quiet => {}
-                Style::Bar(bar) => bar.set_message(plain(&text()).into_owned()),
+                Style::Bar(bar) => bar.set_message(plain(&one_line(&text())).into_owned()),
                 Style::Lines => tell!("knee: {}", text()),
             }
         }

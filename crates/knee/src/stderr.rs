@@ -6,7 +6,7 @@ use std::io::Write;
 use std::sync::Mutex;
 
 use indicatif::ProgressBar;
-use knee_host::text::{Screen, clean, for_terminal};
+use knee_host::text::{Screen, clean, for_terminal, one_line};
 
 /// The progress bar on the terminal, if any.
 static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
@@ -16,10 +16,15 @@ pub(crate) fn set_bar(bar: Option<ProgressBar>) {
     *BAR.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = bar;
 }
 
-/// Writes a message above the progress bar, if any, and wraps it to fit the terminal. Ignores write
-/// errors, such as a full disk, so that the command continues.
-pub(crate) fn line(text: Arguments<'_>) {
-    let text = Screen::of_stderr().wrap(&clean(&text.to_string()), "  ");
+/// Writes a message in one line above the progress bar, if any, and wraps it to fit the terminal. Ignores
+/// write errors, such as a full disk, so that the command continues.
+pub(crate) fn line(message: Arguments<'_>) {
+    text(&one_line(&message.to_string()));
+}
+
+/// Like [`line()`], for text that has lines.
+pub(crate) fn text(text: &str) {
+    let text = Screen::of_stderr().wrap(&clean(text), "  ");
     let write = || {
         let _ = writeln!(anstream::stderr().lock(), "{}", for_terminal(&text));
     };

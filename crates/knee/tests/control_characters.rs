@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use support::{Scratch, copy, finish};
 
 /// What a name contains in each file: a colour that knee itself uses, a window title with its bell, a C1
-/// control, controls of direction, NUL, carriage return and DEL.
-const HOSTILE: &str =
-    "x\u{1b}[32mFORGED\u{1b}]0;title\u{7}\u{9b}2J\u{202e}\u{2066}\u{200f}\u{61c}\0\r\u{7f}y";
+/// control, controls of direction, NUL, carriage return and DEL, and a line with a tab.
+const HOSTILE: &str = "x\u{1b}[32mFORGED\u{1b}]0;title\u{7}\u{9b}2J\u{202e}\u{2066}\u{200f}\u{61c}\0\r\u{7f}y\n\
+    LINE\tTAB";
 /// The escape sequences of knee's own styles.
 const STYLES: [&str; 6] =
     ["\u{1b}[0m", "\u{1b}[1m", "\u{1b}[2m", "\u{1b}[31m", "\u{1b}[32m", "\u{1b}[33m"];
@@ -19,6 +19,11 @@ const STYLES: [&str; 6] =
 /// The same without NUL, for arguments.
 fn path() -> String {
     HOSTILE.replace('\0', "")
+}
+
+/// The same on one line, for formats of lines.
+fn on_one_line() -> String {
+    HOSTILE.replace('\n', "")
 }
 
 /// A control character in a text, if there is one.
@@ -36,6 +41,7 @@ fn assert_harmless(what: &dyn std::fmt::Debug, text: &str) {
     assert!(!text.contains("\u{1b}[32mFORGED"), "{what:?}: {text:?}");
     let plain = STYLES.iter().fold(text.to_owned(), |text, style| text.replace(style, ""));
     assert_eq!(control(&plain), None, "{what:?}: {text:?}");
+    assert!(!plain.contains("\nLINE") && !plain.contains("\tTAB"), "{what:?}: {text:?}");
 }
 
 /// Adds the hostile name to texts of a record. Other strings select what knee does.
@@ -75,15 +81,15 @@ fn files() -> Scratch {
         let header = "tasks,processes,processes_idle,threads,threads_idle,linear";
         write(
             format!("{nr}{path}.csv"),
-            format!("# mmap1{HOSTILE}\n{header}\n1,{},0,100,0,100\n", 100 + nr),
+            format!("# mmap1{}\n{header}\n1,{},0,100,0,100\n", on_one_line(), 100 + nr),
         );
     }
-    write(format!("bad{path}.csv"), format!("{HOSTILE},1,0,1,0,1\n"));
+    write(format!("bad{path}.csv"), format!("{},1,0,1,0,1\n", on_one_line()));
     for (name, numbers) in [("small", "1\n2\n3\n"), ("large", "7\n8\n9\n")] {
         write(format!("{name}{path}"), numbers.to_owned());
     }
-    write(format!("not{path}"), format!("1\n{HOSTILE}\n"));
-    let program = HOSTILE.replace(';', "");
+    write(format!("not{path}"), format!("1\n{}\n", on_one_line()));
+    let program = on_one_line().replace(';', "");
     write(format!("folded{path}"), format!("{program};main;f{program} 12\n{program};main 3\n"));
     let machine = json!({ "kernel": HOSTILE, "cpus": 1, "started_at": HOSTILE });
     let capture = json!({

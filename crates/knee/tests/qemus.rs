@@ -66,7 +66,7 @@ fn a_record_names_its_qemu_and_plugin_and_resuming_with_others_warns() {
     check(&[]).assert_code(0);
     let path = scratch.path().join("record/check.json");
     let record: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
-    let version = Emulators::of_user().unwrap().find(QEMU).unwrap().version().unwrap();
+    let version = Emulators::of_user().unwrap().find(QEMU).unwrap().unwrap().version().unwrap();
     assert_eq!(record["qemu"], version);
     assert_eq!(record["plugin"].as_str().map(str::len), Some(16), "{record:#}");
     // As if another QEMU had started the check, and knee had been killed.

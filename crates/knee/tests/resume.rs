@@ -7,6 +7,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 use std::process::Command;
 
+use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Signal, geteuid};
 use support::{Scratch, compile_plugin, finish, signal, skip, start, start_telling, wait_until};
 
@@ -207,6 +208,20 @@ fn no_record_begins_in_a_directory_of_another_user() {
         .assert_code(3)
         .assert_stderr_has("it belongs to user 65534");
     assert_eq!(fs::read_dir(scratch.record()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_user_who_may_read_a_record_cannot_keep_it_locked() {
+    let scratch = Scratch::new();
+    let run = ["getppid1", "-t", "1", "-m", "processes"];
+    finish(&mut scratch.run(&run)).assert_code(0);
+    let names = ["", "run.json", "samples.jsonl"];
+    let files = names.map(|name| fs::File::open(scratch.record().join(name)).unwrap());
+    for file in &files {
+        flock(file, FlockOperation::NonBlockingLockShared).unwrap();
+    }
+    finish(&mut scratch.knee(&["run", "-q", "--resume", "record"])).assert_code(0);
+    assert!(!scratch.record().join(".lock").exists());
 }
 
 #[test]

@@ -3,13 +3,14 @@
 mod support;
 
 use std::fs;
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::Command;
 
 use knee_host::process::Tied;
 use rustix::fs::{CWD, Mode, OFlags, mkfifoat, open};
 use rustix::process::Signal;
-use support::{Finished, Scratch, finish, signal, start, wait_until};
+use support::{Finished, Scratch, finish, signal, skip, start, wait_until};
 
 fn fifo(path: &Path) {
     mkfifoat(CWD, path, Mode::RUSR | Mode::WUSR).unwrap();
@@ -109,6 +110,23 @@ fn numbers_and_captures_may_come_from_a_process_substitution() {
 }
 
 #[test]
+fn an_output_fifo_that_no_program_reads_is_refused_before_the_measurement() {
+    let scratch = Scratch::new();
+    fs::write(scratch.path().join("folded"), "program;main 3\n").unwrap();
+    fifo(&scratch.path().join("fifo"));
+    let sample = ["profile", "getppid1", "-t", "1", "-d", "3600", "-o", "fifo"];
+    for args in [
+        &sample[..],
+        &["profile", "show", "folded", "-o", "fifo"],
+        &["commute", "tests", "stat", "stat", "-o", "fifo"],
+    ] {
+        let refused = finish_in_time(&scratch.knee(args));
+        let says = "cannot write fifo: no program reads this FIFO; start its reader first";
+        refused.assert_code(3).assert_stderr_has(says);
+    }
+}
+
+#[test]
 fn ctrl_c_ends_the_wait_for_a_fifo_that_the_user_named() {
     let scratch = Scratch::new();
     let path = scratch.path().join("fifo");
@@ -129,6 +147,34 @@ fn ctrl_c_ends_the_wait_for_a_fifo_that_the_user_named() {
         signal(&knee.0, Signal::INT);
         wait_until("Ctrl-C ends knee", || knee.0.try_wait().unwrap().is_some());
         drop(writer);
+    }
+}
+
+/// Opens a file with a lease: the kernel lets nobody else open the file until this process releases it, or until
+/// 45 s have passed. `None` where the file system has no leases.
+fn leased(path: &Path) -> Option<fs::File> {
+    let file = fs::File::open(path).unwrap();
+    // SAFETY: SIGIO, by which the kernel asks for the file, runs none of our code, and neither does fcntl.
+    let taken = unsafe {
+        libc::signal(libc::SIGIO, libc::SIG_IGN);
+        libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK)
+    };
+    (taken == 0).then_some(file)
+}
+
+#[test]
+fn a_file_with_a_lease_is_refused_and_not_waited_for() {
+    let scratch = Scratch::new();
+    let path = scratch.path().join("file");
+    fs::write(&path, "program;main 3\n").unwrap();
+    for args in [&["profile", "show", "file"][..], &["compare", "file", "file"]] {
+        let Some(file) = leased(&path) else {
+            return skip("leases", "this file system does not support leases");
+        };
+        finish_in_time(&scratch.knee(args))
+            .assert_code(3)
+            .assert_stderr_has("file: another program holds a lease on it; end that program");
+        drop(file);
     }
 }
 

@@ -1,5 +1,6 @@
 //! Names of addresses.
 
+mod budget;
 mod object_file;
 mod perf_map;
 
@@ -9,6 +10,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use blazesym::symbolize::{Input, Symbolized, Symbolizer};
+use budget::Budget;
 use cpp_demangle::DemangleOptions;
 use foldhash::{HashMap, HashMapExt};
 use object_file::ObjectFile;
@@ -35,6 +37,7 @@ pub(crate) struct Symbols {
     files: HashMap<Rc<str>, Option<ObjectFile>>,
     perf_maps: HashMap<i32, PerfMap>,
     has_perf_maps: bool,
+    budget: Budget,
 }
 
 impl Symbols {
@@ -57,6 +60,7 @@ impl Symbols {
             files: HashMap::new(),
             perf_maps: HashMap::new(),
             has_perf_maps: true,
+            budget: Budget::default(),
         }
     }
 
@@ -77,6 +81,11 @@ impl Symbols {
         }
     }
 
+    /// How many files of names were left out because they take too much memory.
+    pub(crate) fn left_out(&self) -> u64 {
+        self.budget.left_out
+    }
+
     /// The functions at an address, by number, from the innermost inlined one outward.
     pub(crate) fn find(&mut self, address: &Address, stacks: &mut Stacks) -> Box<[u32]> {
         if let Some(functions) = self.known.get(address) {
@@ -92,8 +101,10 @@ impl Symbols {
             }
             Address::File(path, offset) => self.in_file(path, *offset, stacks),
             Address::Memory(pid, area, address) => {
-                let read =
-                    || if self.has_perf_maps { PerfMap::read(*pid) } else { PerfMap::default() };
+                let read = || match self.has_perf_maps {
+                    true => PerfMap::read(*pid, &mut self.budget),
+                    false => PerfMap::default(),
+                };
                 let names = self.perf_maps.entry(*pid).or_insert_with(read);
                 let name = names.find(*address).map_or_else(|| bracketed(area), str::to_owned);
                 [function(stacks, &name, area, Kind::User, false)].into()
@@ -105,7 +116,7 @@ impl Symbols {
 
     fn in_file(&mut self, path: &Rc<str>, offset: u64, stacks: &mut Stacks) -> Box<[u32]> {
         let mut function = |name: &str, inlined| function(stacks, name, path, Kind::User, inlined);
-        let open = || ObjectFile::open(Path::new(&**path));
+        let open = || ObjectFile::open(Path::new(&**path), &mut self.budget);
         let file = self.files.entry(Rc::clone(path)).or_insert_with(open);
         let found = file.as_ref().and_then(|file| {
             self.symbolizer.symbolize_single(&file.source(), Input::FileOffset(offset)).ok()

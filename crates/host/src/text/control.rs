@@ -3,26 +3,60 @@
 //! Names and messages from files, programs and guests may contain such characters. On a terminal,
 //! they could hide or imitate output, change the window title or send keystrokes. knee therefore
 //! replaces them wherever it prints.
+//!
+//! A newline in a name could add a line to the output, and a tab a column. Where text is printed, they
+//! cannot be told from those of knee's own layout. So knee marks them where names and messages enter.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
 use super::style::own_sequence;
 
+/// Mark a newline and a tab that are part of a name or a message. Unicode reserves these noncharacters
+/// for use within a program.
+const NEWLINE: char = '\u{fdd0}';
+const TAB: char = '\u{fdd1}';
+
+/// A name or a message with its newlines and tabs marked, so that [`clean`], [`for_terminal`] and
+/// [`plain`] write spaces for them, and [`escape_json`] writes `\n` and `\t`.
+pub fn one_line(text: &str) -> Cow<'_, str> {
+    match text.contains(['\n', '\t']) {
+        true => text.chars().map(marked).collect::<String>().into(),
+        false => text.into(),
+    }
+}
+
+fn marked(character: char) -> char {
+    match character {
+        '\n' => NEWLINE,
+        '\t' => TAB,
+        other => other,
+    }
+}
+
+/// The text from which [`one_line`] made this one.
+pub fn original(text: &str) -> Cow<'_, str> {
+    match text.contains([NEWLINE, TAB]) {
+        true => text.replace(NEWLINE, "\n").replace(TAB, "\t").into(),
+        false => text.into(),
+    }
+}
+
 /// Whether text must not contain this character: a control character other than newline and tab, a
-/// control of the direction of text (Unicode Standard Annex #9), or a noncharacter that XML forbids.
+/// control of the direction of text (Unicode Standard Annex #9), a noncharacter that XML forbids, or a
+/// marked newline or tab.
 fn is_control(character: char) -> bool {
     match character {
         '\n' | '\t' => false,
         '\u{61c}' | '\u{200e}' | '\u{200f}' => true,
         '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => true,
-        '\u{fffe}' | '\u{ffff}' => true,
+        '\u{fffe}' | '\u{ffff}' | NEWLINE | TAB => true,
         other => other.is_control(),
     }
 }
 
-/// Text with `�` instead of control characters. Keeps each [`Style`](super::Style) for
-/// [`for_terminal`] or [`plain`].
+/// Text with `�` instead of control characters, and with spaces for what [`one_line`] marked. Keeps each
+/// [`Style`](super::Style) for [`for_terminal`] or [`plain`].
 pub fn clean(text: &str) -> Cow<'_, str> {
     replaced(text, |clean, style, _| clean.push_str(style))
 }
@@ -47,11 +81,13 @@ pub fn escape_json(json: &str) -> Cow<'_, str> {
     }
     let mut escaped = String::with_capacity(json.len());
     for character in json.chars() {
-        match is_control(character) {
-            true => {
+        match character {
+            NEWLINE => escaped.push_str("\\n"),
+            TAB => escaped.push_str("\\t"),
+            _ if is_control(character) => {
                 let _ = write!(escaped, "\\u{:04x}", u32::from(character));
             }
-            false => escaped.push(character),
+            _ => escaped.push(character),
         }
     }
     escaped.into()
@@ -74,8 +110,10 @@ fn replaced(text: &str, style: impl Fn(&mut String, &str, &str)) -> Cow<'_, str>
                 length
             }
             None => {
-                clean.push(char::REPLACEMENT_CHARACTER);
-                rest.chars().next().map_or(0, char::len_utf8)
+                let character = rest.chars().next().unwrap_or_default();
+                let is_space = matches!(character, NEWLINE | TAB);
+                clean.push(if is_space { ' ' } else { char::REPLACEMENT_CHARACTER });
+                character.len_utf8()
             }
         };
         rest = &rest[length..];
@@ -98,6 +136,21 @@ mod tests {
         assert_eq!(for_terminal(&text), format!("\x1b[2m{harmless}\x1b[0m\t\n"));
         assert_eq!(plain(&text), format!("{harmless}\t\n"));
         assert_eq!(for_terminal(&clean(&text)), for_terminal(&text));
+    }
+
+    #[test]
+    fn newlines_and_tabs_of_a_name_become_spaces_in_text_and_stay_in_json() {
+        let name = "a\n0 slower\tb";
+        let marked = one_line(name);
+        let line = format!("{marked}\tours\n");
+        for text in [plain(&line), for_terminal(&line), clean(&line)] {
+            assert_eq!(text, "a 0 slower b\tours\n");
+        }
+        assert_eq!(original(&marked), name);
+        let json = serde_json::to_string(&*marked).unwrap();
+        assert_eq!(escape_json(&json), serde_json::to_string(name).unwrap());
+        assert!(matches!(one_line("mmap1"), Cow::Borrowed("mmap1")));
+        assert!(matches!(original("mmap1"), Cow::Borrowed("mmap1")));
     }
 
     #[test]

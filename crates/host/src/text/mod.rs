@@ -9,7 +9,7 @@ mod table;
 use std::os::fd::BorrowedFd;
 
 pub use self::ascii::to_ascii;
-pub use self::control::{clean, escape_json, for_terminal, plain};
+pub use self::control::{clean, escape_json, for_terminal, one_line, original, plain};
 pub use self::excerpt::excerpt;
 pub use self::style::Style;
 pub use self::table::{Cell, Column, Table};

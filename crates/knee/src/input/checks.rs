@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use knee_host::number::plural;
+use knee_host::text::one_line;
 use knee_trace::findings::{Findings, TestLine, is_record};
 
 use crate::stderr::tell;
@@ -56,8 +57,8 @@ fn inside(directory: &Path) -> Vec<PathBuf> {
 
 /// The names of records, for messages.
 pub(crate) fn names(named: &[PathBuf]) -> String {
-    let names: Vec<String> = named.iter().map(|name| name.display().to_string()).collect();
-    names.join(", ")
+    let names: Vec<_> = named.iter().map(|name| name.to_string_lossy()).collect();
+    one_line(&names.join(", ")).into_owned()
 }
 
 /// The tests of exactly these operations, in any order.

@@ -2,7 +2,7 @@
 
 use std::fmt::{Display, Write};
 
-use knee_host::text::Screen;
+use knee_host::text::{Screen, one_line};
 
 use super::style::DIM;
 
@@ -24,11 +24,12 @@ pub(crate) fn lines<N: Display>(
     let shown = if all.is_some() { notes.len().min(MOST) } else { notes.len() };
     let mut text = String::new();
     for note in &notes[..shown] {
-        let _ = writeln!(text, "{}", screen.wrap(&format!("{DIM}note{DIM:#}  {note}"), "      "));
+        let line = format!("{DIM}note{DIM:#}  {}", one_line(&note.to_string()));
+        let _ = writeln!(text, "{}", screen.wrap(&line, "      "));
     }
     if let (Some(all), more @ 1..) = (all, notes.len() - shown) {
         let notes = if more == 1 { "note" } else { "notes" };
-        let line = format!("{DIM}      {more} more {notes}: {all}{DIM:#}");
+        let line = format!("{DIM}      {more} more {notes}: {}{DIM:#}", one_line(all));
         let _ = writeln!(text, "{}", screen.wrap(&line, "      "));
     }
     text

@@ -96,6 +96,13 @@ pub(crate) fn losses(capture: &Capture) {
     if losses.unreadable > 0 {
         tell!("knee: skipped {} unreadable records", losses.unreadable);
     }
+    if losses.unnamed_files > 0 {
+        tell!(
+            "knee: the functions of {} have no names: the maps of just-in-time compilers and the programs \
+             that other users can change would take more than 512 MiB; sample fewer processes with -p",
+            number::plural(losses.unnamed_files as usize, "file")
+        );
+    }
 }
 
 /// The lock waits in a file, or `None` if it contains something else.

@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::str::FromStr;
 
+use knee_host::text::{one_line, original};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use strum::{Display, EnumString};
@@ -54,9 +55,10 @@ impl CaseId {
         Self { testcase: name.into(), params: Vec::new(), side: None }
     }
 
-    /// Parses a name from a record or result file, which may be older than parameters with keys.
+    /// Parses a name from a record or result file, which may be older than parameters with keys, and may contain
+    /// newlines; see [`one_line`].
     pub fn from_record(text: &str) -> Self {
-        let Ok(id) = text.parse();
+        let Ok(id) = one_line(text).parse();
         before_keys::upgraded(id)
     }
 
@@ -110,7 +112,7 @@ impl FromStr for CaseId {
 
 impl From<CaseId> for String {
     fn from(id: CaseId) -> Self {
-        id.to_string()
+        original(&id.to_string()).into_owned()
     }
 }
 
@@ -197,6 +199,14 @@ mod tests {
         assert_eq!(id("vm_mmap1@map=rcu,di=epoch"), "vm_mmap1@map=rcu,di=epoch");
         assert_eq!(id("vm_page_fault4@shootdown=lazy"), "vm_page_fault4@shootdown=lazy");
         assert_eq!(id("read1@nosuch"), "read1@nosuch");
+    }
+
+    #[test]
+    fn a_name_from_a_file_adds_no_lines_to_text_and_is_unchanged_in_json() {
+        let json = r#""mmap1\n0 slower\tx""#;
+        let id: CaseId = serde_json::from_str(json).unwrap();
+        assert_eq!(knee_host::text::plain(&id.to_string()), "mmap1 0 slower x");
+        assert_eq!(serde_json::to_string(&id).unwrap(), json);
     }
 
     proptest! {

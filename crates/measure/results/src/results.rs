@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
 use knee_host::RegularFile;
+use knee_host::text::one_line;
 use knee_stats::Looks;
 use serde::Serialize;
 
@@ -212,7 +213,8 @@ impl Results {
 
     /// Results without any point.
     pub fn new(source: &Path) -> Self {
-        Self { source: source.to_owned(), ..Self::default() }
+        let source = one_line(&source.to_string_lossy()).into_owned().into();
+        Self { source, ..Self::default() }
     }
 
     /// Adds a round of a testcase of will-it-scale.

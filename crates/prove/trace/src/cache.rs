@@ -3,6 +3,7 @@
 //! knee runs the programs and kernels in its cache, and runs apt with a configuration from there. So no other
 //! user may be able to change the cache.
 
+use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -10,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use knee_host::regular_file::{FileError, WRITABLE_BY_OTHERS, directory, require_own};
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use crate::package::PackageError;
@@ -19,6 +21,8 @@ const MODE: u32 = 0o700;
 /// With this bit, users who may write to a directory cannot replace the files of others there.
 const STICKY: u32 = 0o1000;
 const ROOT: u32 = 0;
+/// The kernel follows no more symbolic links in a path either (`MAXSYMLINKS`).
+const MOST_LINKS: usize = 40;
 /// The directory for downloads in a directory of the cache. What is complete moves to its final path.
 const PARTIAL: &str = "partial";
 
@@ -51,19 +55,47 @@ fn cache_in(base: &Path, name: &str) -> Result<PathBuf, PackageError> {
     Ok(dir)
 }
 
-/// Checks that no other user can replace what is in a directory. If the directory is missing, checks the closest
-/// one in which it will be created.
+/// Checks that no other user can replace what is in a directory, or the directory itself. A user who may rename
+/// any directory of its path can put another one in its place, so this checks each of them, and each symbolic
+/// link on the way. If the directory is missing, checks those in which it will be created.
 fn require_fixed(dir: &Path) -> Result<(), PackageError> {
-    let existing = dir.ancestors().find_map(|dir| Some((dir, fs::metadata(dir).ok()?)));
-    let Some((dir, found)) = existing else { return Ok(()) };
-    if found.uid() != ROOT && found.uid() != geteuid().as_raw() {
-        return Err(foreign(dir)(FileError::Owner(found.uid())));
+    let mut here = PathBuf::new();
+    let mut rest: Vec<OsString> = names(dir).collect();
+    let mut links = 0;
+    while let Some(name) = rest.pop() {
+        if name == ".." {
+            here.pop();
+            continue;
+        }
+        let next = here.join(&name);
+        let found = match fs::symlink_metadata(&next) {
+            Ok(found) => found,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(PackageError::read(&next)(error)),
+        };
+        if found.uid() != ROOT && found.uid() != geteuid().as_raw() {
+            return Err(foreign(&next)(FileError::Owner(found.uid())));
+        }
+        if found.is_symlink() {
+            links += 1;
+            if links > MOST_LINKS {
+                return Err(PackageError::read(dir)(Errno::LOOP.into()));
+            }
+            let target = fs::read_link(&next).map_err(PackageError::read(&next))?;
+            rest.extend(names(&target));
+            continue;
+        }
+        if found.mode() & WRITABLE_BY_OTHERS != 0 && found.mode() & STICKY == 0 {
+            return Err(foreign(&next)(FileError::Shared));
+        }
+        here = next;
     }
-    match found.mode() & WRITABLE_BY_OTHERS {
-        0 => Ok(()),
-        _ if found.mode() & STICKY != 0 => Ok(()),
-        _ => Err(foreign(dir)(FileError::Shared)),
-    }
+    Ok(())
+}
+
+/// The parts of a path, the last one first. The first part of an absolute path is `/`.
+fn names(path: &Path) -> impl Iterator<Item = OsString> + '_ {
+    path.components().rev().map(|part| part.as_os_str().to_owned())
 }
 
 fn foreign(dir: &Path) -> impl FnOnce(FileError) -> PackageError + '_ {
@@ -75,6 +107,8 @@ fn foreign(dir: &Path) -> impl FnOnce(FileError) -> PackageError + '_ {
 pub(crate) fn locked(dir: &Path) -> Result<File, PackageError> {
     let created = DirBuilder::new().recursive(true).mode(MODE).create(dir);
     created.map_err(PackageError::write(dir))?;
+    // In a directory for everybody, another user may have created a missing one first.
+    require_fixed(dir)?;
     let file = directory(dir).map_err(PackageError::read(dir))?;
     require_own(&file).map_err(foreign(dir))?;
     // On NFS, which does not support locks on directories, continue without a lock.
@@ -97,7 +131,7 @@ pub(crate) fn in_partial<T>(
 }
 
 /// Removes a directory and its content, if it exists.
-fn remove(dir: &Path) -> Result<(), PackageError> {
+pub(crate) fn remove(dir: &Path) -> Result<(), PackageError> {
     match fs::remove_dir_all(dir) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(PackageError::write(dir)(error))
@@ -109,7 +143,7 @@ fn remove(dir: &Path) -> Result<(), PackageError> {
 #[cfg(test)]
 mod tests {
     use std::fs::Permissions;
-    use std::os::unix::fs::{PermissionsExt, chown};
+    use std::os::unix::fs::{PermissionsExt, chown, lchown, symlink};
 
     use knee_host::skip::skip;
 
@@ -160,6 +194,48 @@ mod tests {
         assert!(cache_in(base.path(), "apt").is_ok());
         set(base.path(), 0o777);
         assert!(cache_in(&base.path().join("missing"), "apt").is_err());
+    }
+
+    #[test]
+    fn a_cache_below_a_directory_that_others_can_change_is_refused() {
+        let top = tempfile::tempdir().unwrap();
+        let [shared, own] = ["shared", "own"].map(|name| top.path().join(name));
+        let base = shared.join("home/cache");
+        fs::create_dir_all(&base).unwrap();
+        fs::create_dir(&own).unwrap();
+        symlink(&base, own.join("absolute")).unwrap();
+        symlink("../shared/home", own.join("relative")).unwrap();
+        symlink(&own, shared.join("link")).unwrap();
+        let paths = [
+            base.clone(),
+            own.join("absolute"),
+            own.join("relative/cache"),
+            own.join("../shared/home/cache"),
+            shared.join("link"),
+        ];
+        set(&shared, 0o775);
+        for path in &paths {
+            let refused = refusal(cache_in(path, "apt"));
+            let expected = format!("cannot use the cache in {}: other users", shared.display());
+            assert!(refused.starts_with(&expected), "{}: {refused}", path.display());
+        }
+        set(&shared, 0o755);
+        for path in &paths {
+            assert!(cache_in(path, "apt").is_ok(), "{}", path.display());
+        }
+        symlink("loop", own.join("loop")).unwrap();
+        assert!(matches!(cache_in(&own.join("loop"), "apt"), Err(PackageError::Read { .. })));
+        if !geteuid().is_root() {
+            return skip("root", "only root can give a directory to another user");
+        }
+        chown(&shared, Some(65534), None).unwrap();
+        let refused = refusal(cache_in(&base, "apt"));
+        assert!(refused.contains("it belongs to user 65534"), "{refused}");
+        chown(&shared, Some(ROOT), None).unwrap();
+        // In a directory for everybody, the owner of a link can change it.
+        lchown(own.join("absolute"), Some(65534), None).unwrap();
+        let refused = refusal(cache_in(&own.join("absolute"), "apt"));
+        assert!(refused.contains("it belongs to user 65534"), "{refused}");
     }
 
     #[test]

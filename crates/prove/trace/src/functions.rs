@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use knee_host::text::one_line;
 use knee_marks::kernel_symbols;
 
 use crate::datum::Resolver;
 
-/// Functions of the guest's kernel or of a program, by address.
+/// Functions of the guest's kernel or of a program, by address. Newlines in names are marked; see [`one_line`].
 #[derive(Debug, Clone, Default)]
 pub struct Functions {
     /// The name of each symbol, by the address of its first instruction.
@@ -34,14 +35,15 @@ impl Functions {
 
     /// Names the code that begins at an address, unless it already has a name.
     pub(crate) fn add(&mut self, address: u64, name: impl FnOnce() -> String) {
-        self.symbols.entry(address).or_insert_with(name);
+        self.symbols.entry(address).or_insert_with(|| one_line(&name()).into_owned());
     }
 
     /// Names an instruction after its function and the functions into which that function was inlined. If
     /// `frames` is empty, the instruction keeps the name of the symbol that contains it.
     pub(crate) fn add_instruction(&mut self, address: u64, frames: Vec<String>) {
         if !frames.is_empty() {
-            self.instructions.insert(address, frames);
+            let names = frames.iter().map(|name| one_line(name).into_owned());
+            self.instructions.insert(address, names.collect());
         }
     }
 

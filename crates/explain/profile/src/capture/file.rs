@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use knee_host::RegularFile;
-use knee_host::json::fault_in_file;
+use knee_host::json::{fault_in_file, with_one_line_strings};
 use knee_host::text::escape_json;
 
 use super::{Capture, SCHEMA};
@@ -58,8 +58,8 @@ impl Capture {
     /// # Errors
     /// What is wrong, and what to do.
     pub fn parse(text: &[u8]) -> Result<Capture, String> {
-        let capture: Capture =
-            serde_json::from_slice(text).map_err(|error| why_not(text, &error))?;
+        let capture = serde_json::from_slice(&with_one_line_strings(text));
+        let capture: Capture = capture.map_err(|error| why_not(text, &error))?;
         if capture.schema != SCHEMA {
             return Err(other_schema(capture.schema.into(), SCHEMA));
         }

@@ -111,6 +111,14 @@ pub struct Losses {
     pub cut: u64,
     /// Samples that could not be read.
     pub unreadable: u64,
+    /// Files whose functions have no names, because the maps of just-in-time compilers and the copies of
+    /// programs that other users can change would take too much memory.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unnamed_files: u64,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// Where a function is.

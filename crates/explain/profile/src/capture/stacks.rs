@@ -5,6 +5,7 @@ use std::borrow::Borrow;
 use foldhash::HashMap;
 use foldhash::fast::RandomState;
 use indexmap::IndexSet;
+use knee_host::text::one_line;
 
 use super::{Capture, Count, Function, SCHEMA, Stack};
 
@@ -74,7 +75,7 @@ impl Stacks {
     }
 
     /// The capture, without a title and other facts about the sampling. Equal samples make equal captures
-    /// if they come in the same order.
+    /// if they come in the same order. Newlines in names are marked; see [`one_line`].
     pub fn finish(self) -> Capture {
         let mut counts: Vec<Count> = self
             .counts
@@ -84,8 +85,8 @@ impl Stacks {
         counts.sort_unstable_by_key(|count| (count.program, count.stack));
         Capture {
             schema: SCHEMA,
-            programs: self.programs.into_iter().collect(),
-            functions: self.functions.into_iter().collect(),
+            programs: self.programs.into_iter().map(|name| marked(&name)).collect(),
+            functions: self.functions.into_iter().map(with_marked_names).collect(),
             stacks: self.stacks.into_iter().collect(),
             counts,
             ..Capture::default()
@@ -93,9 +94,36 @@ impl Stacks {
     }
 }
 
+fn marked(name: &str) -> String {
+    one_line(name).into_owned()
+}
+
+fn with_marked_names(function: Function) -> Function {
+    let module = function.module.as_deref().map(marked);
+    Function { name: marked(&function.name), module, ..function }
+}
+
 #[cfg(test)]
 mod tests {
+    use knee_host::text::plain;
+
     use super::*;
+    use crate::capture::Kind;
+
+    #[test]
+    fn newlines_in_names_add_no_lines_to_text_and_are_unchanged_in_json() {
+        let mut stacks = Stacks::default();
+        let function =
+            Function { module: Some("/a\nb".to_owned()), ..Function::new("f\tg", Kind::User) };
+        stacks.add("p\nq", [function], 1, 1);
+        let capture = stacks.finish();
+        let Function { name, module, .. } = &capture.functions[0];
+        let names = [&capture.programs[0], name, module.as_ref().unwrap()];
+        assert_eq!(names.map(|name| plain(name).into_owned()), ["p q", "f g", "/a b"]);
+        let json = String::from_utf8(capture.to_json()).unwrap();
+        assert!(json.contains(r#""p\nq""#) && json.contains(r#""f\tg""#), "{json}");
+        assert_eq!(Capture::parse(json.as_bytes()).unwrap(), capture);
+    }
 
     #[test]
     fn sums_of_weights_saturate() {

@@ -14,12 +14,12 @@ pub mod perf_data;
 mod rust_name;
 pub mod script;
 
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
 pub use folded::folded;
-use knee_host::regular_file::{read_line, read_whole};
+use knee_host::regular_file::{open_named, read_line, read_whole};
+use knee_host::text::one_line;
 pub use perf_data::perf_data;
 pub use script::script;
 
@@ -39,8 +39,9 @@ pub fn open(path: &Path) -> Result<Capture, CaptureError> {
     if path == Path::new("-") {
         return text(io::stdin().lock(), "standard input").map_err(failed)?.map_err(wrong);
     }
-    let title = path.display().to_string();
-    let mut reader = BufReader::new(File::open(path).map_err(failed)?);
+    let title = one_line(&path.to_string_lossy()).into_owned();
+    let file = open_named(path).map_err(|error| failed(error.into()))?;
+    let mut reader = BufReader::new(file);
     if reader.fill_buf().map_err(failed)?.starts_with(perf_data::MAGIC) {
         return perf_data(reader.into_inner(), &title).map_err(wrong);
     }

@@ -10,6 +10,7 @@ mod repair;
 
 use std::fs::File;
 
+use knee_host::text::one_line;
 use linux_perf_data::linux_perf_event_reader::constants::PERF_RECORD_MISC_MMAP_BUILD_ID;
 use linux_perf_data::{PerfFile, PerfFileReader, PerfFileRecord};
 use linux_perf_event_reader::{
@@ -40,7 +41,7 @@ pub fn perf_data(file: File, title: &str) -> Result<Capture, String> {
              profile show -"
         )
     };
-    let (content, is_cut) = repaired(&file).map_err(|error| unreadable(&error))?;
+    let (content, is_cut) = repaired(file).map_err(|error| unreadable(&error))?;
     let PerfFileReader { perf_file: mut file, record_iter: mut records_of } =
         PerfFileReader::parse_file(content).map_err(|error| unreadable(&error))?;
     let Some(event) =
@@ -160,14 +161,14 @@ fn about(file: &PerfFile, event: usize, title: &str, capture: Capture) -> Captur
     let release = file.os_release().ok().flatten();
     let command = file.cmdline().ok().flatten().map(|words| words.join(" "));
     Capture {
-        title: command.unwrap_or_else(|| title.to_owned()),
+        title: one_line(&command.unwrap_or_else(|| title.to_owned())).into_owned(),
         machine: Machine {
-            kernel: release.map_or(String::new(), |release| format!("Linux {release}")),
+            kernel: release.map_or(String::new(), |release| format!("Linux {}", one_line(release))),
             cpus: file.nr_cpus().ok().flatten().map_or(0, |cpus| cpus.nr_cpus_online),
             started_at: String::new(),
         },
         clock: Clock {
-            event: of_event.name().unwrap_or("samples").to_owned(),
+            event: one_line(of_event.name().unwrap_or("samples")).into_owned(),
             unit,
             frequency,
             user_only: false,

@@ -16,6 +16,7 @@ mod table;
 
 use std::collections::{BTreeMap, HashMap};
 
+use knee_host::json::with_one_line_strings;
 use schemars::JsonSchema;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
@@ -126,7 +127,8 @@ impl LockWaits {
     /// # Errors
     /// What is wrong, and what to do.
     pub fn parse(text: &[u8]) -> Result<LockWaits, String> {
-        let waits: LockWaits = serde_json::from_slice(text).map_err(|error| {
+        let waits = serde_json::from_slice(&with_one_line_strings(text));
+        let waits: LockWaits = waits.map_err(|error| {
             format!("this is not a lock-wait file of knee profile --locks: {error}")
         })?;
         match waits.schema == SCHEMA {

@@ -275,6 +275,7 @@ impl Records {
     /// The collected stacks, and the losses.
     pub(crate) fn finish(mut self) -> (Stacks, Losses) {
         self.give_names();
+        self.losses.unnamed_files = self.symbols.left_out();
         (self.stacks, self.losses)
     }
 }

@@ -4,12 +4,13 @@
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use blazesym::symbolize::source::{Elf, Source};
 use knee_host::RegularFile;
-use rustix::process::geteuid;
+use knee_host::mapping::is_trusted;
+
+use super::budget::Budget;
 
 /// An open program or library.
 #[derive(Debug)]
@@ -21,12 +22,12 @@ pub(super) struct ObjectFile {
 }
 
 impl ObjectFile {
-    /// Opens the file; `None` if it is not a regular file or cannot be read.
-    pub(super) fn open(path: &Path) -> Option<ObjectFile> {
+    /// Opens the file, or a copy if other users can change it; `None` if it is not a regular file, or cannot be
+    /// read or copied. The symbolizer maps it.
+    pub(super) fn open(path: &Path, budget: &mut Budget) -> Option<ObjectFile> {
         let file = RegularFile::at(path).open().ok()?;
-        let owner = file.metadata().ok()?.uid();
-        let is_trusted = owner == 0 || owner == geteuid().as_raw();
-        Some(ObjectFile { has_debug_symbols: is_trusted, file })
+        let has_debug_symbols = is_trusted(&file).ok()?;
+        Some(ObjectFile { has_debug_symbols, file: budget.mappable(file)? })
     }
 
     /// The file for the symbolizer: under a path that leads to this open file, whatever is at its own path now.
@@ -39,10 +40,11 @@ impl ObjectFile {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-    use std::os::unix::fs::chown;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{PermissionsExt, chown};
 
     use knee_host::skip::skip;
+    use rustix::process::geteuid;
 
     use super::*;
 
@@ -51,11 +53,30 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("program");
         fs::write(&file, "").unwrap();
-        assert!(ObjectFile::open(&file).unwrap().has_debug_symbols);
+        let has_debug_symbols =
+            || ObjectFile::open(&file, &mut Budget::default()).unwrap().has_debug_symbols;
+        assert!(has_debug_symbols());
+        fs::set_permissions(&file, Permissions::from_mode(0o666)).unwrap();
+        assert!(!has_debug_symbols());
+        fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
         if !geteuid().is_root() {
             return skip("root", "only root can give a file to another user");
         }
         chown(&file, Some(65534), None).unwrap();
-        assert!(!ObjectFile::open(&file).unwrap().has_debug_symbols);
+        assert!(!has_debug_symbols());
+    }
+
+    #[test]
+    fn programs_that_others_can_truncate_are_copied_as_long_as_there_is_memory() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("program");
+        fs::write(&path, "123456").unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
+        let mut budget = Budget::of(10);
+        let copy = ObjectFile::open(&path, &mut budget).unwrap();
+        fs::write(&path, "1234567").unwrap();
+        assert_eq!(copy.file.metadata().unwrap().len(), 6);
+        assert!(ObjectFile::open(&path, &mut budget).is_none());
+        assert_eq!((budget.left(), budget.left_out), (4, 1));
     }
 }

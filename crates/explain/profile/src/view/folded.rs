@@ -13,6 +13,8 @@
 
 use std::collections::BTreeMap;
 
+use knee_host::text::original;
+
 use crate::capture::{Capture, Function, Kind};
 
 /// Options of folded stacks.
@@ -42,7 +44,7 @@ pub fn folded(capture: &Capture, options: FoldedOptions) -> String {
     let mut path = Vec::new();
     for count in &capture.counts {
         let program = &capture.programs[count.program as usize];
-        let mut line = program.replace([' ', '\n'], "_").replace(';', ":");
+        let mut line = original(program).replace([' ', '\n', '\t'], "_").replace(';', ":");
         path.clear();
         path.extend(capture.functions_of(count.stack));
         for function in path.iter().rev() {

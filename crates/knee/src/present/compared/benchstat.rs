@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
+use knee_host::text::original;
 use knee_results::{Key, Results};
 
 /// All rounds of all runs, except those of disturbed points, which the format cannot mark.
@@ -45,9 +46,7 @@ fn rate_of(unit: &str) -> String {
 
 /// `BenchmarkMmap1/mode=threads/tasks=2`: a name starts with a capital letter and has no spaces.
 fn name(key: &Key) -> String {
-    let word: String = key
-        .case
-        .to_string()
+    let word: String = original(&key.case.to_string())
         .chars()
         .map(|c| if c.is_whitespace() || c == '/' { '_' } else { c })
         .collect();

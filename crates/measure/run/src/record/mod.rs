@@ -11,7 +11,8 @@
 //! is lost. The file is flushed to the disk after each round, so that a crash of the machine loses
 //! at most a round. A flush after each sample would disturb the next one.
 //!
-//! The directory is locked while a record is written, so that two runs never write into one.
+//! The directory is locked while a record is written, so that two runs never write into one. The lock is the
+//! file `.lock`, which may remain after a killed run.
 
 mod error;
 mod line;

@@ -20,8 +20,8 @@ impl Paused {
     /// can have written, because to continue it is to run the commands in it.
     pub fn open(path: &Path) -> Result<Self, RecordError> {
         let dir = directory(path);
-        let lock = Lock::take(dir)?;
-        lock.require_own().map_err(|error| RecordError::foreign(dir, dir, error))?;
+        let foreign = |error| RecordError::foreign(dir, dir, error);
+        let lock = Lock::take(dir, Access::Write, foreign)?;
         Ok(Self { record: Record::open_own(dir)?, lock })
     }
 

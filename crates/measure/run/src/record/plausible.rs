@@ -20,6 +20,10 @@ const MIN_SECONDS: f64 = 1e-9;
 /// Shares are quotients of clock ticks whose readings may not be from the same instant.
 const SHARE: RangeInclusive<f64> = -1.0..=100.0;
 
+/// A short file can stand for many points. A hundred testcases at 5,000 task counts in both modes have this many, and
+/// take weeks.
+const MAX_POINTS: usize = 1_000_000;
+
 /// Levels of confidence for which knee can plan looks.
 const CONFIDENCE: RangeInclusive<f64> = 0.0..=0.9999;
 
@@ -52,11 +56,24 @@ pub(super) fn check_run(run: &RunRecord) -> Result<(), String> {
     if run.cases.iter().any(|case| case.steps == 0) {
         return Err("steps of a case: 0 is not at least 1".to_owned());
     }
+    check_point_count(run)?;
     let points = run.points();
     let mut seen = BTreeSet::new();
     match points.iter().find(|point| !seen.insert(*point)) {
         Some(point) => Err(format!("the point {point} occurs twice")),
         None => Ok(()),
+    }
+}
+
+/// Checks that a run does not have too many points.
+pub(super) fn check_point_count(run: &RunRecord) -> Result<(), String> {
+    let (modes, tasks) = (run.request.modes.len(), run.request.tasks.len());
+    match run.cases.len().saturating_mul(modes).saturating_mul(tasks) {
+        ..=MAX_POINTS => Ok(()),
+        points => Err(format!(
+            "the run has {points} points, and knee reads at most {MAX_POINTS}; name fewer testcases or \
+             task counts"
+        )),
     }
 }
 

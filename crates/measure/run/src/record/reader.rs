@@ -5,6 +5,7 @@ use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 
 use knee_host::RegularFile;
+use knee_host::json::with_one_line_strings;
 use knee_host::regular_file::{FileError, read_line};
 use knee_results::{PointId, RUN_FILE};
 
@@ -12,6 +13,10 @@ use super::error::{Access, Lacking, RecordError};
 use super::line::Line;
 use super::plausible::{check_run, check_sample};
 use super::{Rounds, RunRecord, SAMPLES_FILE, SCHEMA, SampleLine, older};
+
+/// The largest `run.json` that is read. It takes up to twenty times as much memory. It grows with the failed points:
+/// a hundred testcases that fail at 64 task counts in both modes make 5 MB.
+const MOST_BYTES: u64 = 32 << 20;
 
 /// The directory of the record that `path` names: this directory, or the one of this `run.json`.
 pub fn directory(path: &Path) -> &Path {
@@ -37,13 +42,15 @@ impl Record {
     pub fn open(path: &Path) -> Result<Self, RecordError> {
         let dir = directory(path);
         let path = dir.join(RUN_FILE);
-        Self::parse(dir, RegularFile::at(&path).read())
+        let text = RegularFile::at(&path).at_most(MOST_BYTES).read();
+        Self::parse(dir, text.map(|text| with_one_line_strings(&text).into_owned()))
     }
 
-    /// Like [`open`](Self::open), but refuses a description that another user can have written.
+    /// Like [`open`](Self::open), but refuses a description that another user can have written, and keeps its
+    /// strings as they are, because the commands in it are run.
     pub(super) fn open_own(dir: &Path) -> Result<Self, RecordError> {
         let path = dir.join(RUN_FILE);
-        Self::parse(dir, RegularFile::at(&path).own().read())
+        Self::parse(dir, RegularFile::at(&path).own().at_most(MOST_BYTES).read())
     }
 
     fn parse(dir: &Path, text: Result<Vec<u8>, FileError>) -> Result<Self, RecordError> {

@@ -1,14 +1,17 @@
 //! Writing a record so that no completed measurement is lost.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, DirEntry, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use knee_host::lock_file::LOCK_FILE;
+use knee_host::regular_file::FileError;
 use knee_host::write_atomically;
 use knee_results::RUN_FILE;
 
 use super::lock::Lock;
+use super::plausible::check_point_count;
 use super::{Access, RecordError, RunRecord, SAMPLES_FILE, SampleLine};
 
 /// Permissions of a new record, further restricted by the umask. Only its owner may write to it, whatever
@@ -29,6 +32,8 @@ impl Writer {
     /// Creates the directory `dir`, which must be missing or empty, and writes the description of a
     /// run that has just begun. On an error, no new file or directory remains.
     pub fn create(dir: &Path, run: &RunRecord) -> Result<Self, RecordError> {
+        check_point_count(run)
+            .map_err(|reason| RecordError::Implausible { path: dir.join(RUN_FILE), reason })?;
         let new: Vec<&Path> = dir.ancestors().take_while(|dir| !dir.exists()).collect();
         let begun = Self::begin(dir, run);
         // Another knee may have created and locked the directory meanwhile, and will write to it.
@@ -42,20 +47,23 @@ impl Writer {
 
     /// Checks that `dir` is missing or empty, so that a record can be created there.
     pub fn check_unused(dir: &Path) -> Result<(), RecordError> {
-        match fs::read_dir(dir).map(|mut entries| entries.next()) {
-            Ok(Some(_)) => Err(RecordError::NotEmpty { dir: dir.to_owned() }),
+        // A run that was killed at its start leaves only its lock.
+        let is_lock = |entry: &DirEntry| entry.file_name() == LOCK_FILE;
+        let is_used = |entry: io::Result<DirEntry>| !entry.as_ref().is_ok_and(is_lock);
+        match fs::read_dir(dir).map(|mut entries| entries.any(is_used)) {
+            Ok(true) => Err(RecordError::NotEmpty { dir: dir.to_owned() }),
             Err(e) if e.kind() != io::ErrorKind::NotFound => {
                 Err(RecordError::io(Access::Create, dir, e))
             }
-            Ok(None) | Err(_) => Ok(()),
+            Ok(false) | Err(_) => Ok(()),
         }
     }
 
     fn begin(dir: &Path, run: &RunRecord) -> Result<Self, RecordError> {
         let created = DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(dir);
         created.map_err(|e| RecordError::io(Access::Create, dir, e))?;
-        let lock = Lock::take(dir)?;
-        lock.require_own().map_err(|e| RecordError::io(Access::Create, dir, e.into()))?;
+        let foreign = |e: FileError| RecordError::io(Access::Create, dir, e.into());
+        let lock = Lock::take(dir, Access::Create, foreign)?;
         Self::check_unused(dir)?;
         // Through the lock, a file could be created whose own path is too long to be opened later.
         let named = dir.join(SAMPLES_FILE);

@@ -647,6 +647,36 @@ mod files {
     }
 
     #[test]
+    fn a_description_that_takes_too_much_memory_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let record = dir.path().join("r");
+        let mut run = run_record(dir.path(), |_| {});
+        drop(Writer::create(&record, &run).unwrap());
+        let file = std::fs::OpenOptions::new().append(true).open(record.join("run.json")).unwrap();
+        file.set_len((32 << 20) + 1).unwrap();
+        for error in [Record::open(&record).err(), Paused::open(&record).err()] {
+            let error = error.unwrap().to_string();
+            assert!(error.ends_with("run.json: it is larger than 32 MiB"), "{error}");
+        }
+        // A short text for many points.
+        let case = run.cases[0].clone();
+        let named = |n: i32| Case { id: knee_results::CaseId::new(n.to_string()), ..case.clone() };
+        run.cases = (0..100).map(named).collect();
+        run.request.tasks = (1..=16_384).collect();
+        std::fs::write(record.join("run.json"), serde_json::to_vec(&run).unwrap()).unwrap();
+        let expected = "the run has 1638400 points, and knee reads at most 1000000";
+        for error in [
+            Record::open(&record).err(),
+            Paused::open(&record).err(),
+            Writer::create(&dir.path().join("new"), &run).err(),
+        ] {
+            let error = error.unwrap().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+        assert!(!dir.path().join("new").exists());
+    }
+
+    #[test]
     fn a_record_that_cannot_begin_leaves_no_directories() {
         let parent = tempfile::tempdir().unwrap();
         // Deep enough for PATH_MAX, 4096 bytes, to hold the directory and not a file in it.

@@ -37,6 +37,8 @@ mod types;
 
 use std::fmt::{self, Display, Formatter};
 
+use knee_host::text::one_line;
+
 pub(crate) use memory::LINE_BYTES;
 pub(crate) use names::DataNames;
 pub use resolver::Resolver;
@@ -55,11 +57,12 @@ pub struct Datum {
 impl Datum {
     /// Data that several calls touch.
     pub(crate) fn shared(fields: Vec<String>) -> Datum {
-        Datum { fields, beside: Vec::new() }
+        Datum { fields: on_one_line(fields), beside: Vec::new() }
     }
 
     /// False sharing: calls write `fields`, and touch `beside` in the same line.
     pub(crate) fn falsely_shared(fields: Vec<String>, beside: Vec<String>) -> Datum {
+        let (fields, beside) = (on_one_line(fields), on_one_line(beside));
         match fields.len() {
             // The calls access different data with the same name, such as two elements of one array. The name
             // then appears twice.
@@ -67,6 +70,11 @@ impl Datum {
             _ => Datum { fields, beside },
         }
     }
+}
+
+/// Names come from the guest, and may contain newlines; see [`one_line`].
+fn on_one_line(names: Vec<String>) -> Vec<String> {
+    names.iter().map(|name| one_line(name).into_owned()).collect()
 }
 
 /// `dentry.d_lockref`; `mm_struct.map_count, mm_struct.mmap_lock` for several fields; and

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use knee_agent::Outcome;
-use knee_host::json::fault;
+use knee_host::json::{fault, with_one_line_strings};
 use knee_host::text::escape_json;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -90,7 +90,7 @@ impl TestLine {
         format!("{}\n", escape_json(&json))
     }
 
-    /// Parses a line.
+    /// Parses a line. Newlines in its strings are marked; see [`with_one_line_strings`].
     ///
     /// # Errors
     /// Returns the reason. The caller reports the number of the line.
@@ -103,6 +103,7 @@ impl TestLine {
             let fault = fault("the line", &error);
             format!("{fault}; delete the line, then run its test again with --resume")
         };
+        let line = &*with_one_line_strings(line);
         let read: Result<Self, _> = serde_json::from_slice(line);
         match (&read, serde_json::from_slice(line)) {
             (_, Ok(Versioned { schema })) if schema != SCHEMA => {

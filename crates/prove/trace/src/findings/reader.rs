@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use knee_host::RegularFile;
-use knee_host::json::fault_in_file;
+use knee_host::json::{fault_in_file, with_one_line_strings};
 
 use super::description::KIND;
 use super::{CHECK_FILE, Check, FindingsError, SCHEMA, Shard, TESTS_FILE, TestLine};
@@ -89,13 +89,16 @@ impl Findings {
     }
 }
 
+/// The largest `check.json` that is read. Those of knee have a few kilobytes.
+const MOST_BYTES: u64 = 1 << 20;
+
 /// Reads `check.json` of the record in a directory.
 ///
 /// # Errors
 /// If there is no record, or its content does not match the schema.
 pub fn read_check(dir: &Path) -> Result<Check, FindingsError> {
     let path = dir.join(CHECK_FILE);
-    let text = match RegularFile::at(&path).read().map_err(io::Error::from) {
+    let text = match RegularFile::at(&path).at_most(MOST_BYTES).read().map_err(io::Error::from) {
         Ok(text) => text,
         Err(error) if is_absence(&error) => return Err(FindingsError::NoRecord(dir.to_owned())),
         Err(error) => return Err(FindingsError::read(&path)(error)),
@@ -111,6 +114,7 @@ fn parse_check(text: &[u8]) -> Result<Check, String> {
     let fault = |error: serde_json::Error| {
         format!("{}; restore the file from a copy", fault_in_file(&error))
     };
+    let text = &*with_one_line_strings(text);
     let document: serde_json::Value = serde_json::from_slice(text).map_err(fault)?;
     if document["kind"] != KIND {
         return Err("it is not a description of a knee commute check".to_owned());

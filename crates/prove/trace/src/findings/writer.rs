@@ -1,13 +1,12 @@
 //! Writes a record so that a killed knee loses at most the test in progress.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirEntry, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use knee_host::regular_file::directory;
-use knee_host::write_atomically;
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
+use knee_host::lock_file::LOCK_FILE;
+use knee_host::text::escape_json;
+use knee_host::{LockFile, write_atomically};
 
 use super::reader::{is_record, read_check, read_tests};
 use super::{CHECK_FILE, Check, FindingsError, TESTS_FILE, TestLine};
@@ -16,7 +15,7 @@ use super::{CHECK_FILE, Check, FindingsError, TESTS_FILE, TestLine};
 pub struct Writer {
     dir: PathBuf,
     check: Check,
-    _lock: File,
+    _lock: LockFile,
     tests: File,
     /// Length of the complete lines in `tests`, in bytes.
     length: u64,
@@ -38,10 +37,12 @@ impl Writer {
         let is_record = is_record(dir);
         // A record without tests is left behind if no guest could be started.
         let has_tests = || fs::metadata(dir.join(TESTS_FILE)).is_ok_and(|file| file.len() > 0);
+        let is_lock = |entry: &DirEntry| entry.file_name() == LOCK_FILE;
+        let is_foreign = |entry: io::Result<DirEntry>| !entry.as_ref().is_ok_and(is_lock);
         let mut entries = fs::read_dir(dir).map_err(FindingsError::read(dir))?;
         if is_record && has_tests() {
             return Err(FindingsError::Exists(dir.to_owned()));
-        } else if !is_record && entries.next().is_some() {
+        } else if !is_record && entries.any(is_foreign) {
             return Err(FindingsError::Foreign(dir.to_owned()));
         }
         describe(dir, &check)?;
@@ -112,7 +113,7 @@ impl Writer {
 fn describe(dir: &Path, check: &Check) -> Result<(), FindingsError> {
     let path = dir.join(CHECK_FILE);
     let text = serde_json::to_string_pretty(check).expect("it is plain data") + "\n";
-    write_atomically(&path, text.as_bytes()).map_err(FindingsError::write(&path))
+    write_atomically(&path, escape_json(&text).as_bytes()).map_err(FindingsError::write(&path))
 }
 
 /// Opens the file of tests. Creates the file if it is missing, because knee may have been killed
@@ -122,20 +123,16 @@ fn open(path: &Path) -> Result<File, FindingsError> {
     file.map_err(FindingsError::write(path))
 }
 
-/// Locks a record until the returned file is closed. If the process dies, the kernel closes the file.
-/// The function locks the directory and not `check.json`: knee replaces this file, and a lock on the old file
-/// would not exclude a process that opens the new file.
-fn lock(dir: &Path) -> Result<File, FindingsError> {
-    let file = directory(dir).map_err(FindingsError::read(dir))?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Err(Errno::WOULDBLOCK) => Err(FindingsError::InUse(dir.to_owned())),
-        // On NFS, which does not support locks on directories, continue without a lock.
-        _ => Ok(file),
-    }
+/// Locks a record until the returned lock is dropped.
+fn lock(dir: &Path) -> Result<LockFile, FindingsError> {
+    let lock = LockFile::take(dir).map_err(FindingsError::write(dir))?;
+    lock.ok_or_else(|| FindingsError::InUse(dir.to_owned()))
 }
 
 #[cfg(test)]
 mod tests {
+    use rustix::fs::{FlockOperation, flock};
+
     use super::super::samples::{check, free, kernel};
     use super::super::{Findings, Shard};
     use super::*;
@@ -205,6 +202,19 @@ mod tests {
         drop(Writer::create(&scratch.path().join("half"), halves[0].clone()).unwrap());
         let message = resume(&scratch.path().join("half"), &halves[1]).unwrap_err();
         assert!(message.contains("it is shard 1/2, not 2/2"), "{message}");
+    }
+
+    #[test]
+    fn a_user_who_may_read_a_record_cannot_keep_it_locked() {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = scratch.path().join("record");
+        let check = check(Shard::WHOLE, &IDS);
+        drop(Writer::create(&dir, check.clone()).unwrap());
+        let files = [dir.clone(), dir.join(TESTS_FILE)].map(|path| File::open(path).unwrap());
+        for file in &files {
+            flock(file, FlockOperation::NonBlockingLockShared).unwrap();
+        }
+        assert_eq!(resume(&dir, &check), Ok(vec![]));
     }
 
     #[test]

@@ -18,8 +18,8 @@ impl Emulator {
     /// knows. If it is a name, a QEMU is fetched, unless one with this name has been fetched before.
     ///
     /// # Errors
-    /// `KNEE_QEMU` names a file that does not exist, or a QEMU that cannot be fetched. This function
-    /// does not check that the installed QEMU exists.
+    /// `KNEE_QEMU` names a file that does not exist, a QEMU that cannot be fetched, or one whose files
+    /// somebody has changed. This function does not check that the installed QEMU exists.
     pub fn of_user() -> Result<Emulator, EmulatorError> {
         match Emulator::present() {
             Err(EmulatorError::NotFetched(name)) => {
@@ -32,7 +32,8 @@ impl Emulator {
     /// Like [`Emulator::of_user`], but fetches nothing.
     ///
     /// # Errors
-    /// [`EmulatorError::NotFetched`] if the QEMU would have to be fetched.
+    /// Those of [`Emulator::of_user`], and [`EmulatorError::NotFetched`] if the QEMU would have to be
+    /// fetched.
     pub fn present() -> Result<Emulator, EmulatorError> {
         let named = std::env::var_os(VARIABLE).filter(|named| !named.is_empty());
         named.map_or(Ok(Emulator::default()), |named| Emulator::named(&named))
@@ -41,7 +42,7 @@ impl Emulator {
     fn named(named: &OsStr) -> Result<Emulator, EmulatorError> {
         let name = named.to_string_lossy();
         if !name.contains('/') {
-            let found = Emulators::of_user()?.find(&name);
+            let found = Emulators::of_user()?.find(&name)?;
             return found.ok_or_else(|| EmulatorError::NotFetched(name.into_owned()));
         }
         let file = Path::new(named);

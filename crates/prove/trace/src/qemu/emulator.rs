@@ -35,6 +35,18 @@ pub enum EmulatorError {
     /// The chosen QEMU has not been fetched.
     #[error("QEMU {0} has not been fetched; run knee qemu fetch {0}")]
     NotFetched(String),
+    /// The files of the chosen QEMU are not those that were fetched.
+    #[error(
+        "cannot use the QEMU in {}: its files are not those that were fetched; run knee qemu fetch \
+         {wanted}",
+        root.display()
+    )]
+    Changed {
+        /// The directory of the QEMU.
+        root: PathBuf,
+        /// The requested name.
+        wanted: String,
+    },
 }
 
 /// A QEMU that can be started.

@@ -3,7 +3,8 @@
 //! A fetched QEMU is a directory with files from a suite's package qemu-system-x86 and from all
 //! packages that this package depends on. These packages include the C library, because this
 //! machine's C library may be incompatible. The directory's name consists of the suite and the version:
-//! `trixie_10.0.13+ds-0+deb13u1`. Only the files that a guest needs are kept: 90 MB of 250 MB.
+//! `trixie_10.0.13+ds-0+deb13u1`. Only the files that a guest needs are kept: 90 MB of 250 MB. Their digests are
+//! recorded while they are unpacked from verified packages, and checked each time a command chooses the QEMU.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,9 +13,10 @@ use knee_host::regular_file::directory;
 use rustix::fs::syncfs;
 
 use super::emulator::{Emulator, EmulatorError};
+use super::manifest;
 use super::root::is_needed;
 use crate::apt::{Apt, Package};
-use crate::cache::{cache, in_partial, locked};
+use crate::cache::{cache, in_partial, locked, remove};
 use crate::package::{PackageError, unpack};
 
 /// The suites with a QEMU, each with the suites from which apt takes the QEMU's dependencies.
@@ -51,9 +53,10 @@ impl Emulators {
         Ok(packages)
     }
 
-    /// The packages that have been fetched.
+    /// The packages that have been fetched, and whose files have recorded digests.
     pub fn fetched(&self) -> Vec<Package> {
         let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten();
+        let entries = entries.filter(|entry| manifest::is_recorded(&entry.path()));
         let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
         let package = |name: String| {
             let (suite, version) = name.split_once('_')?;
@@ -66,13 +69,22 @@ impl Emulators {
 
     /// The newest fetched QEMU that `wanted` names. `wanted` is a suite, a version or the first
     /// numbers of a version.
-    pub fn find(&self, wanted: &str) -> Option<Emulator> {
+    ///
+    /// # Errors
+    /// The files of this QEMU are not those that were fetched.
+    pub fn find(&self, wanted: &str) -> Result<Option<Emulator>, EmulatorError> {
         let fetched = self.fetched();
-        newest(&fetched, wanted).map(|package| self.emulator(package))
+        let Some(package) = newest(&fetched, wanted) else { return Ok(None) };
+        let root = self.root(package);
+        match manifest::is_intact(&root) {
+            true => Ok(Some(Emulator::in_root(root))),
+            false => Err(EmulatorError::Changed { root, wanted: wanted.to_owned() }),
+        }
     }
 
     /// Fetches the newest QEMU that `wanted` names (a suite, a version or the first numbers of a
-    /// version), unless it has been fetched before. Returns the QEMU's package and the QEMU itself.
+    /// version), unless it has been fetched before and its files are unchanged. Returns the QEMU's package
+    /// and the QEMU itself.
     ///
     /// # Errors
     /// No QEMU has that name, apt fails, or the files cannot be written.
@@ -83,10 +95,10 @@ impl Emulators {
         };
         let root = self.root(package);
         let _lock = locked(&self.dir)?;
-        if !root.exists() {
+        if !manifest::is_intact(&root) {
             self.install(package, &root)?;
         }
-        Ok((package.clone(), self.emulator(package)))
+        Ok((package.clone(), Emulator::in_root(root)))
     }
 
     /// Fetches and unpacks a package with its dependencies. The QEMU appears at `root` only when it is
@@ -94,18 +106,16 @@ impl Emulators {
     fn install(&self, package: &Package, root: &Path) -> Result<(), PackageError> {
         in_partial(&self.dir, |partial| {
             let unpacked = download(package, partial)?;
+            manifest::record(&unpacked)?;
             // After a power failure, the QEMU must not consist of empty files.
             let _ = directory(&unpacked).map(syncfs);
+            remove(root)?;
             fs::rename(unpacked, root).map_err(PackageError::write(root))
         })
     }
 
     fn root(&self, package: &Package) -> PathBuf {
         self.dir.join(format!("{}_{}", package.suite, package.version))
-    }
-
-    fn emulator(&self, package: &Package) -> Emulator {
-        Emulator::in_root(self.root(package))
     }
 }
 
@@ -130,23 +140,65 @@ fn newest<'p>(packages: &'p [Package], wanted: &str) -> Option<&'p Package> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
+
+    /// A directory with QEMUs of these names, each with a file, and with their digests.
+    fn fetched(names: &[&str]) -> (tempfile::TempDir, Emulators) {
+        let dir = tempfile::tempdir().unwrap();
+        for name in names {
+            let root = dir.path().join(name);
+            fs::create_dir_all(root.join("usr/bin")).unwrap();
+            fs::write(root.join("usr/bin/qemu-system-x86_64"), *name).unwrap();
+            symlink("qemu-system-x86_64", root.join("usr/bin/qemu")).unwrap();
+            manifest::record(&root).unwrap();
+        }
+        let emulators = Emulators { dir: dir.path().to_owned() };
+        (dir, emulators)
+    }
 
     #[test]
     fn the_newest_fetched_qemu_is_found_by_suite_or_version() {
-        let dir = tempfile::tempdir().unwrap();
         let names = ["bookworm_7.2+dfsg-7", "trixie_10.0.2+ds-2", "trixie_10.0.13+ds-0", "partial"];
-        for name in names {
-            fs::create_dir(dir.path().join(name)).unwrap();
-        }
-        let emulators = Emulators { dir: dir.path().to_owned() };
+        let (_dir, emulators) = fetched(&names);
         let found = |wanted: &str| {
-            let command = emulators.find(wanted)?.command();
+            let command = emulators.find(wanted).unwrap()?.command();
             Some(command.get_program().to_string_lossy().into_owned())
         };
         assert!(found("trixie").unwrap().contains("/trixie_10.0.13+ds-0/"));
         assert!(found("10.0.2").unwrap().contains("/trixie_10.0.2+ds-2/"));
         assert!(found("7").unwrap().contains("/bookworm_7.2+dfsg-7/"));
         assert_eq!((found("sid"), found("partial")), (None, None));
+    }
+
+    #[test]
+    fn a_qemu_whose_files_have_changed_is_not_used() {
+        let (dir, emulators) = fetched(&["trixie_10.0"]);
+        let root = dir.path().join("trixie_10.0");
+        let program = root.join("usr/bin/qemu-system-x86_64");
+        let link = root.join("usr/bin/qemu");
+        assert!(emulators.find("trixie").unwrap().is_some());
+        let refused = || emulators.find("trixie").unwrap_err().to_string();
+        let message = format!(
+            "cannot use the QEMU in {}: its files are not those that were fetched; run knee qemu fetch \
+             trixie",
+            root.display()
+        );
+        fs::write(&program, "other").unwrap();
+        assert_eq!(refused(), message);
+        fs::write(&program, "trixie_10.0").unwrap();
+        fs::write(root.join("new"), "").unwrap();
+        assert_eq!(refused(), message);
+        fs::remove_file(root.join("new")).unwrap();
+        fs::remove_file(&link).unwrap();
+        symlink("/bin/sh", &link).unwrap();
+        assert_eq!(refused(), message);
+        fs::remove_file(&link).unwrap();
+        symlink("qemu-system-x86_64", &link).unwrap();
+        assert!(emulators.find("trixie").unwrap().is_some());
+        // An older knee recorded no digests, so its QEMUs are fetched again.
+        fs::remove_file(root.join("SHA256SUMS")).unwrap();
+        assert_eq!((emulators.find("trixie").unwrap(), emulators.fetched().len()), (None, 0));
     }
 }

@@ -4,6 +4,7 @@
 mod choice;
 mod emulator;
 mod emulators;
+mod manifest;
 mod root;
 mod sandbox;
 mod user;

@@ -9,8 +9,12 @@ use std::fs::File;
 use std::io::{self, Cursor};
 use std::iter;
 
+use knee_host::mapping::mappable;
+use knee_host::regular_file::FileError;
 use memmap2::{MmapMut, MmapOptions};
 
+/// The largest file that is copied because other users can change it. Other files may have any size.
+const MOST_COPIED: u64 = 512 << 20;
 /// Size of the header.
 const HEADER: usize = 104;
 /// Offset of the size of an event's attributes.
@@ -38,10 +42,17 @@ const AUXTRACE: u32 = 71;
 /// The content of a file with a correct header, and whether something is missing.
 ///
 /// The file itself does not change.
-pub(super) fn repaired(file: &File) -> io::Result<(Cursor<MmapMut>, bool)> {
-    // SAFETY: writes to the mapping are private. perf, which maps the files that it reads as well, only appends
-    // to a file, so no other process changes the mapped bytes.
-    let mut bytes = unsafe { MmapOptions::new().map_copy(file)? };
+pub(super) fn repaired(file: File) -> io::Result<(Cursor<MmapMut>, bool)> {
+    let file = mappable(file, MOST_COPIED).map_err(|error| match error {
+        FileError::TooLarge(most) => io::Error::other(format!(
+            "other users can change it, and it is larger than {} MiB; copy it to a file of your own",
+            most >> 20
+        )),
+        error => error.into(),
+    })?;
+    // SAFETY: writes to the mapping are private. No other user can change the file or the copy, and perf, which
+    // maps the files that it reads as well, only appends to a file. So nobody changes the mapped bytes.
+    let mut bytes = unsafe { MmapOptions::new().map_copy(&file)? };
     if bytes.len() < HEADER {
         return Err(io::Error::other("its header is truncated"));
     }
@@ -144,4 +155,29 @@ fn next_record(bytes: &[u8], at: usize) -> Option<usize> {
         _ => at + size,
     };
     (size >= RECORD_HEADER && end <= bytes.len()).then_some(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::super::MAGIC;
+    use super::*;
+
+    #[test]
+    fn a_file_may_be_truncated_by_another_user_while_it_is_read() {
+        let mut bytes = vec![0; 1 << 16];
+        bytes[..8].copy_from_slice(MAGIC);
+        bytes[ATTR_SIZE] = SMALLEST_ATTR as u8;
+        bytes[RECORDS] = HEADER as u8;
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), &bytes).unwrap();
+        std::fs::set_permissions(file.path(), Permissions::from_mode(0o666)).unwrap();
+        let (content, is_cut) = repaired(file.reopen().unwrap()).unwrap();
+        file.as_file().set_len(0).unwrap();
+        // Without a copy, this access would end the test with SIGBUS.
+        assert_eq!(content.into_inner().last(), Some(&0));
+        assert!(is_cut);
+    }
 }

@@ -8,19 +8,22 @@ use knee_profile::sampling::LockSampler;
 use super::args::SampleArgs;
 use super::recording::take;
 use crate::exit::ExitStatus;
+use crate::file::Output;
 use crate::present::profile::wait_losses;
 use crate::stderr::tell;
-use crate::{file, stdout};
+use crate::stdout;
 
 /// Maximum lock sites to print.
 const SHOWN: usize = 15;
 
-pub(super) fn run(args: &SampleArgs, interrupt: &Interrupt) -> anyhow::Result<ExitStatus> {
+pub(super) fn run(
+    args: &SampleArgs,
+    output: Option<Output>,
+    interrupt: &Interrupt,
+) -> anyhow::Result<ExitStatus> {
     let (waits, left) = take::<LockSampler>(args, interrupt)?;
     let json = serde_json::to_string_pretty(&waits)? + "\n";
-    if let Some(path) = &args.output {
-        file::write(path, escape_json(&json).as_bytes())?;
-    }
+    let file = output.map(|output| output.finish(escape_json(&json).as_bytes())).transpose()?;
     if args.json {
         stdout::print_json_text(&json)?;
     } else if !args.how.quiet {
@@ -28,7 +31,7 @@ pub(super) fn run(args: &SampleArgs, interrupt: &Interrupt) -> anyhow::Result<Ex
     }
     if !args.how.quiet {
         wait_losses(&waits);
-        if let Some(file) = &args.output {
+        if let Some(file) = &file {
             tell!("knee: lock waits are in {}", file.display());
         }
     }

@@ -12,10 +12,11 @@ use super::args::SampleArgs;
 use super::locks;
 use super::recording::take;
 use crate::exit::{ExitStatus, ensure_usage};
+use crate::file::Output;
 use crate::interrupt;
 use crate::present::profile::{losses, summary};
 use crate::session::numbered;
-use crate::stderr::tell;
+use crate::stderr::{self, tell};
 use crate::{file, stdout};
 
 /// Maximum functions to print after sampling.
@@ -25,19 +26,23 @@ const PROFILES: &str = "profiles";
 
 pub(super) fn run(args: &SampleArgs) -> anyhow::Result<ExitStatus> {
     let interrupt = interrupt::poll()?;
+    let output = args.output.as_deref().map(prepare).transpose()?;
     if args.locks {
-        return locks::run(args, &interrupt);
+        return locks::run(args, output, &interrupt);
     }
-    prepare(args.output.as_deref())?;
+    if output.is_none() {
+        std::fs::create_dir_all(PROFILES)
+            .with_context(|| format!("cannot create the directory {PROFILES}; use -o FILE"))?;
+    }
     let (capture, left) = take::<Sampler>(args, &interrupt)?;
-    let file = keep(&capture, args.output.as_deref())?;
+    let file = keep(&capture, output)?;
     if !args.how.quiet {
         let table = table(&functions(&capture), SHOWN).render(&Screen::of_stdout());
         let words = format!("{}\n{table}", summary(&capture));
         // Standard output belongs to the command.
         match args.command.is_empty() {
             true => stdout::show(&words)?,
-            false => tell!("{words}"),
+            false => stderr::text(&words),
         }
         losses(&capture);
         tell!(
@@ -48,12 +53,8 @@ pub(super) fn run(args: &SampleArgs) -> anyhow::Result<ExitStatus> {
     left.end(&interrupt)
 }
 
-/// Checks before sampling that knee can write the capture.
-fn prepare(output: Option<&Path>) -> anyhow::Result<()> {
-    let Some(file) = output else {
-        return std::fs::create_dir_all(PROFILES)
-            .with_context(|| format!("cannot create the directory {PROFILES}; use -o FILE"));
-    };
+/// Checks before sampling that knee can write the result.
+fn prepare(file: &Path) -> anyhow::Result<Output> {
     ensure_usage!(!file.is_dir(), "-o {} is a directory; name a file in it", file.display());
     let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty());
     ensure_usage!(
@@ -61,15 +62,19 @@ fn prepare(output: Option<&Path>) -> anyhow::Result<()> {
         "-o {}: its directory does not exist",
         file.display()
     );
-    Ok(())
+    Output::begin(file)
 }
 
 /// Writes a capture to the requested file, or to a new file in `PROFILES`.
-fn keep(capture: &Capture, output: Option<&Path>) -> anyhow::Result<PathBuf> {
-    let path = output.map(Path::to_owned).unwrap_or_else(|| {
-        let mut names = numbered(PROFILES, &capture.machine.started_at, ".json");
-        names.find(|file| !file.exists()).expect("some number is unused")
-    });
-    file::write(&path, &capture.to_json())?;
-    Ok(path)
+fn keep(capture: &Capture, output: Option<Output>) -> anyhow::Result<PathBuf> {
+    let json = capture.to_json();
+    match output {
+        Some(output) => output.finish(&json),
+        None => {
+            let mut names = numbered(PROFILES, &capture.machine.started_at, ".json");
+            let path = names.find(|file| !file.exists()).expect("some number is unused");
+            file::write(&path, &json)?;
+            Ok(path)
+        }
+    }
 }

@@ -51,6 +51,10 @@ pub(super) fn qemu() -> Finding {
             format!("KNEE_QEMU={name}, which has not been fetched"),
             command(format!("knee qemu fetch {name}")),
         ),
+        Err(EmulatorError::Changed { wanted, .. }) => missing(
+            format!("KNEE_QEMU={wanted}, whose files are not those that were fetched"),
+            command(format!("knee qemu fetch {wanted}")),
+        ),
         Err(error) => {
             missing(format!("knee cannot use KNEE_QEMU={named}"), statement(error.to_string()))
         }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
 use knee_host::regular_file::{read_named, read_whole};
+use knee_host::text::one_line;
 use knee_stats::ministat::{DataSet, MIN_VALUES, Reader, Value};
 
 use crate::exit::{ensure_usage, usage};
@@ -71,5 +72,6 @@ fn read(file: &Path, reader: &Reader<'_>) -> anyhow::Result<Numbers> {
         ))
     })?;
     let not_finite = values.into_iter().find(|value| !value.number.is_finite());
-    Ok(Numbers { name: name.to_owned(), set, not_finite })
+    let name = one_line(&name.to_string_lossy()).into_owned().into();
+    Ok(Numbers { name, set, not_finite })
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use knee_host::RegularFile;
+use knee_host::json::with_one_line_strings;
 use knee_profile::locks::LockWaits;
 use knee_report::{Matrix, Shared};
 use knee_results::RUN_FILE;
@@ -100,5 +101,7 @@ fn is_json(path: &Path) -> std::io::Result<bool> {
 fn read(path: &Path) -> anyhow::Result<Matrix> {
     let text = RegularFile::at(path).read_to_string();
     let text = text.with_context(|| format!("cannot read {}", path.display()))?;
-    Matrix::from_json(&text).map_err(|error| anyhow!("{}: {error}", path.display()))
+    let text = with_one_line_strings(text.as_bytes());
+    Matrix::from_json(&String::from_utf8_lossy(&text))
+        .map_err(|error| anyhow!("{}: {error}", path.display()))
 }

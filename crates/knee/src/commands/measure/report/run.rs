@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use knee_host::number::{plural, si};
+use knee_host::text::one_line;
 use knee_report::{Change, Run};
 use knee_results::{Key, Measured, Results};
 use knee_run::record::RunRecord;
@@ -17,7 +18,7 @@ const NO_ENVIRONMENT: &str = "Results of will-it-scale contain only rates. The m
 
 /// The name of a run: its path, as the user wrote it.
 pub(super) fn label(path: &Path) -> String {
-    path.display().to_string()
+    one_line(&path.to_string_lossy()).into_owned()
 }
 
 /// The description of a run of knee.

@@ -1,0 +1,84 @@
+//! Files that are mapped into memory.
+//!
+//! The kernel kills a process that reads a mapping beyond the end of its file (SIGBUS). So a file must not become
+//! shorter while it is mapped, and another user who may write to it could truncate it at any time.
+
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::os::unix::fs::MetadataExt;
+
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::process::geteuid;
+
+use crate::regular_file::{FileError, WRITABLE_BY_OTHERS};
+
+const ROOT: u32 = 0;
+
+/// Whether only root and this user can change an open file.
+///
+/// # Errors
+/// The system does not tell who owns the file.
+pub fn is_trusted(file: &File) -> io::Result<bool> {
+    let found = file.metadata()?;
+    let owners = [ROOT, geteuid().as_raw()];
+    Ok(owners.contains(&found.uid()) && found.mode() & WRITABLE_BY_OTHERS == 0)
+}
+
+/// The file itself if only root and this user can change it, and otherwise a copy in memory of at most
+/// `most_bytes`, which nobody else can open.
+///
+/// # Errors
+/// The file cannot be copied, or is larger than the limit.
+pub fn mappable(mut file: File, most_bytes: u64) -> Result<File, FileError> {
+    if is_trusted(&file)? {
+        return Ok(file);
+    }
+    if file.metadata()?.len() > most_bytes {
+        return Err(FileError::TooLarge(most_bytes));
+    }
+    let copy = memfd_create("knee-copy", MemfdFlags::CLOEXEC).map_err(io::Error::from)?;
+    let mut copy = File::from(copy);
+    file.rewind()?;
+    // The file may grow meanwhile.
+    match io::copy(&mut file.take(most_bytes + 1), &mut copy)? > most_bytes {
+        true => Err(FileError::TooLarge(most_bytes)),
+        false => Ok(copy),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{FileExt, PermissionsExt, chown};
+
+    use super::*;
+    use crate::skip::skip;
+
+    #[test]
+    fn a_file_that_others_can_truncate_is_copied() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let open = |mode| {
+            fs::write(&path, "text").unwrap();
+            fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            File::open(&path).unwrap()
+        };
+        let own = mappable(open(0o644), 0).unwrap();
+        let number = |file: &File| file.metadata().unwrap().ino();
+        assert_eq!(number(&own), number(&File::open(&path).unwrap()));
+        let mut shared = open(0o666);
+        shared.read_exact(&mut [0; 2]).unwrap();
+        let copy = mappable(shared, 4).unwrap();
+        File::create(&path).unwrap();
+        let mut text = [0; 4];
+        copy.read_exact_at(&mut text, 0).unwrap();
+        assert_eq!((&text, copy.metadata().unwrap().len()), (b"text", 4));
+        assert!(matches!(mappable(open(0o666), 3), Err(FileError::TooLarge(3))));
+        let file = open(0o644);
+        if !geteuid().is_root() {
+            return skip("root", "only root can give a file to another user");
+        }
+        chown(&path, Some(65534), None).unwrap();
+        assert!(matches!(mappable(file, 3), Err(FileError::TooLarge(3))));
+    }
+}
