@@ -172,7 +172,7 @@ fn an_aa_run_keeps_the_noise_floor_for_later_runs() {
     let kept: Value = serde_json::from_slice(&kept).unwrap();
     assert_eq!(kept["points"].as_array().unwrap().len(), 2);
     assert_eq!(kept["points"][0]["rounds"], 4);
-    let later = finish(&mut scratch.knee(&["show", "record"]));
+    let later = finish(&mut scratch.knee(&["show", "record", "--detail"]));
     assert!(!later.stdout.contains("noise floor of this machine is unknown"), "{later:#?}");
 }
 
