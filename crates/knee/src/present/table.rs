@@ -42,6 +42,12 @@ pub(super) fn render(record: &Record, curves: &[Curve], view: &View<'_>) -> Stri
     text + &view.screen.wrap(&closing(curves, view), "")
 }
 
+/// Whether some curve has several points. Otherwise, no column or sentence can say anything about
+/// scaling.
+fn has_several_points(curves: &[Curve]) -> bool {
+    curves.iter().any(|curve| curve.points().len() > 1)
+}
+
 fn head(run: &RunRecord, curves: &[Curve]) -> String {
     let request = &run.request;
     let points = || curves.iter().flat_map(Curve::points);
@@ -109,6 +115,9 @@ impl fmt::Display for Extent {
 /// Summarises the scaling of the whole run in one sentence. Curves with a disturbed point or an
 /// implausible efficiency do not count: this point could be the knee, and this efficiency hides one.
 fn closing(curves: &[Curve], view: &View<'_>) -> String {
+    if !has_several_points(curves) {
+        return String::new();
+    }
     let with =
         |verdict: CurveVerdict| curves.iter().filter(|c| c.verdict(view.knee) == verdict).count();
     let (disturbed, implausible) = (with(CurveVerdict::Disturbed), with(CurveVerdict::Implausible));

@@ -174,9 +174,27 @@ fn without_a_point_at_one_task_there_is_no_efficiency() {
 }
 
 #[test]
-fn a_single_point_has_no_speedup_efficiency_or_knee() {
-    let example = Example::new(&["getppid1"], &[1]).rounds("getppid1", 1, 100.0, 6);
-    example.says(" - - 0.0% - █");
+fn one_task_count_has_no_columns_or_sentences_about_scaling() {
+    let example = Example::new(&["getppid1", "getuid1"], &[1])
+        .rounds("getppid1", 1, 100.0, 6)
+        .rounds("getuid1", 1, 100.0, 6);
+    let about_scaling = ["speed-up", "effic", "knee", "curve", "█", "■", "1.00×", "100%"];
+    let overview = example.says("process per second 1 task ±\ngetppid1 processes 100 0.0%\n").shown();
+    let detail = example.shown_in_detail();
+    assert!(detail.contains("interval fairness user sys idle\n1 100 100 to 100 1.000 - - -\n\n"));
+    for text in [overview, detail] {
+        // The note about the noise floor names a command.
+        let text = text.replace("knee run", "");
+        assert!(!about_scaling.iter().any(|word| text.contains(word)), "{text}");
+    }
+}
+
+#[test]
+fn one_usable_point_has_no_speedup_efficiency_or_knee() {
+    let example = Example::new(&["getppid1"], &[1, 9])
+        .rounds("getppid1", 1, 100.0, 6)
+        .rounds("getppid1", 9, 100.0, 6);
+    example.says("processes 100 100 - - 0.0% - █\n");
     let detail = example.shown_in_detail();
     assert!(detail.contains("only one usable task count, so there is no knee or peak"), "{detail}");
 }
