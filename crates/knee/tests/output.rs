@@ -29,7 +29,41 @@ fn a_table_with_a_line_per_point() {
 
 #[test]
 fn the_csv_of_will_it_scale() {
-    assert_data_eq!(show(&["--format", "csv"]), file!["data/curves.csv"].raw());
+    assert_data_eq!(show(&["--format", "will-it-scale-csv"]), file!["data/curves.csv"].raw());
+}
+
+#[test]
+fn a_flat_csv_with_a_row_per_point() {
+    assert_data_eq!(show(&["--format", "csv"]), file!["data/points.csv"].raw());
+}
+
+#[test]
+fn tsv_has_the_cells_of_csv_and_json() {
+    let [csv, tsv] = ["csv", "tsv"].map(|format| show(&["--format", format]));
+    // No name in this record contains a comma.
+    assert_eq!(tsv.replace('\t', ","), csv);
+    let document: Value = serde_json::from_str(&show(&["--format", "json"])).unwrap();
+    let curves = document["curves"].as_array().unwrap();
+    let points = curves.iter().flat_map(|curve| curve["points"].as_array().unwrap());
+    let mut rows = csv.lines();
+    let names: Vec<&str> = rows.next().unwrap().split(',').collect();
+    for (row, point) in rows.zip(points) {
+        for (name, cell) in names.iter().zip(row.split(',')) {
+            if let Some(number) = point[*name].as_f64() {
+                assert_eq!(cell.parse::<f64>().unwrap(), number, "{name} in {row}");
+            }
+        }
+    }
+}
+
+#[test]
+fn csv_in_detail_has_a_row_per_round() {
+    let csv = show(&["--format", "csv", "--detail"]);
+    let mut rows = csv.lines();
+    assert!(rows.next().unwrap().starts_with("testcase,mode,tasks,round,rate,disturbed,"));
+    // Three testcases, two modes and four task counts, of which one point failed; six rounds.
+    assert_eq!(rows.clone().count(), (3 * 2 * 4 - 1) * 6);
+    assert_eq!(rows.filter(|row| row.ends_with(",1,starved=1")).count(), 2);
 }
 
 #[test]

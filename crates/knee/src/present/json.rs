@@ -27,10 +27,9 @@ pub(super) fn render(
     Ok(())
 }
 
-/// A curve. Values relative to one task are null for points that are not sound, and for all points
-/// if there is no sound point at one task.
-fn curve_json(curve: &Curve, threshold: f64) -> Value {
-    let point = |point: &Point| {
+/// A point. Values relative to one task are null for a point that is not sound, and if there is no
+/// sound point at one task.
+pub(super) fn point_json(curve: &Curve, point: &Point) -> Value {
         let scaling = curve.scaling(point);
         let id = curve.id(point.tasks);
         json!({
@@ -56,11 +55,14 @@ fn curve_json(curve: &Curve, threshold: f64) -> Value {
             "marked": point.marked,
             "marks": point.marks,
         })
-    };
+}
+
+fn curve_json(curve: &Curve, threshold: f64) -> Value {
+    let points = curve.points().iter().map(|point| point_json(curve, point));
     json!({
         "testcase": curve.case,
         "mode": curve.mode,
-        "points": curve.points().iter().map(point).collect::<Vec<Value>>(),
+        "points": points.collect::<Vec<Value>>(),
         "knee": curve.knee(threshold).tasks(),
         "peak": curve.peak().map(|peak| peak.tasks),
         "scaling": curve.verdict(threshold).as_str(),

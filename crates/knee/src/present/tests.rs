@@ -38,6 +38,7 @@ impl Example {
             format: Format::Human,
             detail: false,
             all_notes: true,
+            by_round: false,
             knee: 0.8,
             floors: None,
             screen: Screen::UNLIMITED,
@@ -579,11 +580,11 @@ fn a_noise_floor_from_other_testcases_is_called_typical() {
 }
 
 #[test]
-fn a_disturbed_point_has_no_result_in_csv() {
+fn a_disturbed_point_has_no_result_in_the_csv_of_will_it_scale() {
     let example = Example::new(&["getppid1"], &[1, 2]).rounds("getppid1", 1, 5.0, 2);
     let example = example.round("getppid1", 2, 9.0, 2).round("getppid1", 2, 9.0, 2);
     assert_eq!(
-        csv::render(&example.curves()),
+        will_it_scale::csv::render(&example.curves()),
         "tasks,processes,processes_idle,threads,threads_idle,linear\n0,0,100,0,100,0\n\
          1,5,0.00,-1,0.00,5\n2,-1,0.00,-1,0.00,10\n"
     );
