@@ -34,7 +34,8 @@ const MOST_WARNINGS: usize = 3;
   knee commute matrix 6.1 -o 6.1.html               the same as an HTML page
   knee commute matrix shards/* -o 6.1.svg           all shards as a drawing
 
-Exit status 4: the model failed for at least one pair.")]
+Exit status:
+  4  the model failed for at least one pair")]
 pub(super) struct Args {
     /// Record from `knee commute check -o DIR`, or several directories: the shards of one check
     #[arg(value_name = "DIR", conflicts_with_all = ["interface", "model", "limit"])]

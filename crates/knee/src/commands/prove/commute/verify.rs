@@ -44,7 +44,8 @@ const MOST_SHOWN: usize = 3;
   knee commute verify --dir /mnt/scratch      on another file system
   knee commute verify --tests tests.jsonl --json | jq 'select(.test[1] != \"as_expected\")'
 
-Exit status 1: a result differs from the model.")]
+Exit status:
+  1  a result differs from the model")]
 pub(super) struct Args {
     /// Two to four operations to test together; a single operation selects every pair that
     /// includes it [default: every pair]
