@@ -34,25 +34,28 @@ pub(super) fn tests(
     match file {
         None => generated(model, operations, among, differing),
         Some(path) if path == Path::new("-") => {
-            require_tests(read_whole(std::io::stdin()).context("cannot read standard input")?)
+            read_whole(std::io::stdin()).context("cannot read standard input")
         }
         Some(path) => {
-            let lines = read_named(path);
-            require_tests(lines.with_context(|| format!("cannot read {}", path.display()))?)
+            read_named(path).with_context(|| format!("cannot read {}", path.display()))
         }
     }
 }
 
-/// Returns an error if a line is not a test.
-fn require_tests(lines: Vec<u8>) -> anyhow::Result<Vec<u8>> {
-    for (nr, line) in (1..).zip(lines.split(|byte| *byte == b'\n')) {
-        if !line.trim_ascii().is_empty() {
-            serde_json::from_slice::<Head>(line.trim_ascii_end()).map_err(|error| {
-                anyhow!("line {nr} of the input is not a test: {}", fault("it", &error))
-            })?;
+/// The tests in `lines`, each with its line.
+///
+/// # Errors
+/// A line is not a test.
+pub(super) fn heads(lines: &[u8]) -> anyhow::Result<Vec<(Head, &[u8])>> {
+    let lines = (1..).zip(lines.split_inclusive(|byte| *byte == b'\n'));
+    let tests = lines.filter(|(_, line)| !line.trim_ascii().is_empty());
+    let head = |(nr, line): (usize, &[u8])| match serde_json::from_slice(line.trim_ascii_end()) {
+        Ok(head) => Ok((head, line)),
+        Err(error) => {
+            Err(anyhow!("line {nr} of the input is not a test: {}", fault("it", &error)))
         }
-    }
-    Ok(lines)
+    };
+    tests.map(head).collect()
 }
 
 /// What identifies and classifies a test.
