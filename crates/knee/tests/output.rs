@@ -276,10 +276,11 @@ fn doctor_checks_what_guests_lock_waits_and_the_noise_floor_need() {
 }
 
 /// Commands that print text for people about the recorded run and the models.
-const TEXTS: [&[&str]; 9] = [
+const TEXTS: [&[&str]; 10] = [
     &["show", "record"],
     &["show", "record", "--detail"],
     &["compare", "record", "record", "--detail"],
+    &["compare", "ministat/iguana", "ministat/chameleon"],
     &["fit", "record"],
     &["list"],
     &["doctor"],
