@@ -12,6 +12,7 @@ use serde::de::IgnoredAny;
 
 use super::interface::operations;
 use crate::exit::bail_usage;
+use crate::progress::{Amount, Progress};
 
 /// The interface that the running kernel implements.
 const INTERFACE: &str = "posix";
@@ -86,6 +87,7 @@ fn generated(
     let wanted = Wanted { differing, ..Wanted::default() };
     let mut lines = Vec::new();
     let mut failed = Ok(());
+    let mut progress = Progress::new(false);
     let generate = |nr: usize| {
         let mut lines = Vec::new();
         let generated = model.generate(&sets[nr], &Limits::default(), &wanted, &mut |test| {
@@ -94,9 +96,12 @@ fn generated(
         });
         generated.map(|_| lines)
     };
-    in_order(sets.len(), generate, |_, of_set| match of_set {
+    in_order(sets.len(), generate, |nr, of_set| match of_set {
         Ok(of_set) => {
             lines.extend(of_set);
+            let (done, of) = (nr as u64 + 1, sets.len() as u64);
+            let amount = Amount { done, of, unit: "sets of operations" };
+            progress.show(&amount, || "generates tests".to_owned());
             ControlFlow::Continue(())
         }
         Err(error) => {
