@@ -19,8 +19,8 @@ use super::view::View;
 /// knee warns below this confidence. Five rounds give 93.75%, which the table header shows.
 pub(super) const LEAST_CONFIDENCE: f64 = 0.93;
 
-/// The warnings about `record`, most important first. What holds for every run on this machine is
-/// only part of all notes, and `knee doctor` shows it too.
+/// The warnings about `record`, most important first. Notes that are the same after every run on this
+/// machine are left out, unless the user asked for all notes.
 pub(super) fn warnings(record: &Record, curves: &[Curve], view: &View<'_>) -> Vec<String> {
     let run = &record.run;
     let points: Vec<(&Curve, &Point)> =
