@@ -1,6 +1,7 @@
 //! The results of comparing runs, as text and for programs.
 
 pub(crate) mod benchstat;
+mod form;
 mod json;
 mod markdown;
 mod table;
@@ -8,41 +9,19 @@ mod table;
 use std::collections::BTreeSet;
 
 use knee_host::number::{plural, si, spread, time};
-use knee_host::text::Screen;
 use knee_results::{CaseId, Compared, ComparedPoint, Difference, Gap, PointId, Results, Verdicts};
 use knee_run::noise::NoiseFloors;
 use knee_stats::{CompareOptions, RatioInterval, Test, Verdict};
 
+pub(crate) use self::form::Form;
 use super::enumeration::{and_more, grouped};
 use super::notes::CALMER;
-use crate::stdout;
 
 /// One run, and the comparison of each other run with it.
 pub(crate) struct Comparisons<'r> {
     pub(crate) before: &'r Results,
     pub(crate) options: CompareOptions,
     pub(crate) compared: Vec<(&'r Results, Compared)>,
-}
-
-/// A form in which comparisons are printed.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Form {
-    /// A table for people, with all notes or the most important ones.
-    Table { all_notes: bool },
-    Markdown,
-    Json,
-}
-
-impl Comparisons<'_> {
-    pub(crate) fn print(&self, form: Form) -> anyhow::Result<()> {
-        match form {
-            Form::Table { all_notes } => {
-                stdout::print(&table::render(self, all_notes, &Screen::of_stdout()))
-            }
-            Form::Markdown => stdout::print(&markdown::render(self)),
-            Form::Json => stdout::print_json_text(&json::render(self)),
-        }
-    }
 }
 
 /// Formats a ratio as a change: `+12.3%`, `-4.50%`, or `12.3×` if it exceeds tenfold.

@@ -5,7 +5,6 @@ use knee_host::text::{Cell, Column, Table};
 use knee_results::{Curve, CurveVerdict, Knee, Point};
 use knee_run::record::RunRecord;
 
-use super::has_several_points;
 use super::remark::{against_processes, disturbed, doubtful};
 use crate::present::style::{BAD, BOLD, PLAIN, UNKNOWN};
 use crate::present::view::View;
@@ -18,8 +17,13 @@ const LONGEST_BAR: f64 = 1.2;
 /// The column of rates, whose title is the unit of the testcase.
 const RATE: usize = 1;
 
-pub(super) fn render(run: &RunRecord, curves: &[Curve], view: &View<'_>) -> String {
-    let scales = has_several_points(curves);
+/// Without `scales`, there are no columns about scaling.
+pub(super) fn render(
+    run: &RunRecord,
+    curves: &[Curve],
+    scales: bool,
+    view: &View<'_>,
+) -> String {
     let mut table = Table::new(columns(scales));
     for curve in curves {
         let case = run.case(&curve.case);
@@ -44,7 +48,6 @@ pub(super) fn render(run: &RunRecord, curves: &[Curve], view: &View<'_>) -> Stri
     table.render(&view.screen)
 }
 
-/// The columns. Without `scales`, there are none about scaling.
 fn columns(scales: bool) -> Vec<Column> {
     let mut columns = vec![
         Column::right("tasks"),

@@ -5,16 +5,20 @@ use knee_host::text::{Cell, Column, Table};
 use knee_results::{Curve, Family, Point};
 use knee_run::record::{Record, RunRecord};
 
-use super::has_several_points;
 use super::remark::{against_processes, disturbed, doubtful};
 use crate::present::sparkline::sparkline;
 use crate::present::style::{BAD, DIM, PLAIN, UNKNOWN};
 use crate::present::view::View;
 
-pub(super) fn render(record: &Record, curves: &[Curve], view: &View<'_>) -> String {
+/// Without `scales`, there are no columns about scaling.
+pub(super) fn render(
+    record: &Record,
+    curves: &[Curve],
+    scales: bool,
+    view: &View<'_>,
+) -> String {
     let run = &record.run;
     let shown = &run.request.tasks;
-    let scales = has_several_points(curves);
     let mut table = Table::new(columns(run, scales));
     let family_of = |curve: &Curve| run.case(&curve.case).map_or(Family::Plugin, |c| c.family);
     // A family has one heading, at its first curve.
@@ -52,7 +56,7 @@ pub(super) fn render(record: &Record, curves: &[Curve], view: &View<'_>) -> Stri
 
 /// The columns, with rates at the task counts of `run`. If the table is too wide, rates are dropped
 /// before efficiency, knee and sparkline, which summarise them, and first the rates with more tasks
-/// than CPUs, which have no part in the summary. Without `scales`, there are no columns about scaling.
+/// than CPUs, which have no part in the summary.
 fn columns(run: &RunRecord, scales: bool) -> Vec<Column> {
     let mut columns = vec![Column::left(""), Column::left("per second").gap(1)];
     let points = run.points();
