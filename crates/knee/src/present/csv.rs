@@ -73,7 +73,8 @@ pub(super) fn points(curves: &[Curve], separator: Separator) -> String {
 
 /// A row per round of each point.
 pub(super) fn rounds(curves: &[Curve], finished: &Rounds, separator: Separator) -> String {
-    let points = curves.iter().flat_map(|curve| curve.points().iter().map(move |p| curve.id(p.tasks)));
+    let points =
+        curves.iter().flat_map(|curve| curve.points().iter().map(move |p| curve.id(p.tasks)));
     let rounds = points.flat_map(|point| {
         let of_point = finished.numbered(&point).map(|(nr, round)| round_json(&point, nr, round));
         of_point.collect::<Vec<Value>>()
@@ -161,8 +162,15 @@ mod tests {
             "mode": "=1+\"\t1",
         });
         let paths = [
-            "/testcase", "/rate", "/rounds", "/cpu/user", "/cpu/idle", "/disturbed", "/efficiency",
-            "/marks", "/mode",
+            "/testcase",
+            "/rate",
+            "/rounds",
+            "/cpu/user",
+            "/cpu/idle",
+            "/disturbed",
+            "/efficiency",
+            "/marks",
+            "/mode",
         ];
         table(&paths, std::iter::once(row), separator)
     }

@@ -180,7 +180,8 @@ fn one_task_count_has_no_columns_or_sentences_about_scaling() {
         .rounds("getppid1", 1, 100.0, 6)
         .rounds("getuid1", 1, 100.0, 6);
     let about_scaling = ["speed-up", "effic", "knee", "curve", "█", "■", "1.00×", "100%"];
-    let overview = example.says("process per second 1 task ±\ngetppid1 processes 100 0.0%\n").shown();
+    let overview =
+        example.says("process per second 1 task ±\ngetppid1 processes 100 0.0%\n").shown();
     let detail = example.shown_in_detail();
     assert!(detail.contains("interval fairness user sys idle\n1 100 100 to 100 1.000 - - -\n\n"));
     for text in [overview, detail] {

@@ -59,9 +59,11 @@ fn a_capture_does_not_differ_from_itself() {
 
 #[test]
 fn a_disturbed_capture_on_either_side_claims_no_difference() {
-    for (disturbed, captures) in
-        [((true, false), "the first capture"), ((false, true), "the second capture"), ((true, true), "both captures")]
-    {
+    for (disturbed, captures) in [
+        ((true, false), "the first capture"),
+        ((false, true), "the second capture"),
+        ((true, true), "both captures"),
+    ] {
         let with = |capture, is_disturbed| {
             let mut capture = with_work(capture, 10_000);
             capture.work.as_mut().unwrap().disturbed = is_disturbed;
@@ -71,7 +73,10 @@ fn a_disturbed_capture_on_either_side_claims_no_difference() {
         let diff = diff(&before, &after);
         assert!(diff.rows.iter().all(|row| !row.own.is_real && !row.total.is_real));
         let table = table(&diff, 5).to_string();
-        assert!(table.contains(&format!("Inconclusive: other work disturbed {captures};")), "{table}");
+        assert!(
+            table.contains(&format!("Inconclusive: other work disturbed {captures};")),
+            "{table}"
+        );
         assert!(!table.contains("copy_page"), "{table}");
     }
 }

@@ -27,13 +27,13 @@ use crate::args::{
 };
 use crate::exit::{ExitStatus, bail_usage, ensure_usage, usage};
 use crate::interrupt;
+use crate::present;
 use crate::present::compared::{Comparisons, Form};
 use crate::present::progress::RunProgress;
 use crate::session::{
     INTERVAL, QuietWait, SAMPLES, WARMUP, begin, carry_out, random, resume, topology,
 };
 use crate::stderr::tell;
-use crate::present;
 
 /// Default of --rounds: enough to show a difference at any one of up to 25 points.
 const ROUNDS: u32 = 10;

@@ -9,7 +9,9 @@ use crate::stdout;
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Form {
     /// A table for people, with all notes or the most important ones.
-    Table { all_notes: bool },
+    Table {
+        all_notes: bool,
+    },
     Markdown,
     Json,
 }

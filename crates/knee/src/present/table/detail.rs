@@ -18,12 +18,7 @@ const LONGEST_BAR: f64 = 1.2;
 const RATE: usize = 1;
 
 /// Without `scales`, there are no columns about scaling.
-pub(super) fn render(
-    run: &RunRecord,
-    curves: &[Curve],
-    scales: bool,
-    view: &View<'_>,
-) -> String {
+pub(super) fn render(run: &RunRecord, curves: &[Curve], scales: bool, view: &View<'_>) -> String {
     let mut table = Table::new(columns(scales));
     for curve in curves {
         let case = run.case(&curve.case);
@@ -124,10 +119,9 @@ fn row(curve: &Curve, p: &Point, bytes: u64, scales: bool, view: &View<'_>) -> V
     let scaling = curve.scaling(p);
     if scales {
         let (speedup, efficiency) = match scaling {
-            Some(scaling) => (
-                format!("{:.2}×", scaling.speedup),
-                percent_beside(scaling.efficiency, view.knee),
-            ),
+            Some(scaling) => {
+                (format!("{:.2}×", scaling.speedup), percent_beside(scaling.efficiency, view.knee))
+            }
             None => (UNKNOWN.to_owned(), UNKNOWN.to_owned()),
         };
         row.extend([

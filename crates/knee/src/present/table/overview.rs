@@ -11,12 +11,7 @@ use crate::present::style::{BAD, DIM, PLAIN, UNKNOWN};
 use crate::present::view::View;
 
 /// Without `scales`, there are no columns about scaling.
-pub(super) fn render(
-    record: &Record,
-    curves: &[Curve],
-    scales: bool,
-    view: &View<'_>,
-) -> String {
+pub(super) fn render(record: &Record, curves: &[Curve], scales: bool, view: &View<'_>) -> String {
     let run = &record.run;
     let shown = &run.request.tasks;
     let mut table = Table::new(columns(run, scales));

@@ -27,22 +27,21 @@ pub(super) const TESTCASES: &[Testcase] = &[
 ];
 
 fn pipe1(task: &Task<'_>) -> Outcome {
-            let (reader, writer) = pipe().during("pipe")?;
-            there_and_back(task, writer, reader, [1])
-        }
+    let (reader, writer) = pipe().during("pipe")?;
+    there_and_back(task, writer, reader, [1])
+}
 
 fn unix1(task: &Task<'_>) -> Outcome {
-            let stream = SocketType::STREAM;
-            let (reader, writer) =
-                socketpair(AddressFamily::UNIX, stream, SocketFlags::empty(), None)
-                    .during("socketpair")?;
-            there_and_back(task, writer, reader, [1])
-        }
+    let stream = SocketType::STREAM;
+    let (reader, writer) =
+        socketpair(AddressFamily::UNIX, stream, SocketFlags::empty(), None).during("socketpair")?;
+    there_and_back(task, writer, reader, [1])
+}
 
 fn eventfd1(task: &Task<'_>) -> Outcome {
-            let counter = eventfd(0, EventfdFlags::empty()).during("eventfd")?;
-            there_and_back(task, &counter, &counter, 1u64.to_ne_bytes())
-        }
+    let counter = eventfd(0, EventfdFlags::empty()).during("eventfd")?;
+    there_and_back(task, &counter, &counter, 1u64.to_ne_bytes())
+}
 
 fn there_and_back<const N: usize>(
     task: &Task<'_>,

@@ -24,12 +24,12 @@ pub(super) const TESTCASES: &[Testcase] = &[
 ];
 
 fn mmap_churn1(task: &Task<'_>) -> Outcome {
-            let maps = match task.mode {
-                Mode::Processes => MAPS,
-                Mode::Threads => share(task),
-            };
-            churn(task, maps)
-        }
+    let maps = match task.mode {
+        Mode::Processes => MAPS,
+        Mode::Threads => share(task),
+    };
+    churn(task, maps)
+}
 
 fn mmap_churn2(task: &Task<'_>) -> Outcome {
     churn(task, MAPS)

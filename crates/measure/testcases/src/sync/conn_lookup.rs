@@ -26,14 +26,14 @@ pub(super) const TESTCASES: &[Testcase] = &[
 ];
 
 fn conn_lookup_rwlock1(task: &Task<'_>) -> Outcome {
-            static TABLE: Padded<OnceLock<LockedTable<u64>>> = Padded(OnceLock::new());
-            look_up(task, TABLE.0.get_or_init(|| LockedTable::with_buckets(buckets(task))))
-        }
+    static TABLE: Padded<OnceLock<LockedTable<u64>>> = Padded(OnceLock::new());
+    look_up(task, TABLE.0.get_or_init(|| LockedTable::with_buckets(buckets(task))))
+}
 
 fn conn_lookup_epoch1(task: &Task<'_>) -> Outcome {
-            static TABLE: Padded<OnceLock<EpochTable<u64>>> = Padded(OnceLock::new());
-            look_up(task, TABLE.0.get_or_init(|| EpochTable::with_buckets(buckets(task))))
-        }
+    static TABLE: Padded<OnceLock<EpochTable<u64>>> = Padded(OnceLock::new());
+    look_up(task, TABLE.0.get_or_init(|| EpochTable::with_buckets(buckets(task))))
+}
 
 /// Connections of each task; they fit into the first cache of a core.
 const CONNECTIONS: usize = 64;

@@ -3,8 +3,8 @@
 use std::hint::black_box;
 use std::sync::{PoisonError, RwLock};
 
-use knee_run::{Outcome, Task, Testcase};
 use knee_run::area::Padded;
+use knee_run::{Outcome, Task, Testcase};
 use knee_sync::rm::RmLock;
 
 use super::shared::{repeat, shared};
@@ -23,16 +23,16 @@ pub(super) const TESTCASES: &[Testcase] = &[
 ];
 
 fn rwlock_read1(task: &Task<'_>) -> Outcome {
-            repeat(task, || {
-                black_box(*RWLOCK.0.read().unwrap_or_else(PoisonError::into_inner));
-            })
-        }
+    repeat(task, || {
+        black_box(*RWLOCK.0.read().unwrap_or_else(PoisonError::into_inner));
+    })
+}
 
 fn rmlock_read1(task: &Task<'_>) -> Outcome {
-            repeat(task, || {
-                black_box(*RMLOCK.0.read());
-            })
-        }
+    repeat(task, || {
+        black_box(*RMLOCK.0.read());
+    })
+}
 
 static RWLOCK: Padded<RwLock<u64>> = Padded(RwLock::new(1));
 

@@ -54,8 +54,8 @@ fn vm_page_fault3(task: &Task<'_>) -> Outcome {
 }
 
 fn vm_page_fault_read1(task: &Task<'_>) -> Outcome {
-            object(task, Sharing::Private, |region, offset| region.read(offset).map(drop))
-        }
+    object(task, Sharing::Private, |region, offset| region.read(offset).map(drop))
+}
 
 fn write_anonymous(task: &Task<'_>) -> Outcome {
     let user = User::new(task, LARGE)?;

@@ -37,9 +37,7 @@ pub(super) fn tests(
         Some(path) if path == Path::new("-") => {
             read_whole(std::io::stdin()).context("cannot read standard input")
         }
-        Some(path) => {
-            read_named(path).with_context(|| format!("cannot read {}", path.display()))
-        }
+        Some(path) => read_named(path).with_context(|| format!("cannot read {}", path.display())),
     }
 }
 
@@ -50,13 +48,13 @@ pub(super) fn tests(
 pub(super) fn heads(lines: &[u8]) -> anyhow::Result<Vec<(Head, &[u8])>> {
     let lines = (1..).zip(lines.split_inclusive(|byte| *byte == b'\n'));
     let tests = lines.filter(|(_, line)| !line.trim_ascii().is_empty());
-    let head = |(nr, line): (usize, &[u8])| match serde_json::from_slice(line.trim_ascii_end()) {
-        Ok(head) => Ok((head, line)),
-        Err(error) => {
-            Err(anyhow!("line {nr} of the input is not a test: {}", fault("it", &error)))
-        }
-    };
-    tests.map(head).collect()
+    tests.map(|(nr, line)| Ok((head(nr, line)?, line))).collect()
+}
+
+/// The test in line number `nr` of the input.
+fn head(nr: usize, line: &[u8]) -> anyhow::Result<Head> {
+    serde_json::from_slice(line.trim_ascii_end())
+        .map_err(|error| anyhow!("line {nr} of the input is not a test: {}", fault("it", &error)))
 }
 
 /// What identifies and classifies a test.
