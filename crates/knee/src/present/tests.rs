@@ -498,7 +498,7 @@ fn three_notes_are_printed_and_all_with_detail() {
     let mut example = Example::new(&["getppid1"], &[1, 9]).rounds("getppid1", 9, 1.0, 1);
     example.record.run.environment.cgroup_cpu_quota = Some(1.5);
     example.view.all_notes = false;
-    example.says(" 1 more note: knee show runs/example --detail\n");
+    example.says("\n1 more note: knee show runs/example --detail\n");
     assert_eq!(example.shown().matches("note ").count(), 3);
     example.view.all_notes = true;
     assert!(example.shown().matches("note ").count() > 3);
