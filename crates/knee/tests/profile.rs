@@ -62,16 +62,6 @@ fn a_testcase_is_sampled_down_to_the_leaves_of_the_kernel() {
 }
 
 #[test]
-fn the_loop_of_a_testcase_has_a_name_in_profiles() {
-    let scratch = Scratch::new();
-    let args = ["getppid1", "-t", "1", "-d", "0.5", "-q", "-o", "c.json"];
-    let Some(sampled) = profile(&scratch, &args) else { return };
-    sampled.assert_code(0);
-    let shown = profile(&scratch, &["show", "c.json", "--format", "functions"]).unwrap();
-    shown.assert_code(0).assert_stdout_has("knee_testcases::process::syscall::getppid1");
-}
-
-#[test]
 fn every_format_shows_the_same_samples() {
     let scratch = Scratch::new();
     // These rounds take some tenths of a second of CPU time, whatever the load.

@@ -32,11 +32,12 @@ pub(super) fn pages(knee: Command) -> io::Result<Vec<Page>> {
 /// subcommands.
 fn add_page(commands: &[&Command], general: &Notes, pages: &mut Vec<Page>) -> io::Result<()> {
     let [parents @ .., command] = commands else { return Ok(()) };
-    let source = concat!("knee ", env!("CARGO_PKG_VERSION"));
     let with_heading = Command::clone(command).subcommand_help_heading("COMMANDS");
-    let man = Man::new(with_heading).source(source).manual("User Commands");
+    let man = Man::new(with_heading);
     let mut text = Vec::new();
-    man.render_title(&mut text)?;
+    // clap_mangen would leave out the empty date, and move the version to its place.
+    let (name, version) = (escape(page_name(command)), env!("CARGO_PKG_VERSION"));
+    writeln!(text, ".TH \"{name}\" 1 \"\" \"knee {version}\" \"User Commands\"")?;
     man.render_name_section(&mut text)?;
     man.render_synopsis_section(&mut text)?;
     man.render_description_section(&mut text)?;
