@@ -183,7 +183,7 @@ fn one_task_count_has_no_columns_or_sentences_about_scaling() {
     let overview =
         example.says("process per second 1 task ±\ngetppid1 processes 100 0.0%\n").shown();
     let detail = example.shown_in_detail();
-    assert!(detail.contains("interval fairness user sys idle\n1 100 100 to 100 1.000 - - -\n\n"));
+    assert!(detail.contains("interval user sys idle\n1 100 100 to 100 - - -\n\n"));
     for text in [overview, detail] {
         // The note about the noise floor names a command.
         let text = text.replace("knee run", "");

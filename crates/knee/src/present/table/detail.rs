@@ -17,9 +17,19 @@ const LONGEST_BAR: f64 = 1.2;
 /// The column of rates, whose title is the unit of the testcase.
 const RATE: usize = 1;
 
+/// Which columns can say something.
+#[derive(Clone, Copy)]
+struct Shown {
+    scaling: bool,
+    /// Between several tasks.
+    fairness: bool,
+}
+
 /// Without `scales`, there are no columns about scaling.
 pub(super) fn render(run: &RunRecord, curves: &[Curve], scales: bool, view: &View<'_>) -> String {
-    let mut table = Table::new(columns(scales));
+    let mut points = curves.iter().flat_map(Curve::points);
+    let shown = Shown { scaling: scales, fairness: points.any(|point| point.tasks > 1) };
+    let mut table = Table::new(columns(shown));
     for curve in curves {
         let case = run.case(&curve.case);
         let description = case.map_or("", |case| case.description.as_str());
@@ -29,41 +39,43 @@ pub(super) fn render(run: &RunRecord, curves: &[Curve], scales: bool, view: &Vie
         let (sharing, own): (Vec<&Point>, Vec<&Point>) =
             curve.points().iter().partition(|point| point.oversubscribed);
         let bytes = case.map_or(0, |case| case.bytes);
-        own.iter().for_each(|point| table.row(row(curve, point, bytes, scales, view)));
+        own.iter().for_each(|point| table.row(row(curve, point, bytes, shown, view)));
         let closing = closing(curves, curve, scales, view);
         if !closing.is_empty() {
             table.text(closing);
         }
         if !sharing.is_empty() {
             table.text(sharing_heading(case.map_or(1, |case| case.cpus_per_task)));
-            sharing.iter().for_each(|point| table.row(row(curve, point, bytes, scales, view)));
+            sharing.iter().for_each(|point| table.row(row(curve, point, bytes, shown, view)));
         }
         table.text("");
     }
     table.render(&view.screen)
 }
 
-fn columns(scales: bool) -> Vec<Column> {
+fn columns(shown: Shown) -> Vec<Column> {
     let mut columns = vec![
         Column::right("tasks"),
         Column::right("iterations/s"),
         Column::right("interval").drops(4),
         Column::left("").gap(1),
     ];
-    if scales {
+    if shown.scaling {
         columns.extend([
             Column::right("speed-up").gap(1),
             Column::right("effic."),
             Column::left("").gap(0),
         ]);
     }
+    if shown.fairness {
+        columns.push(Column::right("fairness").drops(3));
+    }
     columns.extend([
-        Column::right("fairness").drops(3),
         Column::right("user").drops(2),
         Column::right("sys").drops(2),
         Column::right("idle").drops(2),
     ]);
-    if scales {
+    if shown.scaling {
         columns.push(Column::left("").drops(1));
     }
     columns.push(Column::right("").drops(5));
@@ -101,7 +113,7 @@ fn sharing_heading(cpus_per_task: u64) -> String {
 }
 
 /// A line of a testcase that moves `bytes` per iteration.
-fn row(curve: &Curve, p: &Point, bytes: u64, scales: bool, view: &View<'_>) -> Vec<Cell> {
+fn row(curve: &Curve, p: &Point, bytes: u64, shown: Shown, view: &View<'_>) -> Vec<Cell> {
     let cpu = p.cpu.map(|c| [c.user, c.system, c.idle].map(percent));
     let interval = if p.has_interval() {
         format!("{} to {}", si(p.low), si(p.high))
@@ -117,7 +129,7 @@ fn row(curve: &Curve, p: &Point, bytes: u64, scales: bool, view: &View<'_>) -> V
     let at_knee = curve.knee(view.knee) == Knee::At(p.tasks);
     let mark = if at_knee { BAD } else { PLAIN };
     let scaling = curve.scaling(p);
-    if scales {
+    if shown.scaling {
         let (speedup, efficiency) = match scaling {
             Some(scaling) => {
                 (format!("{:.2}×", scaling.speedup), percent_beside(scaling.efficiency, view.knee))
@@ -130,10 +142,12 @@ fn row(curve: &Curve, p: &Point, bytes: u64, scales: bool, view: &View<'_>) -> V
             Cell::new(doubtful(scaling), BAD),
         ]);
     }
-    let fairness = p.per_task.map_or(UNKNOWN.to_owned(), |tasks| format!("{:.3}", tasks.fairness));
-    row.push(fairness.into());
+    if shown.fairness {
+        let fairness = p.per_task.map(|tasks| format!("{:.3}", tasks.fairness));
+        row.push(fairness.unwrap_or(UNKNOWN.to_owned()).into());
+    }
     row.extend(cpu.unwrap_or([UNKNOWN; 3].map(str::to_owned)).map(Cell::from));
-    if scales {
+    if shown.scaling {
         let length = scaling.map_or(0.0, |s| s.efficiency.min(LONGEST_BAR) * BAR);
         row.push(Cell::new("■".repeat(length.round() as usize), mark));
     }
