@@ -9,7 +9,12 @@ use knee_host::text::plain;
 use crate::commands::{explain, machine, measure, prove};
 use crate::stderr::{self, tell};
 
-/// Find the core count at which a system stops scaling.
+/// Find the core count at which a system stops scaling
+///
+/// knee measures how the throughput of kernel services and libraries grows with the task count, and
+/// shows which functions and locks cost more with more tasks. It computes from the definition of an
+/// interface which operations can scale, and finds the cache lines that they share in an unmodified
+/// kernel.
 #[derive(Parser)]
 #[command(name = "knee", version, max_term_width = 100, after_help = AFTER_HELP)]
 pub(crate) struct Cli {
@@ -129,14 +134,19 @@ Environment:
   TMPDIR           directory for files of testcases [default: /tmp]
   XDG_STATE_HOME   directory of the noise floor [default: ~/.local/state]
   XDG_CACHE_HOME   directory of fetched kernels and QEMUs [default: ~/.cache]
+  PATH             directories of cc, QEMU, apt-get and other tools
   KNEE_QEMU        QEMU for guests (see knee help qemu)
   COLUMNS          width of tables [default: width of the terminal]
-  LC_ALL, LANG     without UTF-8 in the locale, knee prints only ASCII
+  LC_ALL, LC_CTYPE, LANG
+                   without UTF-8 in the locale, knee prints only ASCII
   NO_COLOR         if set, knee prints no colours
+  CLICOLOR_FORCE   if set, knee prints colours to pipes too
 
 Files:
-  runs/TIME             records of knee run and knee ab
-  profiles/TIME.json    captures of knee profile
+  runs/TIME                        records of knee run and knee ab
+  profiles/TIME.json               captures of knee profile
+  $XDG_STATE_HOME/knee/noise.json  noise floor of knee run --aa
+  $XDG_CACHE_HOME/knee             fetched kernels and QEMUs
 
 Exit status:
   0         success

@@ -73,7 +73,7 @@ fn agree(with_one_task: bool) -> usize {
     record(&scratch, with_one_task);
     let document = json(&scratch, &["show", "run", "--format", "json"]);
     let table = finish(&mut scratch.knee(&["show", "run"])).stdout;
-    let csv = finish(&mut scratch.knee(&["show", "run", "--format", "csv"])).stdout;
+    let csv = finish(&mut scratch.knee(&["show", "run", "--format", "will-it-scale-csv"])).stdout;
     let compared = json(&scratch, &["compare", "run", "run", "--format", "json"]);
     let page = finish(&mut scratch.knee(&["report", "run", "-o", "-"])).stdout;
     let (rates, embedded) = (rates(&csv), embedded(&page));

@@ -166,7 +166,7 @@ fn the_remaining_rounds_are_shown_before_the_missing_ones_are_reported() {
     let records = Records::new().spoil("samples.jsonl", |text| {
         text.lines().take(6).map(|line| line.to_owned() + "\n").collect()
     });
-    for args in [["show", "bad"].as_slice(), &["show", "bad", "--format", "csv"]] {
+    for args in [["show", "bad"].as_slice(), &["show", "bad", "--format", "will-it-scale-csv"]] {
         finish(&mut records.scratch.knee(args))
             .assert_code(3)
             .assert_stdout_has("\n1")

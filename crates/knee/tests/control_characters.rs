@@ -158,6 +158,8 @@ const COMMANDS: &[&str] = &[
     "show run*",
     "show run* --detail",
     "show run* --format csv",
+    "show run* --format tsv --detail",
+    "show run* --format will-it-scale-csv",
     "show run* --format will-it-scale",
     "show run* --json",
     "fit run*",

@@ -55,7 +55,8 @@ fn survives(text: &str, mut command: Command, place: &str) -> Finished {
 fn survives_as_record(scratch: &Scratch, text: &str) {
     for args in [
         ["show", "record"].as_slice(),
-        &["show", "record", "--format", "csv"],
+        &["show", "record", "--format", "csv", "--detail"],
+        &["show", "record", "--format", "will-it-scale-csv"],
         &["compare", "record", "record"],
         &["fit", "record", "--resamples", "100"],
         &["report", "record", "-o", "-"],

@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 use snapbox::{assert_data_eq, file};
 use support::{Scratch, finish};
@@ -29,7 +31,43 @@ fn a_table_with_a_line_per_point() {
 
 #[test]
 fn the_csv_of_will_it_scale() {
-    assert_data_eq!(show(&["--format", "csv"]), file!["data/curves.csv"].raw());
+    assert_data_eq!(show(&["--format", "will-it-scale-csv"]), file!["data/curves.csv"].raw());
+}
+
+#[test]
+fn a_flat_csv_with_a_row_per_point() {
+    assert_data_eq!(show(&["--format", "csv"]), file!["data/points.csv"].raw());
+}
+
+#[test]
+fn tsv_has_the_cells_of_csv_and_json() {
+    let [csv, tsv] = ["csv", "tsv"].map(|format| show(&["--format", format]));
+    // No name in this record contains a comma.
+    assert_eq!(tsv.replace('\t', ","), csv);
+    let document: Value = serde_json::from_str(&show(&["--format", "json"])).unwrap();
+    let curves = document["curves"].as_array().unwrap();
+    let points = curves.iter().flat_map(|curve| curve["points"].as_array().unwrap());
+    let mut rows = csv.lines();
+    let names: Vec<&str> = rows.next().unwrap().split(',').collect();
+    for (row, point) in rows.zip(points) {
+        for (name, cell) in names.iter().zip(row.split(',')) {
+            if let Some(number) = point[*name].as_f64() {
+                let difference = (cell.parse::<f64>().unwrap() - number).abs();
+                // The reader of JSON rounds.
+                assert!(difference <= 1e-12 * number, "{name} in {row}");
+            }
+        }
+    }
+}
+
+#[test]
+fn csv_in_detail_has_a_row_per_round() {
+    let csv = show(&["--format", "csv", "--detail"]);
+    let mut rows = csv.lines();
+    assert!(rows.next().unwrap().starts_with("testcase,mode,tasks,round,rate,disturbed,"));
+    // Three testcases, two modes and four task counts, of which one point failed; six rounds.
+    assert_eq!(rows.clone().count(), (3 * 2 * 4 - 1) * 6);
+    assert_eq!(rows.filter(|row| row.ends_with(",1,starved=1")).count(), 2);
 }
 
 #[test]
@@ -121,7 +159,7 @@ fn shells_complete_testcases_parameters_families_interfaces_and_operations() {
 }
 
 #[test]
-fn man_page_completions_and_schemas_are_generated() {
+fn completions_and_schemas_are_generated() {
     let scratch = Scratch::new();
     let generate = |args: &[&str]| {
         let mut command = scratch.knee(&["generate"]);
@@ -129,9 +167,6 @@ fn man_page_completions_and_schemas_are_generated() {
         finished.assert_code(0);
         finished.stdout
     };
-    let man = generate(&["man"]);
-    assert!(man.starts_with(".ie"), "{}", &man[..40]);
-    assert!(man.contains("\\-\\-placement"));
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         assert!(generate(&["completions", shell]).contains("KNEE_COMPLETE"), "{shell}");
     }
@@ -140,27 +175,58 @@ fn man_page_completions_and_schemas_are_generated() {
     assert!(generate(&["schema", "check-test"]).contains("same_bytes"));
 }
 
-#[test]
-fn the_man_page_shows_examples_as_typed_and_refers_to_no_other_page() {
+/// The man pages, by file name.
+fn man_pages() -> BTreeMap<String, String> {
     let scratch = Scratch::new();
-    let man = finish(&mut scratch.knee(&["generate", "man"])).stdout;
-    let as_typed: Vec<&str> =
-        man.split(".nf\n").skip(1).map(|rest| rest.split(".fi\n").next().unwrap()).collect();
-    let examples = [
-        r"  knee run mmap1 \(aqpage_fault*\(aq",
-        r"  knee run \-\-plugin ./mine.so",
-        r"  knee list \(aqmmap*\(aq",
-        r"  0         success",
-    ];
-    for example in examples {
-        let starts = |block: &&&str| block.lines().any(|line| line.starts_with(example));
-        assert!(as_typed.iter().find(starts).is_some(), "{example:?} is missing in {as_typed:#?}");
+    finish(&mut scratch.knee(&["generate", "man", "new/man1"])).assert_code(0);
+    let files = std::fs::read_dir(scratch.path().join("new/man1")).unwrap();
+    let page = |file: std::fs::DirEntry| {
+        (file.file_name().into_string().unwrap(), std::fs::read_to_string(file.path()).unwrap())
+    };
+    files.map(|file| page(file.unwrap())).collect()
+}
+
+#[test]
+fn every_command_has_a_man_page_with_the_usual_sections() {
+    let pages = man_pages();
+    for name in ["knee.1", "knee-run.1", "knee-commute-check.1", "knee-generate-schema.1"] {
+        assert!(pages.contains_key(name), "{name} is missing in {:?}", pages.keys());
     }
-    for command in ["KNEE RUN", "KNEE DOCTOR", "KNEE GENERATE COMPLETIONS"] {
-        assert!(man.contains(&format!(".SH \"{command}\"")), "{command}");
+    assert!(!pages.keys().any(|name| name.contains("help")), "{:?}", pages.keys());
+    for (name, page) in &pages {
+        let title = name.strip_suffix(".1").unwrap().replace('-', "\\-");
+        assert!(page.contains(&format!(".SH NAME\n{title} \\- ")), "{name}: {page}");
+        for section in ["SYNOPSIS", "DESCRIPTION", "OPTIONS"] {
+            assert!(page.contains(&format!("\n.SH {section}\n")), "{section} of {name}: {page}");
+        }
+        for section in ["EXIT STATUS", "ENVIRONMENT", "FILES"] {
+            let heading = format!("\n.SH \"{section}\"\n.nf\n  ");
+            assert_eq!(page.matches(&heading).count(), 1, "{section} of {name}: {page}");
+        }
+        let words = page.split([' ', '\n', ',']).filter_map(|word| word.strip_suffix("(1)"));
+        for other in words.map(|word| word.replace('\\', "")).filter(|w| w.starts_with("knee")) {
+            assert!(pages.contains_key(&format!("{other}.1")), "{other} in {name}");
+        }
     }
-    // The page is the only one.
-    assert!(!man.contains(r"knee\-run") && !man.contains("knee-run"), "{man}");
+    assert!(pages["knee.1"].contains("XDG_CACHE_HOME"));
+    assert!(pages["knee-run.1"].contains("\\-\\-placement"));
+    assert!(pages["knee-run.1"].contains("5  too noisy for \\-\\-precision"));
+    assert!(pages["knee-commute-check.1"].ends_with("knee(1), knee\\-commute(1)\n"));
+}
+
+#[test]
+fn a_man_page_shows_examples_as_typed() {
+    let pages = man_pages();
+    for (page, example) in [
+        ("knee.1", r"  knee run mmap1 \(aqpage_fault*\(aq"),
+        ("knee-run.1", r"  knee run \-\-plugin ./mine.so"),
+        ("knee-list.1", r"  knee list \(aqmmap*\(aq"),
+    ] {
+        let examples = pages[page].split(".SH \"EXAMPLES\"\n.nf\n").nth(1).unwrap();
+        let examples = examples.split(".fi\n").next().unwrap();
+        let is_there = examples.lines().any(|line| line.starts_with(example));
+        assert!(is_there, "{example:?} is missing in {examples}");
+    }
 }
 
 #[test]
@@ -172,7 +238,7 @@ fn an_aa_run_keeps_the_noise_floor_for_later_runs() {
     let kept: Value = serde_json::from_slice(&kept).unwrap();
     assert_eq!(kept["points"].as_array().unwrap().len(), 2);
     assert_eq!(kept["points"][0]["rounds"], 4);
-    let later = finish(&mut scratch.knee(&["show", "record"]));
+    let later = finish(&mut scratch.knee(&["show", "record", "--detail"]));
     assert!(!later.stdout.contains("noise floor of this machine is unknown"), "{later:#?}");
 }
 
@@ -212,10 +278,11 @@ fn doctor_checks_what_guests_lock_waits_and_the_noise_floor_need() {
 }
 
 /// Commands that print text for people about the recorded run and the models.
-const TEXTS: [&[&str]; 9] = [
+const TEXTS: [&[&str]; 10] = [
     &["show", "record"],
     &["show", "record", "--detail"],
     &["compare", "record", "record", "--detail"],
+    &["compare", "ministat/iguana", "ministat/chameleon"],
     &["fit", "record"],
     &["list"],
     &["doctor"],

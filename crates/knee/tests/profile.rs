@@ -136,8 +136,13 @@ fn growth_names_the_functions_whose_cost_grows() {
     let inconclusive = profile(&scratch, &kept).unwrap();
     inconclusive.assert_code(0).assert_stdout_has("Inconclusive: other work disturbed ");
     let diff = ["diff", "kept/1.json", "kept/2.json", "--flame", "diff.svg"];
-    profile(&scratch, &diff).unwrap().assert_code(0).assert_stdout_has("Cost of an iteration: ");
-    assert!(fs::read_to_string(scratch.path().join("diff.svg")).unwrap().contains("</svg>"));
+    profile(&scratch, &diff)
+        .unwrap()
+        .assert_code(0)
+        .assert_stdout_has("Cost of an iteration: ")
+        .assert_stdout_has("Inconclusive: other work disturbed ");
+    let graph = fs::read_to_string(scratch.path().join("diff.svg")).unwrap();
+    assert!(graph.contains("Inconclusive: other work disturbed ") && graph.contains("</svg>"));
 }
 
 #[test]

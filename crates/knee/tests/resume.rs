@@ -100,7 +100,7 @@ fn resume_refuses_options_that_change_the_plan() {
     }
     assert_eq!(files(&scratch), before);
     let mut command = scratch.knee(&["run", "--resume", "record", "-q", "--format", "csv"]);
-    finish(&mut command).assert_code(0).assert_stdout_has("tasks,processes");
+    finish(&mut command).assert_code(0).assert_stdout_has("testcase,mode,tasks,");
 }
 
 #[test]

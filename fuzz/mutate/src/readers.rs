@@ -120,6 +120,7 @@ fn runs(inputs: &Inputs) -> anyhow::Result<Reader> {
             "show record --detail --knee 50%",
             "show record --format json",
             "show record --format csv",
+            "show record --format will-it-scale-csv",
             "show record --format will-it-scale",
             "compare base record",
             "compare record base --detail -c 99.5",

@@ -20,6 +20,9 @@
 //! adjusted ([`benjamini_hochberg`]), so that 5% of the marked differences are expected to be chance. Self
 //! and total of all functions are adjusted together.
 //!
+//! **Other work.** From captures that other work disturbed, no difference is claimed, as in a comparison of
+//! runs.
+//!
 //! **Limit.** Two captures of an unchanged program differ by more than the sampling error if the machine,
 //! the placement or the input differs. Only repeated captures show that.
 
@@ -73,6 +76,8 @@ pub struct Diff {
     pub measure: Measure,
     /// Cost of an iteration in each capture; 1 for shares.
     pub whole: (f64, f64),
+    /// Which captures other work disturbed, in words, if any. No difference is real then.
+    pub disturbed: Option<&'static str>,
     /// All functions in either capture: those beyond the sampling error first, then by the difference of their
     /// self cost, the largest first.
     pub rows: Vec<Row<Difference>>,
@@ -136,7 +141,7 @@ pub fn diff(before: &Capture, after: &Capture) -> Diff {
             .then_with(|| b.total.change().abs().total_cmp(&a.total.change().abs()))
             .then_with(|| (&a.name, a.kind).cmp(&(&b.name, b.kind)))
     });
-    Diff { measure: scale.measure, whole: scale.whole, rows }
+    Diff { measure: scale.measure, whole: scale.whole, disturbed: scale.disturbed, rows }
 }
 
 /// How counts of two captures are compared.
@@ -147,20 +152,28 @@ pub(crate) struct Scale {
     /// Whether that cost is measured separately, so that the samples only divide it.
     is_whole_known: bool,
     samples: (u64, u64),
+    /// Which captures other work disturbed, in words, if any.
+    pub(crate) disturbed: Option<&'static str>,
 }
 
 impl Scale {
     pub(crate) fn of(before: &Capture, after: &Capture) -> Scale {
         let samples = (before.samples(), after.samples());
         let is_whole_known = before.cpu_seconds.is_some() && after.cpu_seconds.is_some();
+        let disturbed = match (before.is_disturbed(), after.is_disturbed()) {
+            (true, true) => Some("both captures"),
+            (true, false) => Some("the first capture"),
+            (false, true) => Some("the second capture"),
+            (false, false) => None,
+        };
         let costs = cost_per_iteration(before).zip(cost_per_iteration(after));
         match costs {
             Some(((measure, before), (other, after))) if measure == other => {
-                Scale { measure, whole: (before, after), is_whole_known, samples }
+                Scale { measure, whole: (before, after), is_whole_known, samples, disturbed }
             }
             _ => {
                 let (measure, whole) = (Measure::Share, (1.0, 1.0));
-                Scale { measure, whole, is_whole_known: true, samples }
+                Scale { measure, whole, is_whole_known: true, samples, disturbed }
             }
         }
     }
@@ -185,7 +198,7 @@ impl Scale {
         let p: Vec<f64> = differences.iter().map(|difference| difference.p).collect();
         for (difference, p) in differences.iter_mut().zip(benjamini_hochberg(&p)) {
             difference.p = p;
-            difference.is_real = p <= FALSE_SHARE;
+            difference.is_real = p <= FALSE_SHARE && self.disturbed.is_none();
         }
     }
 

@@ -132,9 +132,6 @@ pub fn growth(captures: &[Capture]) -> Result<Growth, GrowthError> {
     if difference.measure == Measure::Share {
         return Err(GrowthError::NoWork { title: last.title.clone() });
     }
-    // As in a comparison of runs, a disturbed side claims nothing.
-    let disturbed = points[0].disturbed || points[points.len() - 1].disturbed;
-    let claimed = |by: Difference| Difference { is_real: by.is_real && !disturbed, ..by };
     let costs: Vec<_> = captures.iter().zip(&points).map(|of| costs(of.0, of.1)).collect();
     let callers = callers::Callers::of(first, last, difference.whole);
     let mut rows: Vec<Row> = difference
@@ -151,8 +148,8 @@ pub fn growth(captures: &[Capture]) -> Result<Growth, GrowthError> {
                 name: row.name,
                 module: row.module,
                 kind: row.kind,
-                own_growth: claimed(row.own),
-                total_growth: claimed(row.total),
+                own_growth: row.own,
+                total_growth: row.total,
             }
         })
         .collect();

@@ -19,7 +19,8 @@ pub(crate) struct ViewArgs {
     #[arg(long, conflicts_with = "format")]
     json: bool,
 
-    /// Print a line per point with its interval, fairness and CPU shares, and print all notes
+    /// Print a line per point with its interval, fairness and CPU shares, and print all notes. In CSV
+    /// and TSV, print a row per round
     #[arg(long)]
     pub(crate) detail: bool,
 
@@ -46,14 +47,13 @@ impl ViewArgs {
             format: self.format(),
             detail: self.detail || record.run.cases.len() == 1,
             all_notes: self.detail,
+            by_round: self.detail,
             knee: self.knee,
             floors,
             screen: Screen::of_stdout(),
         };
-        let content = match view.format {
-            Format::Json => Content::Json,
-            Format::Human | Format::Csv | Format::WillItScale => Content::Text,
-        };
+        let is_json = view.format == Format::Json;
+        let content = if is_json { Content::Json } else { Content::Text };
         stdout::write_with(content, |out| render(record, &view, out))
     }
 }

@@ -1,76 +1,191 @@
-//! The CSV of will-it-scale's runtest.py: one block per testcase, with the fixed header and the
-//! artificial first row that its plots start from. The format cannot mark a disturbed point, so such a
-//! point has no result in it.
+//! A record as one flat table, for spreadsheets: CSV (RFC 4180) or TSV.
+//!
+//! The columns have the names of the JSON document, and an unknown value is an empty cell.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
+use knee_results::{Curve, PointId};
+use knee_run::record::{RoundSummary, Rounds};
+use serde_json::{Value, json};
 
-use knee_results::{CaseId, Curve, Mode, Point};
+use super::json::point_json;
 
-/// One block per testcase. If there are several testcases, a `# NAME` line precedes each block.
-pub(crate) fn render(curves: &[Curve]) -> String {
-    let mut names: Vec<&CaseId> = curves.iter().map(|curve| &curve.case).collect();
-    names.dedup();
-    let mut text = String::new();
-    for (i, name) in names.iter().enumerate() {
-        if names.len() > 1 {
-            let gap = if i > 0 { "\n" } else { "" };
-            let _ = writeln!(text, "{gap}# {}", harmless(&name.to_string()));
+/// The columns of a point, as paths in its JSON.
+const POINT: [&str; 24] = [
+    "/testcase",
+    "/mode",
+    "/tasks",
+    "/rate",
+    "/low",
+    "/high",
+    "/confidence",
+    "/rounds",
+    "/measured",
+    "/speedup",
+    "/efficiency",
+    "/disturbed",
+    "/oversubscribed",
+    "/implausible",
+    "/min",
+    "/max",
+    "/fairness",
+    "/cpu/user",
+    "/cpu/system",
+    "/cpu/idle",
+    "/cpu/machine_idle",
+    "/samples",
+    "/marked",
+    "/marks",
+];
+
+/// The columns of a round.
+const ROUND: [&str; 16] = [
+    "/testcase",
+    "/mode",
+    "/tasks",
+    "/round",
+    "/rate",
+    "/disturbed",
+    "/min",
+    "/max",
+    "/fairness",
+    "/cpu/user",
+    "/cpu/system",
+    "/cpu/idle",
+    "/cpu/machine_idle",
+    "/samples",
+    "/marked",
+    "/marks",
+];
+
+/// What separates the cells of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Separator {
+    /// CSV, which quotes a cell with a comma.
+    Comma,
+    /// TSV, which quotes nothing.
+    Tab,
+}
+
+/// A row per point.
+pub(super) fn points(curves: &[Curve], separator: Separator) -> String {
+    let points = curves.iter().flat_map(|curve| curve.points().iter().map(move |p| (curve, p)));
+    table(&POINT, points.map(|(curve, point)| point_json(curve, point)), separator)
+}
+
+/// A row per round of each point.
+pub(super) fn rounds(curves: &[Curve], finished: &Rounds, separator: Separator) -> String {
+    let points =
+        curves.iter().flat_map(|curve| curve.points().iter().map(move |p| curve.id(p.tasks)));
+    let rounds = points.flat_map(|point| {
+        let of_point = finished.numbered(&point).map(|(nr, round)| round_json(&point, nr, round));
+        of_point.collect::<Vec<Value>>()
+    });
+    table(&ROUND, rounds, separator)
+}
+
+/// A round. Its rate is that of its undisturbed samples, or of all samples if it is disturbed.
+fn round_json(point: &PointId, nr: u32, round: &RoundSummary) -> Value {
+    let clean = round.clean_rate();
+    json!({
+        "testcase": point.case,
+        "mode": point.mode,
+        "tasks": point.tasks,
+        "round": nr,
+        "rate": clean.or(round.rate()),
+        "disturbed": clean.is_none(),
+        "min": round.min,
+        "max": round.max,
+        "fairness": round.fairness(),
+        "cpu": round.cpu(),
+        "samples": round.samples,
+        "marked": round.marked(),
+        "marks": round.marks(),
+    })
+}
+
+fn table(paths: &[&str], rows: impl Iterator<Item = Value>, separator: Separator) -> String {
+    let names = paths.iter().map(|path| path.rsplit('/').next().unwrap_or(path).to_owned());
+    let mut text = separator.row(names);
+    for row in rows {
+        text += &separator.row(paths.iter().map(|path| cell(row.pointer(path))));
+    }
+    text
+}
+
+fn cell(value: Option<&Value>) -> String {
+    match value {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => harmless(text),
+        Some(Value::Array(rates)) => {
+            rates.iter().map(Value::to_string).collect::<Vec<String>>().join(" ")
         }
-        text += &block(name, curves);
+        Some(Value::Object(counts)) => {
+            let counts = counts.iter().map(|(name, count)| format!("{name}={count}"));
+            counts.collect::<Vec<String>>().join(" ")
+        }
+        Some(number) => number.to_string(),
     }
-    text
 }
 
-/// A name on one line, in which no cell begins like a formula. A spreadsheet could run a formula.
-fn harmless(name: &str) -> String {
-    let name = name.replace(['\n', '\t'], " ");
-    let cells = name.split(',').map(|cell| match cell.starts_with(['=', '+', '-', '@']) {
-        true => format!("'{cell}"),
-        false => cell.to_owned(),
-    });
-    cells.collect::<Vec<_>>().join(",")
+/// Text that a spreadsheet does not take for a formula, which it could run.
+pub(super) fn harmless(text: &str) -> String {
+    match text.starts_with(['=', '+', '-', '@', '\t', '\r']) {
+        true => format!("'{text}"),
+        false => text.to_owned(),
+    }
 }
 
-fn block(name: &CaseId, curves: &[Curve]) -> String {
-    let all = || {
-        let curves = curves.iter().filter(|curve| curve.case == *name);
-        curves.flat_map(|curve| curve.points().iter().map(move |point| (curve.mode, point)))
-    };
-    let tasks: BTreeSet<u32> = all().map(|(_, point)| point.tasks).collect();
-    let points: BTreeMap<(Mode, u32), &Point> = all()
-        .filter(|(_, point)| !point.disturbed)
-        .map(|(mode, point)| ((mode, point.tasks), point))
-        .collect();
-    // Slope of the column `linear`: the rate per task at the lowest task count, in the faster mode.
-    let per_task = tasks.first().map_or(0.0, |&fewest| {
-        let rate = |mode| points.get(&(mode, fewest)).map_or(0.0, |p| p.rate);
-        rate(Mode::Processes).max(rate(Mode::Threads)) / f64::from(fewest)
-    });
-    let mut text =
-        "tasks,processes,processes_idle,threads,threads_idle,linear\n0,0,100,0,100,0\n".to_owned();
-    for &n in &tasks {
-        let cell = |mode| match points.get(&(mode, n)) {
-            Some(p) => {
-                let idle = p.cpu.map_or(0.0, |cpu| cpu.machine_idle * 100.0);
-                format!("{:.0},{idle:.2}", p.rate)
-            }
-            // What runtest.py prints for a run without a result.
-            None => "-1,0.00".to_owned(),
+impl Separator {
+    fn row(self, cells: impl Iterator<Item = String>) -> String {
+        let (separator, cells): (&str, Vec<String>) = match self {
+            Self::Comma => (",", cells.map(quoted).collect()),
+            Self::Tab => ("\t", cells.map(|cell| cell.replace(['\t', '\n', '\r'], " ")).collect()),
         };
-        let linear = per_task * f64::from(n);
-        let _ = writeln!(text, "{n},{},{},{linear:.0}", cell(Mode::Processes), cell(Mode::Threads));
+        cells.join(separator) + "\n"
     }
-    text
+}
+
+fn quoted(cell: String) -> String {
+    match cell.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", cell.replace('"', "\"\"")),
+        false => cell,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn rows(separator: Separator) -> String {
+        let row = json!({
+            "testcase": "a@x=1,y=2", "rate": 1.5, "rounds": [1.0, 2.0], "cpu": { "user": 0.25 },
+            "disturbed": false, "efficiency": null, "marks": { "late": 1, "steal": 2 },
+            "mode": "=1+\"\t1",
+        });
+        let paths = [
+            "/testcase",
+            "/rate",
+            "/rounds",
+            "/cpu/user",
+            "/cpu/idle",
+            "/disturbed",
+            "/efficiency",
+            "/marks",
+            "/mode",
+        ];
+        table(&paths, std::iter::once(row), separator)
+    }
+
     #[test]
-    fn no_cell_of_a_name_begins_like_a_formula() {
-        assert_eq!(harmless("vm_mmap1@di=epoch,rmap=page"), "vm_mmap1@di=epoch,rmap=page");
-        assert_eq!(harmless("x,=1+1,-2\n+3,@a"), "x,'=1+1,'-2 +3,'@a");
+    fn cells_are_quoted_in_csv_and_contain_no_tab_in_tsv() {
+        assert_eq!(
+            rows(Separator::Comma),
+            "testcase,rate,rounds,user,idle,disturbed,efficiency,marks,mode\n\
+             \"a@x=1,y=2\",1.5,1.0 2.0,0.25,,false,,late=1 steal=2,\"'=1+\"\"\t1\"\n"
+        );
+        assert_eq!(
+            rows(Separator::Tab),
+            "testcase\trate\trounds\tuser\tidle\tdisturbed\tefficiency\tmarks\tmode\n\
+             a@x=1,y=2\t1.5\t1.0 2.0\t0.25\t\tfalse\t\tlate=1 steal=2\t'=1+\" 1\n"
+        );
     }
 }

@@ -27,40 +27,42 @@ pub(super) fn render(
     Ok(())
 }
 
-/// A curve. Values relative to one task are null for points that are not sound, and for all points
-/// if there is no sound point at one task.
+/// A point. Values relative to one task are null for a point that is not sound, and if there is no
+/// sound point at one task.
+pub(super) fn point_json(curve: &Curve, point: &Point) -> Value {
+    let scaling = curve.scaling(point);
+    let id = curve.id(point.tasks);
+    json!({
+        "speedup": scaling.map(|scaling| scaling.speedup),
+        "efficiency": scaling.map(|scaling| scaling.efficiency),
+        "testcase": id.case,
+        "mode": id.mode,
+        "tasks": point.tasks,
+        "rate": point.rate,
+        "low": point.low,
+        "high": point.high,
+        "confidence": point.confidence,
+        "rounds": point.rounds,
+        "measured": point.measured,
+        "disturbed": point.disturbed,
+        "oversubscribed": point.oversubscribed,
+        "implausible": scaling.map(|scaling| scaling.is_implausible()),
+        "min": point.per_task.map(|tasks| tasks.min),
+        "max": point.per_task.map(|tasks| tasks.max),
+        "fairness": point.per_task.map(|tasks| tasks.fairness),
+        "cpu": point.cpu,
+        "samples": point.samples,
+        "marked": point.marked,
+        "marks": point.marks,
+    })
+}
+
 fn curve_json(curve: &Curve, threshold: f64) -> Value {
-    let point = |point: &Point| {
-        let scaling = curve.scaling(point);
-        let id = curve.id(point.tasks);
-        json!({
-            "speedup": scaling.map(|scaling| scaling.speedup),
-            "efficiency": scaling.map(|scaling| scaling.efficiency),
-            "testcase": id.case,
-            "mode": id.mode,
-            "tasks": point.tasks,
-            "rate": point.rate,
-            "low": point.low,
-            "high": point.high,
-            "confidence": point.confidence,
-            "rounds": point.rounds,
-            "measured": point.measured,
-            "disturbed": point.disturbed,
-            "oversubscribed": point.oversubscribed,
-            "implausible": scaling.map(|scaling| scaling.is_implausible()),
-            "min": point.per_task.map(|tasks| tasks.min),
-            "max": point.per_task.map(|tasks| tasks.max),
-            "fairness": point.per_task.map(|tasks| tasks.fairness),
-            "cpu": point.cpu,
-            "samples": point.samples,
-            "marked": point.marked,
-            "marks": point.marks,
-        })
-    };
+    let points = curve.points().iter().map(|point| point_json(curve, point));
     json!({
         "testcase": curve.case,
         "mode": curve.mode,
-        "points": curve.points().iter().map(point).collect::<Vec<Value>>(),
+        "points": points.collect::<Vec<Value>>(),
         "knee": curve.knee(threshold).tasks(),
         "peak": curve.peak().map(|peak| peak.tasks),
         "scaling": curve.verdict(threshold).as_str(),

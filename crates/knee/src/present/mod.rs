@@ -2,7 +2,7 @@
 
 pub(crate) mod commute;
 pub(crate) mod compared;
-pub(crate) mod csv;
+mod csv;
 mod enumeration;
 mod failures;
 pub(crate) mod fit;
@@ -23,6 +23,8 @@ use std::io::Write;
 
 use knee_run::record::Record;
 
+use self::csv::Separator;
+
 pub(crate) use self::view::{Format, View};
 
 /// Prints `record` as `view` specifies.
@@ -35,7 +37,18 @@ pub(crate) fn render(record: &Record, view: &View<'_>, out: &mut dyn Write) -> a
     match view.format {
         Format::Human => out.write_all(table::render(record, &curves, view).as_bytes())?,
         Format::Json => json::render(record, &curves, view.knee, out)?,
-        Format::Csv => out.write_all(csv::render(&curves).as_bytes())?,
+        Format::Csv | Format::Tsv => {
+            let comma = view.format == Format::Csv;
+            let separator = if comma { Separator::Comma } else { Separator::Tab };
+            let table = match view.by_round {
+                true => csv::rounds(&curves, &finished, separator),
+                false => csv::points(&curves, separator),
+            };
+            out.write_all(table.as_bytes())?;
+        }
+        Format::WillItScaleCsv => {
+            out.write_all(will_it_scale::csv::render(&curves).as_bytes())?;
+        }
         Format::WillItScale => will_it_scale::render(record, &finished, out)?,
     }
     match record.lacking(&finished) {

@@ -22,11 +22,13 @@ const WORST: usize = 3;
 pub(super) fn render(record: &Record, curves: &[Curve], view: &View<'_>) -> String {
     let run = &record.run;
     let mut text = view.screen.wrap(&head(run, curves), "  ");
+    // One point of a curve says nothing about scaling.
+    let scales = curves.iter().any(|curve| curve.points().len() > 1);
     if !curves.is_empty() {
         text += &if view.detail {
-            detail::render(run, curves, view)
+            detail::render(run, curves, scales, view)
         } else {
-            overview::render(record, curves, view)
+            overview::render(record, curves, scales, view)
         };
     }
     for line in failures::lines(&run.failures) {
@@ -39,7 +41,8 @@ pub(super) fn render(record: &Record, curves: &[Curve], view: &View<'_>) -> Stri
     let all_notes = format!("knee show {} --detail", record.dir.display());
     let all_notes = (!view.all_notes).then_some(all_notes.as_str());
     text += &notes::lines(warnings(record, curves, view), all_notes, &view.screen);
-    text + &view.screen.wrap(&closing(curves, view), "")
+    let closing = if scales { closing(curves, view) } else { String::new() };
+    text + &view.screen.wrap(&closing, "")
 }
 
 fn head(run: &RunRecord, curves: &[Curve]) -> String {

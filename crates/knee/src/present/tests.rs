@@ -38,6 +38,7 @@ impl Example {
             format: Format::Human,
             detail: false,
             all_notes: true,
+            by_round: false,
             knee: 0.8,
             floors: None,
             screen: Screen::UNLIMITED,
@@ -174,9 +175,28 @@ fn without_a_point_at_one_task_there_is_no_efficiency() {
 }
 
 #[test]
-fn a_single_point_has_no_speedup_efficiency_or_knee() {
-    let example = Example::new(&["getppid1"], &[1]).rounds("getppid1", 1, 100.0, 6);
-    example.says(" - - 0.0% - █");
+fn one_task_count_has_no_columns_or_sentences_about_scaling() {
+    let example = Example::new(&["getppid1", "getuid1"], &[1])
+        .rounds("getppid1", 1, 100.0, 6)
+        .rounds("getuid1", 1, 100.0, 6);
+    let about_scaling = ["speed-up", "effic", "knee", "curve", "█", "■", "1.00×", "100%"];
+    let overview =
+        example.says("process per second 1 task ±\ngetppid1 processes 100 0.0%\n").shown();
+    let detail = example.shown_in_detail();
+    assert!(detail.contains("interval user sys idle\n1 100 100 to 100 - - -\n\n"));
+    for text in [overview, detail] {
+        // The note about the noise floor names a command.
+        let text = text.replace("knee run", "");
+        assert!(!about_scaling.iter().any(|word| text.contains(word)), "{text}");
+    }
+}
+
+#[test]
+fn one_usable_point_has_no_speedup_efficiency_or_knee() {
+    let example = Example::new(&["getppid1"], &[1, 9])
+        .rounds("getppid1", 1, 100.0, 6)
+        .rounds("getppid1", 9, 100.0, 6);
+    example.says("processes 100 100 - - 0.0% - █\n");
     let detail = example.shown_in_detail();
     assert!(detail.contains("only one usable task count, so there is no knee or peak"), "{detail}");
 }
@@ -296,7 +316,7 @@ fn nothing_is_concluded_from_a_run_that_was_disturbed_throughout() {
         .says("\n0 of 6 rounds, 9–12 measured, each of 2 × 0.2 s, placement")
         .says("processes 100 50.0 - - - !! -\n")
         .says("other work disturbed most rounds of every point, so this run shows nothing; reduce")
-        .says("no curve has a usable result at 1 task")
+        .never_says("usable result at 1 task")
         .never_says("do not count")
         .never_says("curve stays");
     let detail = example.shown_in_detail();
@@ -310,6 +330,43 @@ fn a_note_names_the_programs_that_were_busy_when_the_run_began() {
     example.says("note 3 threads of other programs occupied or waited for CPUs when the run began");
     example.record.run.environment.running_programs = vec!["cc1".to_owned(), "qemu".to_owned()];
     example.says("note 3 threads of other programs (cc1, qemu) occupied or waited for CPUs");
+}
+
+#[test]
+fn effects_of_other_work_share_a_note_and_its_advice() {
+    let mut example = Example::new(&["getppid1", "getuid1"], &[1])
+        .rounds("getppid1", 1, 100.0, 4)
+        .disturbed("getppid1", 1, 50.0, 3)
+        .disturbed("getuid1", 1, 50.0, 6);
+    example.record.run.environment.others_running = Some(1);
+    example.says(
+        "note other work disturbed most rounds of getuid1 processes ×1 (marked !!), so knee concludes \
+         nothing from these rates. knee can use only 4 of 6 rounds at some points, which gives 87.5% \
+         confidence (95% requires six). 1 thread of other programs occupied or waited for CPUs when \
+         the run began; reduce other load, or measure again with --wait-quiet or more --patience\n",
+    );
+    assert_eq!(example.shown().matches("--patience").count(), 1);
+}
+
+#[test]
+fn a_run_without_rounds_has_no_note_except_how_to_continue_it() {
+    let mut example = Example::new(&["getppid1"], &[1, 16]);
+    example.record.run.complete = false;
+    example.record.run.end = Some(RunEnd::Interrupted);
+    example.record.run.environment.others_running = Some(3);
+    example.record.run.environment.cgroup_cpu_quota = Some(1.5);
+    example.says("note the run was interrupted; to continue it: knee run --resume runs/example");
+    assert_eq!(example.shown().matches("note ").count(), 1);
+}
+
+#[test]
+fn notes_that_are_the_same_after_every_run_are_printed_only_with_detail() {
+    let mut example = Example::new(&["getppid1"], &[1, 8])
+        .rounds("getppid1", 1, 100.0, 6)
+        .rounds("getppid1", 8, 800.0, 6);
+    example.says("no CPU is free").says("the noise floor of this machine is unknown");
+    example.view.all_notes = false;
+    example.never_says("note ").never_says("more note");
 }
 
 #[test]
@@ -439,8 +496,9 @@ fn rates_with_more_tasks_than_cpus_are_left_out_first() {
 #[test]
 fn three_notes_are_printed_and_all_with_detail() {
     let mut example = Example::new(&["getppid1"], &[1, 9]).rounds("getppid1", 9, 1.0, 1);
+    example.record.run.environment.cgroup_cpu_quota = Some(1.5);
     example.view.all_notes = false;
-    example.says("more notes: knee show runs/example --detail\n");
+    example.says("\n1 more note: knee show runs/example --detail\n");
     assert_eq!(example.shown().matches("note ").count(), 3);
     example.view.all_notes = true;
     assert!(example.shown().matches("note ").count() > 3);
@@ -523,11 +581,11 @@ fn a_noise_floor_from_other_testcases_is_called_typical() {
 }
 
 #[test]
-fn a_disturbed_point_has_no_result_in_csv() {
+fn a_disturbed_point_has_no_result_in_the_csv_of_will_it_scale() {
     let example = Example::new(&["getppid1"], &[1, 2]).rounds("getppid1", 1, 5.0, 2);
     let example = example.round("getppid1", 2, 9.0, 2).round("getppid1", 2, 9.0, 2);
     assert_eq!(
-        csv::render(&example.curves()),
+        will_it_scale::csv::render(&example.curves()),
         "tasks,processes,processes_idle,threads,threads_idle,linear\n0,0,100,0,100,0\n\
          1,5,0.00,-1,0.00,5\n2,-1,0.00,-1,0.00,10\n"
     );

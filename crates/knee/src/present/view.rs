@@ -11,8 +11,12 @@ pub(crate) enum Format {
     Human,
     /// Record and summaries, as one JSON document.
     Json,
-    /// CSV in will-it-scale's format, one block per testcase.
+    /// Flat CSV for spreadsheets, with a row per point.
     Csv,
+    /// The same table, separated by tabs.
+    Tsv,
+    /// CSV in will-it-scale's format, one block per testcase.
+    WillItScaleCsv,
     /// Same output lines as will-it-scale's binaries.
     WillItScale,
 }
@@ -24,6 +28,8 @@ pub(crate) struct View<'a> {
     pub(crate) detail: bool,
     /// Whether to print all notes instead of only the most important.
     pub(crate) all_notes: bool,
+    /// Whether CSV and TSV have a row per round instead of a row per point.
+    pub(crate) by_round: bool,
     /// Efficiency below which a curve has its knee.
     pub(crate) knee: f64,
     pub(crate) floors: Option<&'a NoiseFloors>,

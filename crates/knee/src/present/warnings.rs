@@ -19,11 +19,16 @@ use super::view::View;
 /// knee warns below this confidence. Five rounds give 93.75%, which the table header shows.
 pub(super) const LEAST_CONFIDENCE: f64 = 0.93;
 
-/// The warnings about `record`, most important first.
+/// The warnings about `record`, most important first. Notes that are the same after every run on this
+/// machine are left out, unless the user asked for all notes.
 pub(super) fn warnings(record: &Record, curves: &[Curve], view: &View<'_>) -> Vec<String> {
     let run = &record.run;
     let points: Vec<(&Curve, &Point)> =
         curves.iter().flat_map(|c| c.points().iter().map(move |point| (c, point))).collect();
+    if points.is_empty() {
+        // There is nothing to trust or to distrust yet.
+        return lacking(record).into_iter().collect();
+    }
     let candidates = [
         lacking(record),
         run.environment.cgroup_cpu_quota.map(|cpus| {
@@ -32,29 +37,52 @@ pub(super) fn warnings(record: &Record, curves: &[Curve], view: &View<'_>) -> Ve
                  raise the cgroup's CPU limit to measure beyond it"
             )
         }),
-        all_disturbed(curves).or_else(|| disturbed(&points)),
+        other_work(run, curves, &points),
         implausible(curves),
         failed_repeats(run),
         few_rounds(run, &points),
         run.request.precision.and_then(|asked| imprecise(&points, asked)),
-        others_running(&run.environment),
         marked(&points),
         no_single_task(run, curves),
         // The detailed table says so above these points.
         shared_beyond(run, curves).filter(|_| !view.detail).map(|beyond| {
             format!("with more than {beyond}, tasks share CPUs, so there is no efficiency or knee")
         }),
-        without_spare_cpu(run, curves).map(|from| {
-            format!(
-                "starting at {from}, no CPU is free for the measuring process, so this process \
-                 interrupts a task for a few microseconds per sample"
-            )
-        }),
     ];
-    candidates.into_iter().flatten().chain(noise_floor(run, curves, view)).collect()
+    let doubts = view.floors.map(|floors| noise::warnings(curves, view.knee, floors));
+    let constant = if view.all_notes { of_every_run(run, curves, view) } else { Vec::new() };
+    candidates.into_iter().flatten().chain(doubts.into_iter().flatten()).chain(constant).collect()
 }
 
-/// A warning about programs that were busy when the run began.
+/// Notes that are the same after every run on this machine.
+fn of_every_run(run: &RunRecord, curves: &[Curve], view: &View<'_>) -> Vec<String> {
+    let spare_cpu = without_spare_cpu(run, curves).map(|from| {
+        format!(
+            "starting at {from}, no CPU is free for the measuring process, so this process \
+             interrupts a task for a few microseconds per sample"
+        )
+    });
+    // Interleaved rounds cancel the differences that a noise floor describes.
+    let lacks_floor = view.floors.is_none() && run.request.order != Order::InTurns;
+    let floor = lacks_floor.then(|| {
+        "the noise floor of this machine is unknown; to measure it: knee run --aa".to_owned()
+    });
+    [spare_cpu, floor].into_iter().flatten().collect()
+}
+
+/// A warning about other work on the machine, with all of its effects, because they have the same
+/// remedy.
+fn other_work(run: &RunRecord, curves: &[Curve], points: &[(&Curve, &Point)]) -> Option<String> {
+    let effects = [
+        all_disturbed(curves).or_else(|| disturbed(points)),
+        lost_rounds(run, points),
+        others_running(&run.environment),
+    ];
+    let effects: Vec<String> = effects.into_iter().flatten().collect();
+    (!effects.is_empty()).then(|| format!("{}; {CALMER}", effects.join(". ")))
+}
+
+/// The programs that were busy when the run began.
 fn others_running(environment: &Environment) -> Option<String> {
     let threads = environment.others_running.filter(|&threads| threads > 0)?;
     let programs = &environment.running_programs;
@@ -64,8 +92,7 @@ fn others_running(environment: &Environment) -> Option<String> {
         false => format!(" ({}{})", named.join(", "), and_more(others.len())),
     };
     Some(format!(
-        "{} of other programs{names} occupied or waited for CPUs when the run began; stop these \
-         programs and run again",
+        "{} of other programs{names} occupied or waited for CPUs when the run began",
         plural(threads as usize, "thread")
     ))
 }
@@ -99,18 +126,19 @@ fn supports_only_other_mode(run: &RunRecord, point: &PointId) -> bool {
     modes.is_some_and(|modes| !modes.contains(&point.mode))
 }
 
-/// A warning that nothing may be concluded from any point.
+/// Says that nothing may be concluded from any point, if so.
 pub(crate) fn all_disturbed(curves: &[Curve]) -> Option<String> {
-    let points: Vec<&Point> = curves.iter().flat_map(Curve::points).collect();
-    let is_useless = !points.is_empty() && points.iter().all(|point| point.disturbed);
-    is_useless.then(|| {
-        format!(
-            "other work disturbed most rounds of every point, so this run shows nothing; {CALMER}"
-        )
+    is_useless(curves).then(|| {
+        "other work disturbed most rounds of every point, so this run shows nothing".to_owned()
     })
 }
 
-/// A warning about points from which nothing may be concluded.
+fn is_useless(curves: &[Curve]) -> bool {
+    let mut points = curves.iter().flat_map(Curve::points).peekable();
+    points.peek().is_some() && points.all(|point| point.disturbed)
+}
+
+/// The points from which nothing may be concluded.
 fn disturbed(points: &[(&Curve, &Point)]) -> Option<String> {
     let names: Vec<String> =
         points.iter().filter(|(_, p)| p.disturbed).map(|(c, p)| name(c, p)).collect();
@@ -118,7 +146,7 @@ fn disturbed(points: &[(&Curve, &Point)]) -> Option<String> {
     (!named.is_empty()).then(|| {
         format!(
             "other work disturbed most rounds of {}{} (marked !!), so knee concludes nothing from \
-             these rates; {CALMER}",
+             these rates",
             named.join(", "),
             and_more(others.len())
         )
@@ -156,27 +184,42 @@ pub(super) fn implausible<'c>(curves: impl IntoIterator<Item = &'c Curve>) -> Op
     })
 }
 
-/// A warning about too few rounds for the required confidence.
-fn few_rounds(run: &RunRecord, points: &[(&Curve, &Point)]) -> Option<String> {
+/// The undisturbed point with the fewest rounds, if they are too few for the required confidence.
+fn fewest_rounds<'p>(run: &RunRecord, points: &[(&Curve, &'p Point)]) -> Option<&'p Point> {
     // Another warning covers disturbed points.
-    let calm = points.iter().map(|(_, point)| point).filter(|point| !point.disturbed);
+    let calm = points.iter().map(|(_, point)| *point).filter(|point| !point.disturbed);
     let point = calm.min_by_key(|point| point.rounds.len())?;
+    // Another warning says how to continue the run.
+    let is_enough = point.confidence >= LEAST_CONFIDENCE || run.end == Some(RunEnd::Interrupted);
+    (!is_enough).then_some(point)
+}
+
+/// A warning about a request for too few rounds.
+fn few_rounds(run: &RunRecord, points: &[(&Curve, &Point)]) -> Option<String> {
+    let point = fewest_rounds(run, points)?;
     let confidence = point.confidence * 100.0;
     match (point.rounds.len(), run.request.rounds as usize) {
-        _ if point.confidence >= LEAST_CONFIDENCE => None,
-        // Another warning says how to continue the run.
-        _ if run.end == Some(RunEnd::Interrupted) => None,
-        (1, 1) => {
+        (rounds, asked) if rounds < asked => None,
+        (1, _) => {
             Some("one round shows no spread; use six rounds for 95% confidence: -r 6".to_owned())
         }
-        (rounds, asked) if rounds < asked => Some(format!(
-            "knee can use only {rounds} of {asked} rounds at some points, which gives \
-             {confidence:.1}% confidence (95% requires six); {CALMER}"
-        )),
         (rounds, _) => Some(format!(
             "{rounds} rounds give only {confidence:.1}% confidence; use six rounds for 95%: -r 6"
         )),
     }
+}
+
+/// The requested rounds that do not count, if the others are too few.
+fn lost_rounds(run: &RunRecord, points: &[(&Curve, &Point)]) -> Option<String> {
+    let point = fewest_rounds(run, points)?;
+    let (rounds, asked) = (point.rounds.len(), run.request.rounds as usize);
+    let confidence = point.confidence * 100.0;
+    (rounds < asked).then(|| {
+        format!(
+            "knee can use only {rounds} of {asked} rounds at some points, which gives \
+             {confidence:.1}% confidence (95% requires six)"
+        )
+    })
 }
 
 /// A warning about points that did not reach `--precision`.
@@ -233,6 +276,10 @@ fn describe(mark: Mark) -> &'static str {
 
 /// A warning about curves without a sound point at one task.
 fn no_single_task(run: &RunRecord, curves: &[Curve]) -> Option<String> {
+    // Another warning says that the run shows nothing at all.
+    if is_useless(curves) {
+        return None;
+    }
     let subject = match (curves.iter().filter(|c| c.base().is_none()).count(), curves.len()) {
         (0, _) => return None,
         (lacking, of) if lacking == of => "no curve has a usable result".to_owned(),
@@ -241,18 +288,6 @@ fn no_single_task(run: &RunRecord, curves: &[Curve]) -> Option<String> {
     };
     let advice = if run.request.tasks.contains(&1) { "" } else { "; add 1 to -t" };
     Some(format!("{subject} at 1 task, so there is no speed-up, efficiency or knee{advice}"))
-}
-
-/// A warning that the noise floor is unknown, or warnings about knees within the noise floor.
-fn noise_floor(run: &RunRecord, curves: &[Curve], view: &View<'_>) -> Vec<String> {
-    match view.floors {
-        // Interleaved rounds cancel the differences that a noise floor describes.
-        None if run.request.order == Order::InTurns => Vec::new(),
-        None => {
-            vec!["the noise floor of this machine is unknown: knee run --aa measures it".to_owned()]
-        }
-        Some(floors) => noise::warnings(curves, view.knee, floors),
-    }
 }
 
 fn name(curve: &Curve, point: &Point) -> String {

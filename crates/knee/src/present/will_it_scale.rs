@@ -1,5 +1,7 @@
 //! The lines that the binaries of will-it-scale print, for scripts that read them.
 
+pub(crate) mod csv;
+
 use std::collections::BTreeMap;
 use std::io::Write;
 

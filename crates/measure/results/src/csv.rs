@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A line has the average of one invocation in each mode, so a file is one round. `knee show
-//! --format csv` prints the same, a block with a comment for each testcase.
+//! --format will-it-scale-csv` prints the same, a block with a comment for each testcase.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};

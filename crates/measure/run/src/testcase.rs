@@ -92,7 +92,8 @@ pub struct Testcase {
     pub min_interval: f64,
     /// Prepares what the tasks share.
     pub prepare: fn(&Setup<'_>) -> Result<(), TaskError>,
-    /// The loop: sets up, reports ready with [`Task::start`], and returns only on failure.
+    /// The loop: sets up, reports ready with [`Task::start`], and returns only on failure. It is a named
+    /// function, because a profile would show a closure as `FnOnce::call_once`.
     pub run: fn(&Task<'_>) -> Outcome,
 }
 

@@ -53,6 +53,7 @@ pub const QUICK: &[&str] = &[
 #[cfg(test)]
 mod tests {
     use knee_run::Family;
+    use object::{Object, ObjectSymbol};
 
     use super::*;
 
@@ -87,6 +88,31 @@ mod tests {
             assert!(!testcase.name.is_empty());
             assert!(!testcase.description.is_empty(), "{}", testcase.name);
             assert!(testcase.description.len() <= 90, "{}", testcase.name);
+        }
+    }
+
+    /// A profile would show all closures under the same name.
+    #[test]
+    fn the_loop_of_every_testcase_is_a_function_with_a_name() {
+        let program = std::fs::read("/proc/self/exe").unwrap();
+        let program = object::File::parse(&*program).unwrap();
+        let functions =
+            program.symbols().filter_map(|symbol| Some((symbol.address(), symbol.name().ok()?)));
+        let functions: Vec<(u64, &str)> = functions.collect();
+        // Where the program is in memory follows from the address of a function.
+        let known = every_choice_of_every_testcase_can_be_selected as fn() as usize as u64;
+        let is_known = |name: &str| {
+            name.contains("every_choice_of_every_testcase_can_be_selected")
+                && !name.contains("closure")
+        };
+        let (address, _) = functions.iter().find(|(_, name)| is_known(name)).unwrap();
+        let base = known - address;
+        for testcase in CATALOGUE.all() {
+            let address = testcase.run as usize as u64 - base;
+            let names: Vec<&str> =
+                functions.iter().filter(|f| f.0 == address).map(|f| f.1).collect();
+            let has_name = names.iter().any(|name| name.contains("knee_testcases"));
+            assert!(has_name, "{}: {names:?}", testcase.name);
         }
     }
 

@@ -41,24 +41,22 @@ pub fn pairs(model: &dyn Model) -> Vec<[usize; 2]> {
     (0..n).flat_map(|i| (i..n).map(move |j| [i, j])).collect()
 }
 
-/// Explores all pairs, on all CPUs. The results are in the order of [`pairs`]. If the exploration of
-/// a pair fails, calls `failed` with the pair and the error, and leaves the pair out.
+/// Explores all pairs, on all CPUs. Calls `explored` after each pair. The results are in the order of
+/// [`pairs`], without the pairs whose exploration failed.
 pub fn explore_pairs(
     model: &dyn Model,
     limits: &Limits,
-    mut failed: impl FnMut([usize; 2], ModelError),
+    mut explored: impl FnMut([usize; 2], Result<(), ModelError>),
 ) -> Vec<([usize; 2], Exploration)> {
     let pairs = pairs(model);
-    let mut explored = Vec::with_capacity(pairs.len());
+    let mut explorations = Vec::with_capacity(pairs.len());
     let explore = |nr: usize| model.explore(&pairs[nr], limits);
     in_order(pairs.len(), explore, |nr, exploration| {
-        match exploration {
-            Ok(exploration) => explored.push((pairs[nr], exploration)),
-            Err(error) => failed(pairs[nr], error),
-        }
+        let pair = pairs[nr];
+        explored(pair, exploration.map(|exploration| explorations.push((pair, exploration))));
         ControlFlow::Continue(())
     });
-    explored
+    explorations
 }
 
 impl<S: State> Model for Interface<S> {

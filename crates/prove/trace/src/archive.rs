@@ -87,7 +87,7 @@ impl Archive {
             });
         };
         let file = self.apt.download(&package.name, &package.full_version, &self.dir)?;
-        match Kernel::open_checked(&file) {
+        match Kernel::in_checked(&file) {
             Ok(kernel) => return Ok((file, kernel)),
             Err(KernelError::NoImageInside(_)) => {}
             Err(error) => return Err(error),
@@ -99,7 +99,7 @@ impl Archive {
         for (name, version) in parts(&wants, &package.full_version) {
             let part = self.apt.download(&name, &version, &self.dir)?;
             if image.is_none() {
-                image = Kernel::open_checked(&part).ok().map(|kernel| (part, kernel));
+                image = Kernel::in_checked(&part).ok().map(|kernel| (part, kernel));
             }
         }
         image.ok_or(KernelError::NoImageInside(file))

@@ -119,20 +119,19 @@ impl Kernel {
     /// is recorded beside it, as [`Archive`](crate::Archive) does, the package must have it.
     pub fn open(path: &Path) -> Result<Kernel, KernelError> {
         let content = RegularFile::at(path).read().map_err(KernelError::read(path))?;
-        if content.starts_with(PACKAGE_MAGIC) {
-            fetched::require_recorded(path, &content)?;
+        if !content.starts_with(PACKAGE_MAGIC) {
+            return Kernel::new(path, content, None);
         }
-        Kernel::of_file(path, content)
+        fetched::require_recorded(path, &content)?;
+        Kernel::in_checked(path)
     }
 
     /// The kernel in a package whose SHA-256 has been checked.
-    pub(crate) fn open_checked(path: &Path) -> Result<Kernel, KernelError> {
-        Kernel::of_file(path, RegularFile::at(path).read().map_err(KernelError::read(path))?)
+    pub(crate) fn in_checked(package: &Path) -> Result<Kernel, KernelError> {
+        Kernel::new(package, unpack(package)?, Some(package.to_owned()))
     }
 
-    fn of_file(path: &Path, content: Vec<u8>) -> Result<Kernel, KernelError> {
-        let package = content.starts_with(PACKAGE_MAGIC).then(|| path.to_owned());
-        let image = if package.is_some() { unpack(path)? } else { content };
+    fn new(path: &Path, image: Vec<u8>, package: Option<PathBuf>) -> Result<Kernel, KernelError> {
         let release = release(&image).ok_or_else(|| KernelError::NoImage(path.to_owned()))?;
         Ok(Kernel { image, release, package })
     }

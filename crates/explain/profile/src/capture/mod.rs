@@ -178,6 +178,11 @@ impl Function {
 }
 
 impl Capture {
+    /// Whether other work disturbed it, so that nothing may be concluded from its costs.
+    pub fn is_disturbed(&self) -> bool {
+        self.work.as_ref().is_some_and(|work| work.disturbed)
+    }
+
     /// Samples of all stacks.
     pub fn samples(&self) -> u64 {
         self.counts.iter().map(|count| count.samples).sum()

@@ -13,7 +13,7 @@ use super::{Diff, Difference, FALSE_SHARE, Measure};
 
 /// The table, of at most `most` rows. A line below it counts the others.
 pub fn table(diff: &Diff, most: usize) -> Table {
-    let Diff { measure, whole: (before, after), rows } = diff;
+    let Diff { measure, whole: (before, after), disturbed, rows } = diff;
     let (factor, unit) = measure.unit();
     let mut table = Table::new(vec![
         Column::right("before").drops(2),
@@ -26,6 +26,12 @@ pub fn table(diff: &Diff, most: usize) -> Table {
         table.text(format!(
             "Cost of an iteration: {before:.1}{unit} before, {after:.1}{unit} after."
         ));
+    }
+    if let Some(captures) = disturbed {
+        table.text(format!(
+            "Inconclusive: other work disturbed {captures}; reduce other load and sample again."
+        ));
+        return table;
     }
     table.titles();
     let side = |value| format!("{:.1}{unit}", factor * value);

@@ -58,6 +58,30 @@ fn a_capture_does_not_differ_from_itself() {
 }
 
 #[test]
+fn a_disturbed_capture_on_either_side_claims_no_difference() {
+    for (disturbed, captures) in [
+        ((true, false), "the first capture"),
+        ((false, true), "the second capture"),
+        ((true, true), "both captures"),
+    ] {
+        let with = |capture, is_disturbed| {
+            let mut capture = with_work(capture, 10_000);
+            capture.work.as_mut().unwrap().disturbed = is_disturbed;
+            capture
+        };
+        let (before, after) = (with(example(), disturbed.0), with(dearer(), disturbed.1));
+        let diff = diff(&before, &after);
+        assert!(diff.rows.iter().all(|row| !row.own.is_real && !row.total.is_real));
+        let table = table(&diff, 5).to_string();
+        assert!(
+            table.contains(&format!("Inconclusive: other work disturbed {captures};")),
+            "{table}"
+        );
+        assert!(!table.contains("copy_page"), "{table}");
+    }
+}
+
+#[test]
 fn a_new_function_has_no_cost_before() {
     let mut stacks = Stacks::default();
     stacks.add("prog", [&Function::new("new", Kind::User)], 1000, 1000);
@@ -74,6 +98,7 @@ fn the_test_is_that_of_two_proportions() {
         whole: (1.0, 1.0),
         is_whole_known: true,
         samples: (200, 200),
+        disturbed: None,
     };
     let mut difference = Difference { samples: (60, 90), ..Difference::default() };
     scale.fill(vec![&mut difference]);
@@ -86,8 +111,13 @@ fn the_test_is_that_of_two_proportions() {
 #[test]
 fn the_test_of_costs_is_that_of_two_rates() {
     let measure = Measure::NanosecondsPerIteration;
-    let scale =
-        Scale { measure, whole: (1000.0, 1000.0), is_whole_known: false, samples: (1000, 1000) };
+    let scale = Scale {
+        measure,
+        whole: (1000.0, 1000.0),
+        is_whole_known: false,
+        samples: (1000, 1000),
+        disturbed: None,
+    };
     let mut difference = Difference { samples: (100, 144), ..Difference::default() };
     scale.fill(vec![&mut difference]);
     let z = 44.0 / 244.0_f64.sqrt();
@@ -98,8 +128,13 @@ fn the_test_of_costs_is_that_of_two_rates() {
 #[test]
 fn measured_cpu_time_has_no_sampling_error() {
     let measure = Measure::NanosecondsPerIteration;
-    let scale =
-        Scale { measure, whole: (1000.0, 1500.0), is_whole_known: true, samples: (100, 80) };
+    let scale = Scale {
+        measure,
+        whole: (1000.0, 1500.0),
+        is_whole_known: true,
+        samples: (100, 80),
+        disturbed: None,
+    };
     let mut all = Difference { samples: (100, 80), ..Difference::default() };
     scale.fill(vec![&mut all]);
     assert_eq!((all.change(), all.error, all.is_real), (500.0, 0.0, true));

@@ -83,14 +83,16 @@ pub fn difference(before: &Capture, after: &Capture, widths: Widths) -> String {
     let largest = (differences.iter().filter(|difference| difference.is_real))
         .map(|difference| difference.change().abs())
         .fold(f64::MIN_POSITIVE, f64::max);
+    let same = scale.disturbed.map_or("within the sampling error", |_| "inconclusive");
     let bar = |frame: &Frame| {
         let difference = difference(frame);
         let strength = (difference.change().abs() / largest).sqrt();
-        let (class, fill, verdict) = match (difference.is_real, difference.change() > 0.0) {
-            (false, _) => ("same", None, ", within the sampling error"),
-            (true, true) => ("more", Some(blend([253, 220, 214], [236, 104, 84], strength)), ""),
-            (true, false) => ("less", Some(blend([219, 233, 250], [96, 160, 230], strength)), ""),
+        let (class, fill) = match (difference.is_real, difference.change() > 0.0) {
+            (false, _) => ("same", None),
+            (true, true) => ("more", Some(blend([253, 220, 214], [236, 104, 84], strength))),
+            (true, false) => ("less", Some(blend([219, 233, 250], [96, 160, 230], strength))),
         };
+        let verdict = if difference.is_real { String::new() } else { format!(", {same}") };
         let title = format!("{} ({}{verdict})", frame.name, words(difference, scale.measure));
         Bar { class: class.to_owned(), fill, title }
     };
@@ -103,14 +105,18 @@ pub fn difference(before: &Capture, after: &Capture, widths: Widths) -> String {
         Widths::Before => "before",
         Widths::After => "after",
     };
+    let mut subtitle = vec![
+        format!("Widths show {measure} {side}."),
+        format!("Before: {}", about(before)),
+        format!("After: {}", about(after)),
+    ];
+    subtitle.extend(
+        scale.disturbed.map(|captures| format!("Inconclusive: other work disturbed {captures}.")),
+    );
     Graph {
         title: format!("{} → {}", before.title, after.title),
-        subtitle: vec![
-            format!("Widths show {measure} {side}."),
-            format!("Before: {}", about(before)),
-            format!("After: {}", about(after)),
-        ],
-        legend: &[("more", "more"), ("less", "less"), ("same", "within the sampling error")],
+        subtitle,
+        legend: &[("more", "more"), ("less", "less"), ("same", same)],
     }
     .draw(&frames, &width, &bar)
 }

@@ -2,10 +2,14 @@
 
 mod man;
 
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
 use clap::Subcommand;
 use clap::builder::PossibleValuesParser;
 use clap_complete::Shell;
 use clap_complete::env::Shells;
+use knee_host::number::plural;
 use knee_run::noise::noise_schema;
 use knee_run::record::{run_schema, sample_schema};
 use knee_trace::findings::{check_schema, diff_schema, explain_schema, matrix_schema, test_schema};
@@ -13,12 +17,13 @@ use serde_json::Value;
 
 use crate::args::complete::COMPLETE;
 use crate::exit::ExitStatus;
-use crate::stdout;
+use crate::stderr::tell;
+use crate::{file, stdout};
 
-/// Print a man page, shell completions or a JSON schema
+/// Generate man pages, shell completions or a JSON schema
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  knee generate man > /usr/local/share/man/man1/knee.1
+  knee generate man /usr/local/share/man/man1
   knee generate completions bash > /etc/bash_completion.d/knee
   knee generate schema sample")]
 pub(crate) struct Args {
@@ -28,8 +33,12 @@ pub(crate) struct Args {
 
 #[derive(Subcommand)]
 enum What {
-    /// Print the man page of knee and all of its commands, in roff
-    Man,
+    /// Write the man pages of knee and of each command
+    Man {
+        /// Directory for the pages
+        #[arg(value_name = "DIR")]
+        dir: PathBuf,
+    },
     /// Print completions for a shell
     Completions {
         /// Shell to complete for
@@ -68,7 +77,7 @@ const SCHEMAS: [(&str, Schema); 10] = [
 pub(crate) fn run(args: Args, knee: clap::Command) -> anyhow::Result<ExitStatus> {
     let mut text = Vec::new();
     match args.what {
-        What::Man => man::render(knee, &mut text)?,
+        What::Man { dir } => return write_pages(knee, &dir),
         What::Completions { shell } => {
             let shells = Shells::builtins();
             let completer = shells.completer(&shell.to_string()).expect("every shell is built in");
@@ -81,5 +90,15 @@ pub(crate) fn run(args: Args, knee: clap::Command) -> anyhow::Result<ExitStatus>
         }
     }
     stdout::print(&String::from_utf8_lossy(&text))?;
+    Ok(ExitStatus::Done)
+}
+
+fn write_pages(knee: clap::Command, dir: &Path) -> anyhow::Result<ExitStatus> {
+    std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
+    let pages = man::pages(knee)?;
+    for man::Page { file, text } in &pages {
+        file::write(&dir.join(file), text)?;
+    }
+    tell!("knee: wrote {} to {}", plural(pages.len(), "man page"), dir.display());
     Ok(ExitStatus::Done)
 }

@@ -6,7 +6,6 @@ use anyhow::{Context, anyhow};
 use clap::ValueEnum;
 use knee_host::number::plural;
 use knee_host::process::program;
-use knee_host::text::Screen;
 use knee_host::{CpuList, Placement, cgroup};
 use knee_results::{Mode, Order, Request, Side, UntilDecided};
 use knee_run::job::{Command, START_TIMEOUT, Score, Source};
@@ -28,13 +27,13 @@ use crate::args::{
 };
 use crate::exit::{ExitStatus, bail_usage, ensure_usage, usage};
 use crate::interrupt;
-use crate::present::compared::{Comparisons, json, markdown, table};
+use crate::present;
+use crate::present::compared::{Comparisons, Form};
 use crate::present::progress::RunProgress;
 use crate::session::{
     INTERVAL, QuietWait, SAMPLES, WARMUP, begin, carry_out, random, resume, topology,
 };
 use crate::stderr::tell;
-use crate::{present, stdout};
 
 /// Default of --rounds: enough to show a difference at any one of up to 25 points.
 const ROUNDS: u32 = 10;
@@ -237,14 +236,11 @@ fn show(args: &Args, record: &Record) -> anyhow::Result<ExitStatus> {
         usage(format!("{}: the record does not have two sides to compare", record.dir.display()))
     })?;
     let comparisons = Comparisons { before: &before, options, compared: vec![(&after, compared)] };
-    match args.form.format(Format::Json, Format::Markdown) {
-        Format::Human => {
-            let screen = Screen::of_stdout();
-            stdout::print(&table::render(&comparisons, args.form.detail, &screen))?;
-        }
-        Format::Markdown => stdout::print(&markdown::render(&comparisons))?,
-        Format::Json => stdout::print_json_text(&json::render(&comparisons))?,
-    }
+    comparisons.print(match args.form.format(Format::Json, Format::Markdown) {
+        Format::Human => Form::Table { all_notes: args.form.detail },
+        Format::Markdown => Form::Markdown,
+        Format::Json => Form::Json,
+    })?;
     let is_open = comparisons.compared.iter().any(|(_, c)| c.verdicts().inconclusive > 0);
     Ok(match args.judgement.judge(&comparisons.compared) {
         ExitStatus::Done if options.looks.is_some() && is_open => ExitStatus::TooNoisy,

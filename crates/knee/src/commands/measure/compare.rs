@@ -10,6 +10,7 @@ mod view;
 pub(crate) use self::args::Args;
 
 use anyhow::bail;
+use knee_host::text::Screen;
 use knee_results::Kind;
 use knee_stats::ministat::Reader;
 
@@ -72,6 +73,7 @@ fn compare_numbers(args: &Args) -> anyhow::Result<ExitStatus> {
         comparisons: !options.summary,
         head: !options.quiet,
         plot,
+        screen: Screen::of_stdout(),
     };
     match format {
         Format::Ministat => stdout::print(&ministat::render(&sets, &view)?)?,

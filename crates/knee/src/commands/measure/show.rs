@@ -13,7 +13,8 @@ use crate::session::kept_floors;
 #[command(after_help = "Examples:
   knee show runs/2026-11-21T090000Z                   print the table again
   knee show runs/2026-11-21T090000Z --detail          print a line per point
-  knee show runs/2026-11-21T090000Z --format json     print JSON")]
+  knee show runs/2026-11-21T090000Z --format json     print JSON
+  knee show runs/2026-11-21T090000Z --format csv      a table for a spreadsheet")]
 pub(crate) struct Args {
     /// Directory of a recorded run
     dir: PathBuf,

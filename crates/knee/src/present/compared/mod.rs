@@ -1,9 +1,10 @@
 //! The results of comparing runs, as text and for programs.
 
 pub(crate) mod benchstat;
-pub(crate) mod json;
-pub(crate) mod markdown;
-pub(crate) mod table;
+mod form;
+mod json;
+mod markdown;
+mod table;
 
 use std::collections::BTreeSet;
 
@@ -12,6 +13,7 @@ use knee_results::{CaseId, Compared, ComparedPoint, Difference, Gap, PointId, Re
 use knee_run::noise::NoiseFloors;
 use knee_stats::{CompareOptions, RatioInterval, Test, Verdict};
 
+pub(crate) use self::form::Form;
 use super::enumeration::{and_more, grouped};
 use super::notes::CALMER;
 

@@ -17,22 +17,19 @@ const LONGEST_BAR: f64 = 1.2;
 /// The column of rates, whose title is the unit of the testcase.
 const RATE: usize = 1;
 
-pub(super) fn render(run: &RunRecord, curves: &[Curve], view: &View<'_>) -> String {
-    let mut table = Table::new(vec![
-        Column::right("tasks"),
-        Column::right("iterations/s"),
-        Column::right("interval").drops(4),
-        Column::left("").gap(1),
-        Column::right("speed-up").gap(1),
-        Column::right("effic."),
-        Column::left("").gap(0),
-        Column::right("fairness").drops(3),
-        Column::right("user").drops(2),
-        Column::right("sys").drops(2),
-        Column::right("idle").drops(2),
-        Column::left("").drops(1),
-        Column::right("").drops(5),
-    ]);
+/// Which columns can say something.
+#[derive(Clone, Copy)]
+struct Shown {
+    scaling: bool,
+    /// Between several tasks.
+    fairness: bool,
+}
+
+/// Without `scales`, there are no columns about scaling.
+pub(super) fn render(run: &RunRecord, curves: &[Curve], scales: bool, view: &View<'_>) -> String {
+    let mut points = curves.iter().flat_map(Curve::points);
+    let shown = Shown { scaling: scales, fairness: points.any(|point| point.tasks > 1) };
+    let mut table = Table::new(columns(shown));
     for curve in curves {
         let case = run.case(&curve.case);
         let description = case.map_or("", |case| case.description.as_str());
@@ -42,19 +39,51 @@ pub(super) fn render(run: &RunRecord, curves: &[Curve], view: &View<'_>) -> Stri
         let (sharing, own): (Vec<&Point>, Vec<&Point>) =
             curve.points().iter().partition(|point| point.oversubscribed);
         let bytes = case.map_or(0, |case| case.bytes);
-        own.iter().for_each(|point| table.row(row(curve, point, bytes, view)));
-        table.text(closing(curves, curve, view));
+        own.iter().for_each(|point| table.row(row(curve, point, bytes, shown, view)));
+        let closing = closing(curves, curve, scales, view);
+        if !closing.is_empty() {
+            table.text(closing);
+        }
         if !sharing.is_empty() {
             table.text(sharing_heading(case.map_or(1, |case| case.cpus_per_task)));
-            sharing.iter().for_each(|point| table.row(row(curve, point, bytes, view)));
+            sharing.iter().for_each(|point| table.row(row(curve, point, bytes, shown, view)));
         }
         table.text("");
     }
     table.render(&view.screen)
 }
 
+fn columns(shown: Shown) -> Vec<Column> {
+    let mut columns = vec![
+        Column::right("tasks"),
+        Column::right("iterations/s"),
+        Column::right("interval").drops(4),
+        Column::left("").gap(1),
+    ];
+    if shown.scaling {
+        columns.extend([
+            Column::right("speed-up").gap(1),
+            Column::right("effic."),
+            Column::left("").gap(0),
+        ]);
+    }
+    if shown.fairness {
+        columns.push(Column::right("fairness").drops(3));
+    }
+    columns.extend([
+        Column::right("user").drops(2),
+        Column::right("sys").drops(2),
+        Column::right("idle").drops(2),
+    ]);
+    if shown.scaling {
+        columns.push(Column::left("").drops(1));
+    }
+    columns.push(Column::right("").drops(5));
+    columns
+}
+
 /// `knee at 2 tasks, peak at 3 tasks`
-fn closing(curves: &[Curve], curve: &Curve, view: &View<'_>) -> String {
+fn closing(curves: &[Curve], curve: &Curve, scales: bool, view: &View<'_>) -> String {
     let knee = match curve.knee(view.knee) {
         Knee::Unknown if curve.base().is_none() => {
             "unknown without a usable result at 1 task".to_owned()
@@ -65,16 +94,16 @@ fn closing(curves: &[Curve], curve: &Curve, view: &View<'_>) -> String {
     };
     let peak =
         curve.peak().map_or("unknown".to_owned(), |peak| format!("at {}", tasks(peak.tasks)));
-    let against = curve.last().and_then(|last| {
-        Some(format!(", {} at {}", against_processes(curves, curve, last, view)?, last.tasks))
-    });
-    let judged = match curve.verdict(view.knee) {
+    let judged = scales.then(|| match curve.verdict(view.knee) {
         CurveVerdict::OnePoint => {
             "only one usable task count, so there is no knee or peak".to_owned()
         }
         _ => format!("knee {knee}, peak {peak}"),
-    };
-    judged + &against.unwrap_or_default()
+    });
+    let against = curve.last().and_then(|last| {
+        Some(format!("{} at {}", against_processes(curves, curve, last, view)?, last.tasks))
+    });
+    judged.into_iter().chain(against).collect::<Vec<String>>().join(", ")
 }
 
 /// The heading of the points with more tasks than CPUs.
@@ -84,43 +113,44 @@ fn sharing_heading(cpus_per_task: u64) -> String {
 }
 
 /// A line of a testcase that moves `bytes` per iteration.
-fn row(curve: &Curve, p: &Point, bytes: u64, view: &View<'_>) -> Vec<Cell> {
+fn row(curve: &Curve, p: &Point, bytes: u64, shown: Shown, view: &View<'_>) -> Vec<Cell> {
     let cpu = p.cpu.map(|c| [c.user, c.system, c.idle].map(percent));
-    let [user, system, idle] = cpu.unwrap_or([UNKNOWN; 3].map(str::to_owned));
     let interval = if p.has_interval() {
         format!("{} to {}", si(p.low), si(p.high))
     } else {
         UNKNOWN.to_owned()
     };
-    let at_knee = curve.knee(view.knee) == Knee::At(p.tasks);
-    let mark = if at_knee { BAD } else { PLAIN };
-    let scaling = curve.scaling(p);
-    let (speedup, efficiency, bar) = match scaling {
-        Some(scaling) => {
-            let length = scaling.efficiency.min(LONGEST_BAR) * BAR;
-            (
-                format!("{:.2}×", scaling.speedup),
-                percent_beside(scaling.efficiency, view.knee),
-                "■".repeat(length.round() as usize),
-            )
-        }
-        None => (UNKNOWN.to_owned(), UNKNOWN.to_owned(), String::new()),
-    };
-    let fairness = p.per_task.map_or(UNKNOWN.to_owned(), |tasks| format!("{:.3}", tasks.fairness));
     let mut row: Vec<Cell> = vec![
         p.tasks.to_string().into(),
         si(p.rate).into(),
         interval.into(),
         Cell::new(disturbed(std::slice::from_ref(p)), BAD),
-        speedup.into(),
-        Cell::new(efficiency, mark),
-        Cell::new(doubtful(scaling), BAD),
-        fairness.into(),
-        user.into(),
-        system.into(),
-        idle.into(),
-        Cell::new(bar, mark),
     ];
+    let at_knee = curve.knee(view.knee) == Knee::At(p.tasks);
+    let mark = if at_knee { BAD } else { PLAIN };
+    let scaling = curve.scaling(p);
+    if shown.scaling {
+        let (speedup, efficiency) = match scaling {
+            Some(scaling) => {
+                (format!("{:.2}×", scaling.speedup), percent_beside(scaling.efficiency, view.knee))
+            }
+            None => (UNKNOWN.to_owned(), UNKNOWN.to_owned()),
+        };
+        row.extend([
+            speedup.into(),
+            Cell::new(efficiency, mark),
+            Cell::new(doubtful(scaling), BAD),
+        ]);
+    }
+    if shown.fairness {
+        let fairness = p.per_task.map(|tasks| format!("{:.3}", tasks.fairness));
+        row.push(fairness.unwrap_or(UNKNOWN.to_owned()).into());
+    }
+    row.extend(cpu.unwrap_or([UNKNOWN; 3].map(str::to_owned)).map(Cell::from));
+    if shown.scaling {
+        let length = scaling.map_or(0.0, |s| s.efficiency.min(LONGEST_BAR) * BAR);
+        row.push(Cell::new("■".repeat(length.round() as usize), mark));
+    }
     if bytes > 0 {
         row.push(format!("{}B/s", si(p.rate * bytes as f64)).into());
     }

@@ -10,10 +10,11 @@ use crate::present::sparkline::sparkline;
 use crate::present::style::{BAD, DIM, PLAIN, UNKNOWN};
 use crate::present::view::View;
 
-pub(super) fn render(record: &Record, curves: &[Curve], view: &View<'_>) -> String {
+/// Without `scales`, there are no columns about scaling.
+pub(super) fn render(record: &Record, curves: &[Curve], scales: bool, view: &View<'_>) -> String {
     let run = &record.run;
     let shown = &run.request.tasks;
-    let mut table = Table::new(columns(run));
+    let mut table = Table::new(columns(run, scales));
     let family_of = |curve: &Curve| run.case(&curve.case).map_or(Family::Plugin, |c| c.family);
     // A family has one heading, at its first curve.
     let mut families: Vec<Family> = Vec::new();
@@ -40,7 +41,7 @@ pub(super) fn render(record: &Record, curves: &[Curve], view: &View<'_>) -> Stri
         last = Some(&curve.case);
         let mut row = vec![Cell::from(name), curve.mode.as_str().into()];
         row.extend(shown.iter().map(|n| rate(curve.at(*n))));
-        row.extend(verdict(curve, view));
+        row.extend(verdict(curve, view, scales));
         let remarks = curve.last().map(|last| remarks(run, curves, curve, last, view).join("  "));
         row.push(Cell::new(remarks.unwrap_or_default(), DIM));
         table.row(row);
@@ -51,7 +52,7 @@ pub(super) fn render(record: &Record, curves: &[Curve], view: &View<'_>) -> Stri
 /// The columns, with rates at the task counts of `run`. If the table is too wide, rates are dropped
 /// before efficiency, knee and sparkline, which summarise them, and first the rates with more tasks
 /// than CPUs, which have no part in the summary.
-fn columns(run: &RunRecord) -> Vec<Column> {
+fn columns(run: &RunRecord, scales: bool) -> Vec<Column> {
     let mut columns = vec![Column::left(""), Column::left("per second").gap(1)];
     let points = run.points();
     let has_cpus = |n: u32| points.iter().any(|p| p.tasks == n && !run.is_oversubscribed(p));
@@ -67,16 +68,18 @@ fn columns(run: &RunRecord) -> Vec<Column> {
             (None, None) => column,
         }
     }));
-    columns.extend([
-        Column::right("speed-up").drops(19),
-        Column::right("effic."),
-        Column::left("").gap(0),
-        Column::right("±").drops(18),
-        Column::left("").gap(1),
-        Column::right("knee").gap(1),
-        Column::left("curve").drops(20),
-        Column::left("").drops(1),
-    ]);
+    if scales {
+        columns.extend([
+            Column::right("speed-up").drops(19),
+            Column::right("effic."),
+            Column::left("").gap(0),
+        ]);
+    }
+    columns.extend([Column::right("±").drops(18), Column::left("").gap(1)]);
+    if scales {
+        columns.extend([Column::right("knee").gap(1), Column::left("curve").drops(20)]);
+    }
+    columns.push(Column::left("").drops(1));
     columns
 }
 
@@ -86,30 +89,35 @@ fn rate(point: Option<&Point>) -> Cell {
     Cell::new(point.map_or(UNKNOWN.to_owned(), |point| si(point.rate)), style)
 }
 
-/// The summary of the sound points of a curve: the cells from the speed-up to the sparkline.
-fn verdict(curve: &Curve, view: &View<'_>) -> [Cell; 7] {
+/// The summary of the sound points of a curve: the cells between the rates and the remarks.
+fn verdict(curve: &Curve, view: &View<'_>, scales: bool) -> Vec<Cell> {
     let rates: Vec<f64> = curve.sound().map(|p| p.rate).collect();
     let widest = if !rates.is_empty() && curve.sound().all(Point::has_interval) {
         spread(curve.sound().map(Point::relative_half_width).fold(0.0, f64::max))
     } else {
         UNKNOWN.to_owned()
     };
+    let precision = [widest.into(), Cell::new(disturbed(curve.points()), BAD)];
+    if !scales {
+        return precision.into();
+    }
     // A single point shows nothing about scaling.
     let scaling = curve.last().and_then(|last| curve.scaling(last)).filter(|_| rates.len() > 1);
     let knee = curve.knee(view.knee).tasks();
     let mark = if knee.is_some() { BAD } else { PLAIN };
-    [
+    let factors = [
         scaling.map_or(UNKNOWN.to_owned(), |scaling| format!("{:.2}×", scaling.speedup)).into(),
         Cell::new(
             scaling.map_or(UNKNOWN.to_owned(), |s| percent_beside(s.efficiency, view.knee)),
             mark,
         ),
         Cell::new(doubtful(scaling), BAD),
-        widest.into(),
-        Cell::new(disturbed(curve.points()), BAD),
+    ];
+    let shape = [
         Cell::new(knee.map_or(UNKNOWN.to_owned(), |n| n.to_string()), mark),
         sparkline(&rates).into(),
-    ]
+    ];
+    factors.into_iter().chain(precision).chain(shape).collect()
 }
 
 /// Remarks after the numbers of a line, which describe the point `last`.

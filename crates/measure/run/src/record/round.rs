@@ -171,7 +171,12 @@ impl Rounds {
 
     /// The rounds of `point`, first to last.
     pub fn of(&self, point: &PointId) -> impl Iterator<Item = &RoundSummary> + Clone {
-        self.0.get(point).into_iter().flat_map(BTreeMap::values)
+        self.numbered(point).map(|(_, round)| round)
+    }
+
+    /// The rounds of `point` with their numbers, first to last.
+    pub fn numbered(&self, point: &PointId) -> impl Iterator<Item = (u32, &RoundSummary)> + Clone {
+        self.0.get(point).into_iter().flatten().map(|(&nr, round)| (nr, round))
     }
 
     /// Adds a whole round.

@@ -14,7 +14,7 @@ use crate::choices::{OWN_FILE, SAME_FILE};
 
 const CACHED: Testcase = Testcase {
     prepare: |setup| scratch::share(setup, LONG, OFlags::empty()),
-    ..Testcase::new(Family::File, |task| read(task, BLOCK, OFlags::empty()))
+    ..Testcase::new(Family::File, read_cached)
 };
 
 /// The file is written with `O_DIRECT` too. will-it-scale's read4 leaves it in the page cache,
@@ -22,7 +22,7 @@ const CACHED: Testcase = Testcase {
 const DIRECT: Testcase = Testcase {
     needs: &[Need::DirectIo],
     prepare: |setup| scratch::share(setup, LONG, OFlags::DIRECT),
-    ..Testcase::new(Family::File, |task| read(task, page_size(), OFlags::DIRECT))
+    ..Testcase::new(Family::File, read_direct)
 };
 
 pub(super) const TESTCASES: &[Testcase] = &[
@@ -51,6 +51,14 @@ pub(super) const TESTCASES: &[Testcase] = &[
         ..DIRECT
     },
 ];
+
+fn read_cached(task: &Task<'_>) -> Outcome {
+    read(task, BLOCK, OFlags::empty())
+}
+
+fn read_direct(task: &Task<'_>) -> Outcome {
+    read(task, page_size(), OFlags::DIRECT)
+}
 
 /// The largest page that Linux runs with.
 const LARGEST_PAGE: usize = 64 << 10;

@@ -10,24 +10,40 @@ pub(super) const TESTCASES: &[Testcase] = &[
     Testcase {
         name: "futex1",
         description: "futex(FUTEX_WAKE) of a futex that nobody waits for",
-        ..Testcase::new(Family::Lock, |task| wake(task, Flags::empty()))
+        ..Testcase::new(Family::Lock, futex1)
     },
     Testcase {
         name: "futex2",
         description: "futex(FUTEX_WAIT) on a futex whose value has changed; returns EAGAIN",
-        ..Testcase::new(Family::Lock, |task| wait(task, Flags::empty()))
+        ..Testcase::new(Family::Lock, futex2)
     },
     Testcase {
         name: "futex3",
         description: "futex(FUTEX_WAKE_PRIVATE) of a futex that nobody waits for",
-        ..Testcase::new(Family::Lock, |task| wake(task, Flags::PRIVATE))
+        ..Testcase::new(Family::Lock, futex3)
     },
     Testcase {
         name: "futex4",
         description: "futex(FUTEX_WAIT_PRIVATE) on a futex whose value has changed; returns EAGAIN",
-        ..Testcase::new(Family::Lock, |task| wait(task, Flags::PRIVATE))
+        ..Testcase::new(Family::Lock, futex4)
     },
 ];
+
+fn futex1(task: &Task<'_>) -> Outcome {
+    wake(task, Flags::empty())
+}
+
+fn futex2(task: &Task<'_>) -> Outcome {
+    wait(task, Flags::empty())
+}
+
+fn futex3(task: &Task<'_>) -> Outcome {
+    wake(task, Flags::PRIVATE)
+}
+
+fn futex4(task: &Task<'_>) -> Outcome {
+    wait(task, Flags::PRIVATE)
+}
 
 fn wake(task: &Task<'_>, flags: Flags) -> Outcome {
     let word = AtomicU32::new(0);

@@ -18,7 +18,7 @@ const CONTENDED: Testcase = Testcase {
     parameters: &[&[SAME_MUTEX, PROCESS_MUTEX]],
     original: Some(PROCESS_MUTEX),
     prepare,
-    ..Testcase::new(Family::Lock, |task| lock(task, |_| {}))
+    ..Testcase::new(Family::Lock, lock_and_unlock)
 };
 
 pub(super) const TESTCASES: &[Testcase] = &[
@@ -38,7 +38,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
     Testcase {
         name: "pthread_mutex3",
         description: "lock a mutex, update a number in the mutex's cache line, unlock",
-        run: |task| lock(task, increment),
+        run: pthread_mutex3,
         ..CONTENDED
     },
     Testcase {
@@ -50,10 +50,22 @@ pub(super) const TESTCASES: &[Testcase] = &[
     Testcase {
         name: "pthread_mutex5",
         description: "lock a mutex, update a thread-local number, unlock",
-        run: |task| lock(task, |_| LOCAL.with(increment)),
+        run: pthread_mutex5,
         ..CONTENDED
     },
 ];
+
+fn lock_and_unlock(task: &Task<'_>) -> Outcome {
+    lock(task, |_| {})
+}
+
+fn pthread_mutex3(task: &Task<'_>) -> Outcome {
+    lock(task, increment)
+}
+
+fn pthread_mutex5(task: &Task<'_>) -> Outcome {
+    lock(task, |_| LOCAL.with(increment))
+}
 
 /// A mutex and a number beside it, alone on their pair of cache lines.
 #[repr(C, align(256))]

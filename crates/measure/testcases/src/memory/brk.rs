@@ -21,14 +21,22 @@ pub(super) const TESTCASES: &[Testcase] = &[
     Testcase {
         name: "brk1",
         description: "brk() up by a page, which creates a mapping, and down again; counts both",
-        ..Testcase::new(Family::Memory, |task| up_and_down(task, Page::OwnMap))
+        ..Testcase::new(Family::Memory, brk1)
     },
     Testcase {
         name: "brk2",
         description: "brk() up by a page, which extends a mapping, and down again; counts both",
-        ..Testcase::new(Family::Memory, |task| up_and_down(task, Page::Extension))
+        ..Testcase::new(Family::Memory, brk2)
     },
 ];
+
+fn brk1(task: &Task<'_>) -> Outcome {
+    up_and_down(task, Page::OwnMap)
+}
+
+fn brk2(task: &Task<'_>) -> Outcome {
+    up_and_down(task, Page::Extension)
+}
 
 /// Room for the C library between the heap that it knows and the page that comes and goes.
 const GAP: usize = 1 << 20;

@@ -14,20 +14,26 @@ pub(super) const TESTCASES: &[Testcase] = &[
         name: "mmap_churn1",
         description: "unmap one of 1024 mappings (1 to 32 KiB) of an address space, and map a new \
             one",
-        ..Testcase::new(Family::Memory, |task| {
-            let maps = match task.mode {
-                Mode::Processes => MAPS,
-                Mode::Threads => share(task),
-            };
-            churn(task, maps)
-        })
+        ..Testcase::new(Family::Memory, mmap_churn1)
     },
     Testcase {
         name: "mmap_churn2",
         description: "unmap one of the task's 1024 mappings (1 to 32 KiB), and map a new one",
-        ..Testcase::new(Family::Memory, |task| churn(task, MAPS))
+        ..Testcase::new(Family::Memory, mmap_churn2)
     },
 ];
+
+fn mmap_churn1(task: &Task<'_>) -> Outcome {
+    let maps = match task.mode {
+        Mode::Processes => MAPS,
+        Mode::Threads => share(task),
+    };
+    churn(task, maps)
+}
+
+fn mmap_churn2(task: &Task<'_>) -> Outcome {
+    churn(task, MAPS)
+}
 
 /// Live maps.
 pub(crate) const MAPS: usize = 1024;

@@ -11,14 +11,22 @@ pub(super) const TESTCASES: &[Testcase] = &[
     Testcase {
         name: "malloc1",
         description: "malloc() and free() of 128 MB, which glibc maps and unmaps each time",
-        ..Testcase::new(Family::Memory, |task| malloc_and_free(task, 128 << 20))
+        ..Testcase::new(Family::Memory, malloc1)
     },
     Testcase {
         name: "malloc2",
         description: "malloc() and free() of 1 kB, which rarely enter the kernel",
-        ..Testcase::new(Family::Memory, |task| malloc_and_free(task, 1 << 10))
+        ..Testcase::new(Family::Memory, malloc2)
     },
 ];
+
+fn malloc1(task: &Task<'_>) -> Outcome {
+    malloc_and_free(task, 128 << 20)
+}
+
+fn malloc2(task: &Task<'_>) -> Outcome {
+    malloc_and_free(task, 1 << 10)
+}
 
 fn malloc_and_free(task: &Task<'_>, bytes: usize) -> Outcome {
     task.repeat(|| {

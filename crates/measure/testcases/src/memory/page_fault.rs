@@ -31,7 +31,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
         unit: Unit::PAGES,
         // The file in the page cache, and the private copies.
         needs: &[Need::Memory(2 * ONCE)],
-        ..Testcase::new(Family::Memory, |task| file(task, MapFlags::PRIVATE, write))
+        ..Testcase::new(Family::Memory, page_fault2)
     },
     Testcase {
         name: "page_fault3",
@@ -39,7 +39,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
             pages",
         unit: MAPPED,
         needs: &[Need::Memory(ONCE)],
-        ..Testcase::new(Family::Memory, |task| file(task, MapFlags::SHARED, write))
+        ..Testcase::new(Family::Memory, page_fault3)
     },
     // Proposed for will-it-scale as its page_fault4, a name that another testcase has. A fault
     // also maps the neighbours that are in the page cache, 64 KiB in all unless
@@ -49,7 +49,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
         description: "map 128 MB of the task's file privately, read each page, unmap; counts pages",
         unit: MAPPED,
         needs: &[Need::Memory(ONCE)],
-        ..Testcase::new(Family::Memory, |task| file(task, MapFlags::PRIVATE, read))
+        ..Testcase::new(Family::Memory, page_fault_read1)
     },
     Testcase {
         name: "zero_fill1",
@@ -60,6 +60,18 @@ pub(super) const TESTCASES: &[Testcase] = &[
         ..Testcase::new(Family::Memory, write_anonymous)
     },
 ];
+
+fn page_fault2(task: &Task<'_>) -> Outcome {
+    file(task, MapFlags::PRIVATE, write)
+}
+
+fn page_fault3(task: &Task<'_>) -> Outcome {
+    file(task, MapFlags::SHARED, write)
+}
+
+fn page_fault_read1(task: &Task<'_>) -> Outcome {
+    file(task, MapFlags::PRIVATE, read)
+}
 
 fn write_anonymous(task: &Task<'_>) -> Outcome {
     choose_page_size(task)?;

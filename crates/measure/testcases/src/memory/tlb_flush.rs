@@ -21,7 +21,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
         description: "write to a page of a private file mapping, discard the page, read it; counts pages",
         unit: UNIT,
         needs: &[Need::Memory(LARGE as u64)],
-        ..Testcase::new(Family::Memory, |task| file(task, MapFlags::PRIVATE, 0))
+        ..Testcase::new(Family::Memory, tlb_flush1)
     },
     // Original: where huge pages are on, the map may become part of one with its neighbours.
     Testcase {
@@ -37,9 +37,17 @@ pub(super) const TESTCASES: &[Testcase] = &[
         description: "write to a page of a shared file mapping, discard the page, read it; counts pages",
         unit: UNIT,
         needs: &[Need::Memory(LARGE as u64)],
-        ..Testcase::new(Family::Memory, |task| file(task, MapFlags::SHARED, 1))
+        ..Testcase::new(Family::Memory, tlb_flush3)
     },
 ];
+
+fn tlb_flush1(task: &Task<'_>) -> Outcome {
+    file(task, MapFlags::PRIVATE, 0)
+}
+
+fn tlb_flush3(task: &Task<'_>) -> Outcome {
+    file(task, MapFlags::SHARED, 1)
+}
 
 fn anonymous(task: &Task<'_>) -> Outcome {
     choose_page_size(task)?;

@@ -22,15 +22,23 @@ pub(super) const TESTCASES: &[Testcase] = &[
         name: "exec_static",
         description: "vfork(), exec() of the task's own tiny static program, wait()",
         starts_programs: true,
-        ..Testcase::new(Family::Process, |task| exec(task, STATIC))
+        ..Testcase::new(Family::Process, exec_static)
     },
     Testcase {
         name: "exec_dynamic",
         description: "vfork(), exec() of the task's own tiny dynamically linked program, wait()",
         starts_programs: true,
-        ..Testcase::new(Family::Process, |task| exec(task, DYNAMIC))
+        ..Testcase::new(Family::Process, exec_dynamic)
     },
 ];
+
+fn exec_static(task: &Task<'_>) -> Outcome {
+    exec(task, STATIC)
+}
+
+fn exec_dynamic(task: &Task<'_>) -> Outcome {
+    exec(task, DYNAMIC)
+}
 
 const STATIC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/exit_static"));
 const DYNAMIC: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/exit_dynamic"));

@@ -16,20 +16,24 @@ pub(super) const TESTCASES: &[Testcase] = &[
     Testcase {
         name: "conn_lookup_rwlock1",
         description: "finds its own connection under a read lock of the table, and locks it",
-        ..shared(|task| {
-            static TABLE: Padded<OnceLock<LockedTable<u64>>> = Padded(OnceLock::new());
-            look_up(task, TABLE.0.get_or_init(|| LockedTable::with_buckets(buckets(task))))
-        })
+        ..shared(conn_lookup_rwlock1)
     },
     Testcase {
         name: "conn_lookup_epoch1",
         description: "finds its own connection inside an epoch section, and locks it",
-        ..shared(|task| {
-            static TABLE: Padded<OnceLock<EpochTable<u64>>> = Padded(OnceLock::new());
-            look_up(task, TABLE.0.get_or_init(|| EpochTable::with_buckets(buckets(task))))
-        })
+        ..shared(conn_lookup_epoch1)
     },
 ];
+
+fn conn_lookup_rwlock1(task: &Task<'_>) -> Outcome {
+    static TABLE: Padded<OnceLock<LockedTable<u64>>> = Padded(OnceLock::new());
+    look_up(task, TABLE.0.get_or_init(|| LockedTable::with_buckets(buckets(task))))
+}
+
+fn conn_lookup_epoch1(task: &Task<'_>) -> Outcome {
+    static TABLE: Padded<OnceLock<EpochTable<u64>>> = Padded(OnceLock::new());
+    look_up(task, TABLE.0.get_or_init(|| EpochTable::with_buckets(buckets(task))))
+}
 
 /// Connections of each task; they fit into the first cache of a core.
 const CONNECTIONS: usize = 64;

@@ -14,18 +14,18 @@ pub(super) const TESTCASES: &[Testcase] = &[
     Testcase {
         name: "di_mutex1",
         description: "delayed invalidation of a page, with a mutex: begin, mark, finish",
-        ..shared(|task| invalidate(task, &LOCKED.0))
+        ..shared(di_mutex1)
     },
     Testcase {
         name: "di_epoch1",
         description: "delayed invalidation of a page, with an epoch: begin, mark, finish",
-        ..shared(|task| invalidate(task, &EPOCH.0))
+        ..shared(di_epoch1)
     },
     Testcase {
         name: "di_lockfree1",
         description: "delayed invalidation of a page, in a lock-free list: begin, mark, finish",
         needs: &[Need::Threads, Need::Exchange128],
-        ..shared(|task| invalidate(task, &LOCK_FREE.0))
+        ..shared(di_lockfree1)
     },
     Testcase {
         name: "di_slots1",
@@ -33,6 +33,18 @@ pub(super) const TESTCASES: &[Testcase] = &[
         ..shared(invalidate_in_slots)
     },
 ];
+
+fn di_mutex1(task: &Task<'_>) -> Outcome {
+    invalidate(task, &LOCKED.0)
+}
+
+fn di_epoch1(task: &Task<'_>) -> Outcome {
+    invalidate(task, &EPOCH.0)
+}
+
+fn di_lockfree1(task: &Task<'_>) -> Outcome {
+    invalidate(task, &LOCK_FREE.0)
+}
 
 type Shared<F> = Padded<LazyLock<Tracker<F, System>>>;
 

@@ -13,12 +13,12 @@ pub(super) const TESTCASES: &[Testcase] = &[
     Testcase {
         name: "epoch1",
         description: "enters and leaves an epoch section with pin() and drop",
-        ..shared(|task| repeat(task, || drop(black_box(epoch::pin()))))
+        ..shared(epoch1)
     },
     Testcase {
         name: "epoch_section1",
         description: "enters and leaves an epoch section that may sleep",
-        ..shared(|task| repeat(task, || drop(black_box(epoch::section()))))
+        ..shared(epoch_section1)
     },
     Testcase {
         name: "hazard1",
@@ -27,6 +27,14 @@ pub(super) const TESTCASES: &[Testcase] = &[
         ..shared(hazard)
     },
 ];
+
+fn epoch1(task: &Task<'_>) -> Outcome {
+    repeat(task, || drop(black_box(epoch::pin())))
+}
+
+fn epoch_section1(task: &Task<'_>) -> Outcome {
+    repeat(task, || drop(black_box(epoch::section())))
+}
 
 static OBJECT: LazyLock<AtomicBox<u64>> = LazyLock::new(|| AtomicBox::new(1));
 

@@ -13,14 +13,22 @@ pub(super) const TESTCASES: &[Testcase] = &[
     Testcase {
         name: "vm_brk1",
         description: "maps the page above a gap, and unmaps this page; counts both",
-        ..of_any_design(|task| up_and_down(task, GAP))
+        ..of_any_design(vm_brk1)
     },
     Testcase {
         name: "vm_brk2",
         description: "maps the page above the last mapping, and unmaps this page; counts both",
-        ..of_any_design(|task| up_and_down(task, 0))
+        ..of_any_design(vm_brk2)
     },
 ];
+
+fn vm_brk1(task: &Task<'_>) -> Outcome {
+    up_and_down(task, GAP)
+}
+
+fn vm_brk2(task: &Task<'_>) -> Outcome {
+    up_and_down(task, 0)
+}
 
 /// Address of the heap, and the bytes of it that stay mapped.
 const HEAP: usize = 1 << 30;

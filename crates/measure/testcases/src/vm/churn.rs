@@ -12,14 +12,22 @@ pub(super) const TESTCASES: &[Testcase] = &[
         name: "vm_mmap_churn1",
         description: "unmap one of 1024 mappings (1 to 32 KiB) of an address space, and map a new \
             one",
-        ..of_any_design(|task| churn(task, share(task)))
+        ..of_any_design(vm_mmap_churn1)
     },
     Testcase {
         name: "vm_mmap_churn2",
         description: "unmap one of the task's 1024 mappings (1 to 32 KiB), and map a new one",
-        ..of_any_design(|task| churn(task, MAPS))
+        ..of_any_design(vm_mmap_churn2)
     },
 ];
+
+fn vm_mmap_churn1(task: &Task<'_>) -> Outcome {
+    churn(task, share(task))
+}
+
+fn vm_mmap_churn2(task: &Task<'_>) -> Outcome {
+    churn(task, MAPS)
+}
 
 fn churn(task: &Task<'_>, live: usize) -> Outcome {
     let mut user = User::new(task, 0)?;

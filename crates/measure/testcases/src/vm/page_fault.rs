@@ -25,7 +25,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
         unit: Unit::PAGES,
         // The object and the private copies.
         needs: &[Need::Threads, Need::Memory(2 * ONCE)],
-        ..hosted(|task| object(task, Sharing::Private, write))
+        ..hosted(vm_page_fault2)
     },
     Testcase {
         name: "vm_page_fault3",
@@ -33,7 +33,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
             unmap; counts pages",
         unit: MAPPED,
         needs: &[Need::Threads, Need::Memory(ONCE)],
-        ..hosted(|task| object(task, Sharing::Shared, write))
+        ..hosted(vm_page_fault3)
     },
     Testcase {
         name: "vm_page_fault_read1",
@@ -41,11 +41,21 @@ pub(super) const TESTCASES: &[Testcase] = &[
             counts pages",
         unit: MAPPED,
         needs: &[Need::Threads, Need::Memory(ONCE)],
-        ..hosted(|task| {
-            object(task, Sharing::Private, |region, offset| region.read(offset).map(drop))
-        })
+        ..hosted(vm_page_fault_read1)
     },
 ];
+
+fn vm_page_fault2(task: &Task<'_>) -> Outcome {
+    object(task, Sharing::Private, write)
+}
+
+fn vm_page_fault3(task: &Task<'_>) -> Outcome {
+    object(task, Sharing::Shared, write)
+}
+
+fn vm_page_fault_read1(task: &Task<'_>) -> Outcome {
+    object(task, Sharing::Private, |region, offset| region.read(offset).map(drop))
+}
 
 fn write_anonymous(task: &Task<'_>) -> Outcome {
     let user = User::new(task, LARGE)?;

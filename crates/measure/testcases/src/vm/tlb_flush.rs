@@ -19,7 +19,7 @@ pub(super) const TESTCASES: &[Testcase] = &[
         description: "write to, discard and read a page of a privately mapped object; counts pages",
         unit: UNIT,
         needs: &[Need::Threads, Need::Memory(LARGE as u64)],
-        ..hosted(|task| object(task, Sharing::Private, 0))
+        ..hosted(vm_tlb_flush1)
     },
     Testcase {
         name: "vm_tlb_flush2",
@@ -33,9 +33,17 @@ pub(super) const TESTCASES: &[Testcase] = &[
             pages",
         unit: UNIT,
         needs: &[Need::Threads, Need::Memory(LARGE as u64)],
-        ..hosted(|task| object(task, Sharing::Shared, 1))
+        ..hosted(vm_tlb_flush3)
     },
 ];
+
+fn vm_tlb_flush1(task: &Task<'_>) -> Outcome {
+    object(task, Sharing::Private, 0)
+}
+
+fn vm_tlb_flush3(task: &Task<'_>) -> Outcome {
+    object(task, Sharing::Shared, 1)
+}
 
 fn anonymous(task: &Task<'_>) -> Outcome {
     let user = User::new(task, SMALL)?;

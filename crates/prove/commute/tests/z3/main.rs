@@ -83,7 +83,7 @@ const ALL: &str = "KNEE_Z3_ALL";
 /// All pairs of a model, with the names of their operations.
 fn explored(model: &dyn Model) -> Vec<(Vec<&str>, Exploration)> {
     let names = model.operations();
-    let pairs = explore_pairs(model, &Limits::default(), |_, error| panic!("{error}"));
+    let pairs = explore_pairs(model, &Limits::default(), |_, explored| explored.unwrap());
     let named = |pair: [usize; 2]| pair.map(|nr| names[nr].0).to_vec();
     pairs.into_iter().map(|(pair, exploration)| (named(pair), exploration)).collect()
 }

@@ -18,6 +18,15 @@ fn the_graph_of_a_difference() {
 }
 
 #[test]
+fn the_graph_of_a_difference_from_a_disturbed_capture_claims_nothing() {
+    let (before, mut after) = (with_work(example(), 10_000), with_work(dearer(), 10_000));
+    after.work.as_mut().unwrap().disturbed = true;
+    let graph = difference(&before, &after, Widths::After);
+    assert!(graph.contains("Inconclusive: other work disturbed the second capture."));
+    assert!(graph.contains(" samples, inconclusive)") && !graph.contains("sampling error"));
+}
+
+#[test]
 fn widths_come_from_the_chosen_capture() {
     let width = |widths| {
         let graph = difference(&example(), &dearer(), widths);

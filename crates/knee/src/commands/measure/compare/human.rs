@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use knee_host::text::Screen;
 use knee_stats::median;
 use knee_stats::ministat::{Comparison, DataSet, Quantiles, SYMBOLS, general, plot};
 
@@ -41,10 +42,11 @@ pub(super) fn render(sets: &[Numbers], view: &View) -> anyhow::Result<String> {
     {
         text.push('\n');
         for other in others {
-            text += &verdict(first, other, view);
+            text += &view.screen.wrap(&verdict(first, other, view), "  ");
         }
     }
-    Ok(text)
+    // The table and the plot have their own widths.
+    Ok(Screen { width: None, ..view.screen }.wrap(&text, ""))
 }
 
 /// The statistics of one file.

@@ -1,12 +1,11 @@
 //! Compares runs: every point of the first run with the same point of each other run.
 
-use knee_host::text::Screen;
 use knee_results::Compared;
 
 use super::args::{Args, Format};
 use crate::exit::{ExitStatus, bail_usage, ensure_usage};
 use crate::input::read;
-use crate::present::compared::{Comparisons, benchstat, json, markdown, nothing_in_common, table};
+use crate::present::compared::{Comparisons, Form, benchstat, nothing_in_common};
 use crate::stderr::tell;
 use crate::stdout;
 
@@ -32,17 +31,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let options = args.records.options(args.confidence.get());
     let compared = others.iter().map(|after| (after, Compared::new(before, after, &options)));
     let comparisons = Comparisons { before, options, compared: compared.collect() };
-    let text = match format {
-        Format::Markdown => markdown::render(&comparisons),
-        Format::Json => json::render(&comparisons),
-        Format::Benchstat => benchstat::render(&results),
-        Format::Human | Format::Ministat => {
-            table::render(&comparisons, args.form.detail, &Screen::of_stdout())
-        }
-    };
     match format {
-        Format::Json => stdout::print_json_text(&text)?,
-        _ => stdout::print(&text)?,
+        Format::Human | Format::Ministat => {
+            comparisons.print(Form::Table { all_notes: args.form.detail })?;
+        }
+        Format::Markdown => comparisons.print(Form::Markdown)?,
+        Format::Json => comparisons.print(Form::Json)?,
+        Format::Benchstat => stdout::print(&benchstat::render(&results))?,
     }
     let judged = args.records.judge(&comparisons.compared);
     let nothing = |compared: &Compared| compared.in_common == 0 && format != Format::Benchstat;

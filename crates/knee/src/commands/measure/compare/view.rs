@@ -1,5 +1,6 @@
 //! How files of numbers are shown.
 
+use knee_host::text::Screen;
 use knee_stats::ministat::Confidence;
 
 /// Which parts of the results to print.
@@ -8,6 +9,8 @@ pub(super) struct View {
     pub(super) comparisons: bool,
     pub(super) head: bool,
     pub(super) plot: Option<Plot>,
+    /// Where text for people goes.
+    pub(super) screen: Screen,
 }
 
 /// How the plot is drawn.

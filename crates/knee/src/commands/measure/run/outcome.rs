@@ -5,6 +5,7 @@ use knee_run::record::Record;
 
 use crate::exit::ExitStatus;
 use crate::present::Format;
+use crate::present::notes::CALMER;
 use crate::present::progress::shows_notes;
 use crate::present::warnings::all_disturbed;
 use crate::stderr::tell;
@@ -18,7 +19,7 @@ pub(super) fn status(record: &Record, format: Format) -> anyhow::Result<ExitStat
     let run = &record.run;
     let curves = run.curves(&record.rounds_left()?);
     if let Some(warning) = all_disturbed(&curves).filter(|_| !shows_notes(format)) {
-        tell!("knee: {warning}");
+        tell!("knee: {warning}; {CALMER}");
     }
     let is_open = |point: &Point, precision| point.disturbed || !point.is_precise(precision);
     let misses_precision = run.request.precision.is_some_and(|precision| {

@@ -47,7 +47,8 @@ const MOST_CPUS: u32 = 64;
   knee commute cost --kernel bookworm --guest-kernel target/x86_64-unknown-none/release/knee-kernel
   knee commute cost --list                              list the operations
 
-Exit status 4: a guest ended before knee had measured every operation.")]
+Exit status:
+  4  a guest ended before knee had measured every operation")]
 pub(super) struct Args {
     /// Operations [default: all]; mmap_churn selects mmap_churn1 and mmap_churn2
     #[arg(value_name = "OP", add = complete::costs())]

@@ -24,8 +24,9 @@ use crate::stdout;
   knee commute diff base new --again new2                  confirmed changes
   knee commute diff base patched --json | jq -r '.worse[]'
 
-Exit status 1: a conflict-free test now conflicts.
-Exit status 3: no compared test is worse, but AFTER is incomplete.")]
+Exit status:
+  1  a conflict-free test now conflicts
+  3  no compared test is worse, but AFTER is incomplete")]
 pub(super) struct Args {
     /// Earlier record from `knee commute check -o DIR`. For a check in shards, a comma-separated
     /// list of the shards' directories, or a directory that contains all shards

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use knee_commute::{Extent, explore_pairs, watch};
+use knee_commute::{Extent, explore_pairs, pairs, watch};
 use knee_host::number::plural;
 use knee_host::text::Screen;
 use knee_report::Page;
@@ -14,6 +14,7 @@ use crate::input::checks;
 use crate::present::commute::check::Results;
 use crate::present::commute::{self as shown, conditions as present, shared};
 use crate::present::page;
+use crate::progress::{Amount, Progress};
 use crate::stderr::tell;
 use crate::{file, stdout};
 
@@ -34,7 +35,8 @@ const MOST_WARNINGS: usize = 3;
   knee commute matrix 6.1 -o 6.1.html               the same as an HTML page
   knee commute matrix shards/* -o 6.1.svg           all shards as a drawing
 
-Exit status 4: the model failed for at least one pair.")]
+Exit status:
+  4  the model failed for at least one pair")]
 pub(super) struct Args {
     /// Record from `knee commute check -o DIR`, or several directories: the shards of one check
     #[arg(value_name = "DIR", conflicts_with_all = ["interface", "model", "limit"])]
@@ -95,11 +97,18 @@ fn of_model(args: &Args) -> anyhow::Result<ExitStatus> {
     watch(|what| tell!("knee: {what}"));
     let model = args.from.model()?;
     let names: Vec<&str> = model.operations().iter().map(|(name, _)| *name).collect();
+    let (mut done, of) = (0, pairs(&*model).len() as u64);
+    let mut progress = Progress::new(false);
     let mut failed = 0;
-    let pairs = explore_pairs(&*model, &args.from.limits(), |_, error| {
-        failed += 1;
-        tell!("knee: {error}");
+    let pairs = explore_pairs(&*model, &args.from.limits(), |_, explored| {
+        if let Err(error) = explored {
+            failed += 1;
+            tell!("knee: {error}");
+        }
+        done += 1;
+        progress.show(&Amount { done, of, unit: "pairs of operations" }, String::new);
     });
+    drop(progress);
     if failed > 0 {
         let of = plural(failed + pairs.len(), "pair");
         tell!("knee: the model failed for {failed} of {of}; the matrix leaves out failed pairs");

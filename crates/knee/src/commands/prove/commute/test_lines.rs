@@ -12,6 +12,7 @@ use serde::de::IgnoredAny;
 
 use super::interface::operations;
 use crate::exit::bail_usage;
+use crate::progress::{Amount, Progress};
 
 /// The interface that the running kernel implements.
 const INTERFACE: &str = "posix";
@@ -34,25 +35,26 @@ pub(super) fn tests(
     match file {
         None => generated(model, operations, among, differing),
         Some(path) if path == Path::new("-") => {
-            require_tests(read_whole(std::io::stdin()).context("cannot read standard input")?)
+            read_whole(std::io::stdin()).context("cannot read standard input")
         }
-        Some(path) => {
-            let lines = read_named(path);
-            require_tests(lines.with_context(|| format!("cannot read {}", path.display()))?)
-        }
+        Some(path) => read_named(path).with_context(|| format!("cannot read {}", path.display())),
     }
 }
 
-/// Returns an error if a line is not a test.
-fn require_tests(lines: Vec<u8>) -> anyhow::Result<Vec<u8>> {
-    for (nr, line) in (1..).zip(lines.split(|byte| *byte == b'\n')) {
-        if !line.trim_ascii().is_empty() {
-            serde_json::from_slice::<Head>(line.trim_ascii_end()).map_err(|error| {
-                anyhow!("line {nr} of the input is not a test: {}", fault("it", &error))
-            })?;
-        }
-    }
-    Ok(lines)
+/// The tests in `lines`, each with its line.
+///
+/// # Errors
+/// A line is not a test.
+pub(super) fn heads(lines: &[u8]) -> anyhow::Result<Vec<(Head, &[u8])>> {
+    let lines = (1..).zip(lines.split_inclusive(|byte| *byte == b'\n'));
+    let tests = lines.filter(|(_, line)| !line.trim_ascii().is_empty());
+    tests.map(|(nr, line)| Ok((head(nr, line)?, line))).collect()
+}
+
+/// The test in line number `nr` of the input.
+fn head(nr: usize, line: &[u8]) -> anyhow::Result<Head> {
+    serde_json::from_slice(line.trim_ascii_end())
+        .map_err(|error| anyhow!("line {nr} of the input is not a test: {}", fault("it", &error)))
 }
 
 /// What identifies and classifies a test.
@@ -83,6 +85,7 @@ fn generated(
     let wanted = Wanted { differing, ..Wanted::default() };
     let mut lines = Vec::new();
     let mut failed = Ok(());
+    let mut progress = Progress::new(false);
     let generate = |nr: usize| {
         let mut lines = Vec::new();
         let generated = model.generate(&sets[nr], &Limits::default(), &wanted, &mut |test| {
@@ -91,9 +94,12 @@ fn generated(
         });
         generated.map(|_| lines)
     };
-    in_order(sets.len(), generate, |_, of_set| match of_set {
+    in_order(sets.len(), generate, |nr, of_set| match of_set {
         Ok(of_set) => {
             lines.extend(of_set);
+            let (done, of) = (nr as u64 + 1, sets.len() as u64);
+            let amount = Amount { done, of, unit: "sets of operations" };
+            progress.show(&amount, || "generates tests".to_owned());
             ControlFlow::Continue(())
         }
         Err(error) => {

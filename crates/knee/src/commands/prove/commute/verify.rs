@@ -13,7 +13,7 @@ use knee_host::number::plural;
 use knee_host::process::{Tied, Ties, spawn};
 use knee_host::workdir::WorkDir;
 
-use super::test_lines::{posix, tests};
+use super::test_lines::{heads, posix, tests};
 use crate::args::complete;
 use crate::exit::ExitStatus;
 use crate::interrupt;
@@ -44,7 +44,8 @@ const MOST_SHOWN: usize = 3;
   knee commute verify --dir /mnt/scratch      on another file system
   knee commute verify --tests tests.jsonl --json | jq 'select(.test[1] != \"as_expected\")'
 
-Exit status 1: a result differs from the model.")]
+Exit status:
+  1  a result differs from the model")]
 pub(super) struct Args {
     /// Two to four operations to test together; a single operation selects every pair that
     /// includes it [default: every pair]
@@ -69,7 +70,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let tests = tests(&*posix(), &args.operations, &[], args.tests.as_deref(), true)?;
     let interrupt = interrupt::poll()?;
-    let count = tests.iter().filter(|byte| **byte == b'\n').count();
+    let count = heads(&tests)?.len();
     let parent = match &args.dir {
         Some(dir) => dir.clone(),
         None if Path::new(TMPFS).is_dir() => TMPFS.into(),

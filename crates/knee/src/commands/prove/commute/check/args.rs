@@ -42,8 +42,9 @@ const TMPFS: &str = "tmpfs";
   knee commute check --program ./my-binding --kernel trixie    in a guest
   knee commute check --program ./my-binding -o new && knee commute diff base new
 
-Exit status 1: a call returned a result that the model does not allow.
-Exit status 4: a guest or a program crashed in a test.")]
+Exit status:
+  1  a call returned a result that the model does not allow
+  4  a guest or a program crashed in a test")]
 pub(crate) struct Args {
     /// Two to four operations to test together; a single operation selects every pair that
     /// includes it [default: every pair]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use knee_host::number::plural;
 
-use super::super::test_lines::Head;
+use super::super::test_lines::{Head, heads};
 use crate::exit::bail_usage;
 use crate::stderr::tell;
 
@@ -12,9 +12,7 @@ use crate::stderr::tell;
 /// scalable commutativity rule does not require other tests to be free of conflicts.
 pub(super) fn listed(lines: &[u8], all: bool) -> anyhow::Result<Vec<(String, &[u8])>> {
     let (mut tests, mut left_out) = (Vec::new(), 0);
-    let lines = lines.split_inclusive(|byte| *byte == b'\n');
-    for line in lines.filter(|line| !line.trim_ascii().is_empty()) {
-        let Head { id, commute, calls } = serde_json::from_slice(line.trim_ascii_end())?;
+    for (Head { id, commute, calls }, line) in heads(lines)? {
         match all || (commute != Some(false) && calls.len() != 1) {
             true => tests.push((id, line)),
             false => left_out += 1,
