@@ -245,7 +245,6 @@ mod tests {
     use knee_results::{CaseId, Mode};
 
     use super::*;
-    use crate::job::Score;
 
     #[test]
     fn a_round_on_a_slower_machine_is_marked() {
@@ -279,7 +278,7 @@ mod tests {
         let run = include_str!("../../../../../fuzz/fixed/run.json");
         let mut run: RunRecord = serde_json::from_str(run).unwrap();
         let command = |line: &str| {
-            Case::command(Command { line: line.into(), score: Score::Time, dir: "/".into() })
+            Case::command(Command::timed(line, "/"))
         };
         run.cases = vec![command("long"), command("short")];
         let mut rounds = Rounds::default();
