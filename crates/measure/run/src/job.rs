@@ -189,8 +189,8 @@ pub struct Sample {
     /// Share of the time of the tasks' CPUs that was neither idle nor used by the tasks, kernel
     /// threads or interrupts, nor stolen by the hypervisor. `None` where it is unknown.
     pub lost: Option<f64>,
-    /// Steps per second of the reference loop before the round, averaged over the tasks; `None`
-    /// where it was not run.
+    /// Steps per second of the reference loop before the round, averaged over the tasks; in
+    /// [`Phase::Round`], after the round, averaged over the CPUs. `None` where it was not run.
     pub reference: Option<f64>,
     /// Bytes per second that a task reads from memory before the round, averaged over the tasks;
     /// `None` where it was not measured.

@@ -6,10 +6,13 @@
 //! within a run shows that: of ten identical runs, compared in all 45 pairs, 169 of 1440 points
 //! differed. Each task therefore runs this loop before it starts, on its own CPU and at the same
 //! time as the others. A comparison of two runs can then separate a slower machine from a slower
-//! testcase.
+//! testcase. After a round, the loop runs again on the same CPUs, because a host may slow down in the
+//! middle of a round.
 
 use std::hint::black_box;
+use std::thread;
 
+use knee_host::affinity::pin;
 use knee_host::clock::seconds;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use rustix::time::ClockId;
@@ -34,6 +37,20 @@ pub(crate) fn speed() -> f64 {
     });
     times.sort_by(f64::total_cmp);
     STEPS as f64 / times[TIMES / 2]
+}
+
+/// [`speed`] on each of `cpus` at the same time, averaged. `None` if the loop cannot run on one of them.
+pub(crate) fn speed_on(cpus: &[u32]) -> Option<f64> {
+    let on = |cpu: u32| {
+        pin(cpu).ok()?;
+        Some(speed())
+    };
+    let sum: Option<f64> = thread::scope(|scope| {
+        let start = |&cpu: &u32| thread::Builder::new().spawn_scoped(scope, move || on(cpu)).ok();
+        let threads: Vec<_> = cpus.iter().map(start).collect();
+        threads.into_iter().map(|thread| thread?.join().ok()?).sum()
+    });
+    Some(sum? / cpus.len() as f64).filter(|speed| speed.is_finite())
 }
 
 /// Walks through a table along several chains at once. Each step depends on the previous one of its
@@ -121,6 +138,13 @@ mod tests {
         // A core of 10 GHz could not do a load, a rotation and an addition in less than a cycle.
         let speed = speed();
         assert!(speed > 0.0 && speed < 1e10, "{speed}");
+    }
+
+    #[test]
+    fn the_loop_runs_on_the_cpus_that_exist() {
+        assert!(speed_on(&knee_host::affinity::usable_cpus().unwrap()).unwrap() > 0.0);
+        assert_eq!(speed_on(&[u32::MAX]), None);
+        assert_eq!(speed_on(&[]), None);
     }
 
     #[test]

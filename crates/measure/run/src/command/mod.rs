@@ -5,9 +5,7 @@ mod rate;
 mod running;
 
 use std::net::TcpListener;
-use std::thread;
 
-use knee_host::affinity::pin;
 use knee_host::clock::seconds;
 use knee_host::{CpuList, Interrupt};
 use knee_results::Mark;
@@ -34,7 +32,7 @@ pub(crate) fn run(command: &Command, job: &Job, interrupt: &Interrupt) -> Result
     cpus.dedup();
     let lines = places.into_iter().map(|cpus| Ok((filled(command, job, &cpus)?, cpus)));
     let lines = lines.collect::<Result<Vec<_>, Failure>>()?;
-    let reference = speed(&cpus);
+    let reference = reference::speed_on(&cpus);
     let ledger = Ledger::open(&cpus, &[], &[getpid()]);
     let before = seconds(ClockId::MonotonicRaw);
     let mut running = Running::start(lines, command, job)?;
@@ -102,21 +100,6 @@ fn free_port() -> Result<u16, Failure> {
     })
 }
 
-/// Steps per second of the reference loop on each of `cpus` at the same time, averaged. `None` if the
-/// loop cannot run on one of them.
-fn speed(cpus: &[u32]) -> Option<f64> {
-    let on = |cpu: u32| {
-        pin(cpu).ok()?;
-        Some(reference::speed())
-    };
-    let sum: Option<f64> = thread::scope(|scope| {
-        let start = |&cpu: &u32| thread::Builder::new().spawn_scoped(scope, move || on(cpu)).ok();
-        let threads: Vec<_> = cpus.iter().map(start).collect();
-        threads.into_iter().map(|thread| thread?.join().ok()?).sum()
-    });
-    Some(sum? / cpus.len() as f64).filter(|speed| speed.is_finite())
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
@@ -165,12 +148,5 @@ mod tests {
         let (line, port) = line.rsplit_once(' ').unwrap();
         assert_eq!(line, "./a -t 3 -c 0-2 -s 2 -d /private/3 -p");
         assert!(port.parse::<u16>().unwrap() > 0);
-    }
-
-    #[test]
-    fn the_reference_loop_runs_on_the_cpus_of_a_command() {
-        assert!(speed(&knee_host::affinity::usable_cpus().unwrap()).unwrap() > 0.0);
-        assert_eq!(speed(&[u32::MAX]), None);
-        assert_eq!(speed(&[]), None);
     }
 }

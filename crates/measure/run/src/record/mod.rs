@@ -170,8 +170,8 @@ pub struct SampleLine {
     /// Share of the time of the CPUs of the point that other work got.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost: Option<f64>,
-    /// Steps per second of the reference loop before the round, averaged over the tasks. Shows the
-    /// speed of the CPUs, independent of the testcase.
+    /// Steps per second of the reference loop before the round, averaged over the tasks; in a line of
+    /// the phase `round`, after the round. Shows the speed of the CPUs, independent of the testcase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<f64>,
     /// Bytes per second that a task reads from memory before the round, averaged over the tasks.

@@ -34,6 +34,8 @@ pub struct RoundSummary {
     pub max: f64,
     /// Steps per second of the reference loop before it.
     pub reference: Option<f64>,
+    /// Steps per second of the reference loop after it. An older record repeats the speed before it.
+    after: Option<f64>,
     /// Bytes per second that a task read from memory before it.
     pub memory: Option<f64>,
     clean: Work,
@@ -66,7 +68,10 @@ impl RoundSummary {
     pub fn add(&mut self, line: &SampleLine) {
         match line.phase {
             Phase::Warmup => return,
-            Phase::Round => return self.marks_of_all.extend(&line.marks),
+            Phase::Round => {
+                self.after = line.reference;
+                return self.marks_of_all.extend(&line.marks);
+            }
             Phase::Measure => {}
         }
         let Spread { min, max, fairness, .. } = line.spread;
@@ -195,28 +200,30 @@ impl Rounds {
         self.0.get(point)?.get(&round)
     }
 
-    /// Marks the rounds in which the machine was slower than in most other rounds of `run` on the same
-    /// CPUs, by the reference loops. Does not depend on the rates, so it favours no result. Commands
+    /// Marks the rounds before or after which the machine was slower than in most other rounds of `run` on
+    /// the same CPUs, by the reference loops. Does not depend on the rates, so it favours no result. Commands
     /// that are too short to be judged are not marked.
     pub fn mark_slow(&mut self, run: &RunRecord) {
         let seats = |point: &PointId| {
             (point.tasks, run.case(&point.case).map_or(1, |case| case.cpus_per_task))
         };
-        let mut speeds: BTreeMap<(u32, u64), [Vec<f64>; 2]> = BTreeMap::new();
+        let mut speeds: BTreeMap<(u32, u64), [Vec<f64>; 3]> = BTreeMap::new();
         for (point, rounds) in &self.0 {
-            let [cpu, memory] = speeds.entry(seats(point)).or_default();
-            cpu.extend(rounds.values().filter_map(|round| round.reference));
+            let [before, after, memory] = speeds.entry(seats(point)).or_default();
+            before.extend(rounds.values().filter_map(|round| round.reference));
+            after.extend(rounds.values().filter_map(|round| round.after));
             memory.extend(rounds.values().filter_map(|round| round.memory));
         }
         let typical = |speeds: &Vec<f64>| median(speeds).filter(|_| speeds.len() >= FEWEST_SPEEDS);
         for (point, rounds) in &mut self.0 {
             let is_command = run.case(&point.case).is_some_and(Case::is_command);
-            let [cpu, memory] = speeds[&seats(point)].each_ref().map(typical);
+            let [before, after, memory] = speeds[&seats(point)].each_ref().map(typical);
             let is_below = |speed: Option<f64>, typical: Option<f64>, share: f64| {
                 speed.zip(typical).is_some_and(|(speed, typical)| speed < (1.0 - share) * typical)
             };
             for round in rounds.values_mut() {
-                let slow = is_below(round.reference, cpu, SLOW_CPU)
+                let slow = is_below(round.reference, before, SLOW_CPU)
+                    || is_below(round.after, after, SLOW_CPU)
                     || is_below(round.memory, memory, SLOW_MEMORY);
                 let is_judged = !is_command || round.seconds() > Command::SHORTEST_JUDGED;
                 match slow && is_judged {
@@ -252,24 +259,28 @@ mod tests {
         let run = include_str!("../../../../../fuzz/fixed/run.json");
         let run: RunRecord = serde_json::from_str(run).unwrap();
         let mut rounds = Rounds::default();
-        let mut add = |tasks, reference, memory| {
-            let round = RoundSummary { samples: 3, reference, memory, ..RoundSummary::default() };
+        let mut add = |tasks, [reference, after]: [f64; 2], memory| {
+            let (reference, after) = (Some(reference), Some(after));
+            let round =
+                RoundSummary { samples: 3, reference, after, memory, ..RoundSummary::default() };
             let of_point = rounds.0.entry(point(tasks)).or_default();
             of_point.insert(of_point.len() as u32, round);
         };
         for speed in [100.0, 101.0, 94.0, 96.0, 102.0] {
-            add(1, Some(speed), Some(10.0));
+            add(1, [speed; 2], Some(10.0));
             // Two tasks on one core are slower by design.
-            add(2, Some(speed / 2.0), None);
+            add(2, [speed / 2.0; 2], None);
         }
-        add(1, Some(100.0), Some(6.0));
+        add(1, [100.0; 2], Some(6.0));
+        // The host became slower during the round.
+        add(2, [50.0, 46.0], None);
         rounds.mark_slow(&run);
         let slow = |tasks| {
             let is_slow = |round: &RoundSummary| round.marks().contains_key(&Mark::Slow);
             rounds.of(&point(tasks)).map(is_slow).collect::<Vec<bool>>()
         };
         assert_eq!(slow(1), [false, false, true, false, false, true]);
-        assert_eq!(slow(2), [false, false, true, false, false]);
+        assert_eq!(slow(2), [false, false, true, false, false, true]);
         assert_eq!(rounds.of(&point(1)).nth(2).unwrap().marked(), 3);
     }
 

@@ -15,6 +15,7 @@ use super::spawn::Tasks;
 use crate::account::{Balance, CpuTimes, CpuUse, Ledger, TaskClocks};
 use crate::area::{Area, Slot};
 use crate::job::{Failure, FailureKind, Job, Phase, Sample};
+use crate::reference;
 use crate::task::seats;
 
 /// A task that waited for its CPU for more than this share of an interval was preempted.
@@ -54,7 +55,7 @@ pub(super) struct Sampler<'a> {
     /// `None` if tasks wait for their CPU by design.
     delays: Option<RunDelays>,
     /// The CPUs of the tasks and of their helpers.
-    cpus: usize,
+    cpus: Vec<u32>,
     times: CpuTimes,
     /// `None` if the CPU time of the tasks is not enough to tell what other work got.
     task_clocks: Option<TaskClocks>,
@@ -155,7 +156,6 @@ impl<'a> Sampler<'a> {
                 let slots = area.slots().enumerate();
                 RunDelays::watch(slots.map(|(nr, s)| (tasks.pid(nr).as_raw_pid(), s.thread())))
             }),
-            cpus: used.len(),
             times: CpuTimes::watch(&used),
             task_clocks: (fills_its_cpus && has_ticks)
                 .then(|| TaskClocks::watch(tasks.pids()))
@@ -164,6 +164,7 @@ impl<'a> Sampler<'a> {
             marked: Balance::default(),
             memory: (!memory.is_empty()).then(|| memory.iter().sum::<f64>() / memory.len() as f64),
             reference: area.slots().map(Slot::speed).sum::<f64>() / n as f64,
+            cpus: used,
             next: Instant::now(),
             clocks: Clocks::read(),
             first: Vec::new(),
@@ -253,7 +254,7 @@ impl<'a> Sampler<'a> {
     /// What the tasks lost in an interval that just ended.
     fn balance(&mut self, seconds: f64, used: &CpuUse) -> Option<Balance> {
         let clocks = self.task_clocks.as_mut()?;
-        let mut balance = Balance::of(self.cpus, seconds, used, clocks.since_last()?);
+        let mut balance = Balance::of(self.cpus.len(), seconds, used, clocks.since_last()?);
         if !self.lost_much(&balance, used) {
             return Some(balance);
         }
@@ -271,7 +272,7 @@ impl<'a> Sampler<'a> {
 
     /// Whether the tasks lost more in an interval than the inexact clocks explain.
     fn lost_much(&self, balance: &Balance, used: &CpuUse) -> bool {
-        balance.has_lost(self.tolerated(LOST_SHARE), self.cpus, used, TIMER_TICK)
+        balance.has_lost(self.tolerated(LOST_SHARE), self.cpus.len(), used, TIMER_TICK)
     }
 
     fn tolerated(&self, share: f64) -> f64 {
@@ -279,13 +280,14 @@ impl<'a> Sampler<'a> {
         if is_blind { LOST_SHARE_IF_BLIND } else { share }
     }
 
-    /// The whole round. Its marks apply to all samples. The tasks must be dead and waited for.
+    /// The whole round, with the speed of the reference loop after it. Its marks apply to all samples. The
+    /// tasks must be dead and waited for.
     pub(super) fn round(mut self) -> Sample {
         let mut marks = Vec::new();
         let share = self.tolerated(LOST_SHARE_OF_ROUND);
         let account = self.ledger.take().and_then(Ledger::close);
         if let Some((all, used)) = &account
-            && (*all - self.marked).has_lost(share, self.cpus, used, 0.0)
+            && (*all - self.marked).has_lost(share, self.cpus.len(), used, 0.0)
         {
             marks.push(Mark::Starved);
         }
@@ -297,7 +299,8 @@ impl<'a> Sampler<'a> {
         let seconds =
             both().map(|(last, first)| last.at - first.at).sum::<f64>() / self.tasks as f64;
         let rates = both().map(rate).collect();
-        self.described(Phase::Round, seconds, rates, cpu, lost, marks)
+        let reference = reference::speed_on(&self.cpus);
+        Sample { reference, ..self.described(Phase::Round, seconds, rates, cpu, lost, marks) }
     }
 
     fn described(
