@@ -152,7 +152,8 @@ fn records_of_a_command_are_compared() {
     let scratch = Scratch::new();
     for (record, rate) in [("before", "100"), ("after", "120")] {
         let args = ["run", "-q", "--patience", "1", "-r", "6", "-t", "1", "-o", record, "--rate"];
-        finish(scratch.knee(&args).args(["--", "sh", "-c", &format!("echo {rate}")])).assert_code(0);
+        finish(scratch.knee(&args).args(["--", "sh", "-c", &format!("echo {rate}")]))
+            .assert_code(0);
     }
     let compared = finish(&mut scratch.knee(&["compare", "before", "after"]));
     compared.assert_code(0).assert_stdout_has("+20.0%");

@@ -49,9 +49,8 @@ pub fn any_readable(
     fds: &[Option<BorrowedFd<'_>>],
     until: Option<Instant>,
 ) -> io::Result<Vec<bool>> {
-    let mut polled: Vec<PollFd<'_>> = (fds.iter().flatten())
-        .map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN))
-        .collect();
+    let mut polled: Vec<PollFd<'_>> =
+        (fds.iter().flatten()).map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
     loop {
         let left = until.map(|until| timespec(until.saturating_duration_since(Instant::now())));
         match poll(&mut polled, left.as_ref()) {

@@ -29,6 +29,7 @@ pub(crate) fn text(load: &Load, outcome: &Outcome, screen: &Screen) -> String {
     let mut columns = vec![Column::left("")];
     columns.extend(titles[1..].iter().map(|title| Column::right(*title)));
     let mut table = Table::new(columns);
+    table.titles();
     for (name, times) in [("latency", &outcome.latency), ("sent late", &outcome.lateness)] {
         let Some(Quantiles { p50, p90, p99, p99_9, max }) = Quantiles::of(times) else { continue };
         let mut row = vec![Cell::from(name)];

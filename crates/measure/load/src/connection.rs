@@ -79,7 +79,8 @@ impl Connection {
             Err(error) => return self.broken(&format!("cannot connect to {target}: {error}")),
         };
         let wanted = if begun.is_connected { EventFlags::IN } else { EventFlags::OUT };
-        if let Err(error) = epoll::add(&events.epoll, &begun.socket, EventData::new_u64(nr), wanted) {
+        if let Err(error) = epoll::add(&events.epoll, &begun.socket, EventData::new_u64(nr), wanted)
+        {
             return self.broken(&format!("cannot watch a connection: {error}"));
         }
         self.socket = Some(begun.socket);

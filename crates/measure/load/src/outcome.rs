@@ -1,5 +1,7 @@
 //! What a load measured.
 
+use std::fmt;
+
 use serde::Serialize;
 
 /// Longest latency that a histogram distinguishes, in nanoseconds: an hour.
@@ -16,7 +18,7 @@ pub(crate) fn histogram() -> Histogram {
 }
 
 /// What happened in the measured time.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Outcome {
     /// Measured time in seconds.
     pub seconds: f64,
@@ -60,6 +62,19 @@ impl Failures {
         if self.first.is_none() {
             self.first = Some(what());
         }
+    }
+}
+
+impl fmt::Debug for Outcome {
+    /// Without the thousands of counters of the histograms.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outcome")
+            .field("seconds", &self.seconds)
+            .field("replies", &self.replies)
+            .field("failures", &self.failures)
+            .field("latency", &Quantiles::of(&self.latency))
+            .field("lateness", &Quantiles::of(&self.lateness))
+            .finish_non_exhaustive()
     }
 }
 
@@ -142,7 +157,8 @@ mod tests {
     #[test]
     fn workers_add_up() {
         let one = |cpu: f64, replies: u64| {
-            let mut outcome = Outcome { seconds: 2.0, replies, cpu, workers: 1, ..Outcome::default() };
+            let mut outcome =
+                Outcome { seconds: 2.0, replies, cpu, workers: 1, ..Outcome::default() };
             outcome.latency.record(replies * 1_000_000).unwrap();
             outcome
         };

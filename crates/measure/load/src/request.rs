@@ -112,7 +112,8 @@ mod tests {
     #[test]
     fn escape_sequences_are_bytes() {
         assert_eq!(bytes(r"a\r\n\t\0\\\x7f\xFF").unwrap(), b"a\r\n\t\0\\\x7f\xff");
-        for (text, sequence) in [(r"\q", r"\q"), (r"a\", r"\"), (r"\x1", r"\x1"), (r"\xzz", r"\xzz")]
+        for (text, sequence) in
+            [(r"\q", r"\q"), (r"a\", r"\"), (r"\x1", r"\x1"), (r"\xzz", r"\xzz")]
         {
             assert_eq!(bytes(text).unwrap_err().sequence, sequence);
         }

@@ -62,7 +62,6 @@ impl FromStr for Target {
     }
 }
 
-
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

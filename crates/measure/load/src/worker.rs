@@ -48,6 +48,8 @@ pub(crate) struct Worker<'l> {
     random: Rand64,
     weights: u64,
     outcome: Outcome,
+    /// Whether any reply was right, also before the measured time.
+    has_reply: bool,
 }
 
 struct Schedule {
@@ -65,7 +67,12 @@ impl Schedule {
 
 impl<'l> Worker<'l> {
     /// Worker `nr` of `workers`. All workers count time from `clock`.
-    pub(crate) fn new(load: &'l Load, nr: usize, workers: usize, clock: Instant) -> io::Result<Self> {
+    pub(crate) fn new(
+        load: &'l Load,
+        nr: usize,
+        workers: usize,
+        clock: Instant,
+    ) -> io::Result<Self> {
         let share = (load.connections + workers - 1 - nr) / workers;
         let begin = (load.warmup * 1e9) as u64;
         let schedule = match load.pace {
@@ -90,6 +97,7 @@ impl<'l> Worker<'l> {
             random: Rand64::new(nr as u128 + 1),
             weights: load.requests.iter().map(|request| u64::from(request.weight)).sum(),
             outcome: Outcome { workers: 1, ..Outcome::default() },
+            has_reply: false,
         })
     }
 
@@ -190,6 +198,7 @@ impl<'l> Worker<'l> {
         match step {
             Step::Pending => return,
             Step::Replied => {
+                self.has_reply = true;
                 let counts = if is_open { connection.due >= self.begin } else { is_measured };
                 if counts {
                     self.outcome.latency.saturating_record(now - connection.due);
@@ -214,7 +223,7 @@ impl<'l> Worker<'l> {
 
     fn is_over(&self, now: u64, stop: &AtomicBool) -> bool {
         let failures = self.outcome.failures.errors + self.outcome.failures.wrong;
-        if failures >= HOPELESS && self.outcome.latency.is_empty() && self.outcome.replies == 0 {
+        if failures >= HOPELESS && !self.has_reply {
             return true;
         }
         let is_idle = self.free.len() == self.connections.len();
@@ -253,8 +262,10 @@ impl<'l> Worker<'l> {
 
     /// Counts the requests that were due, but have no reply.
     fn count_unanswered(&mut self, now: u64) {
+        // In a closed loop, a request from before the measured time occupies its connection all the time.
+        let first = if self.schedule.is_some() { self.begin } else { 0 };
         for connection in self.connections.iter().filter(|connection| !connection.is_free()) {
-            if connection.due >= self.begin {
+            if connection.due >= first {
                 self.outcome.failures.unanswered += 1;
                 self.outcome.latency.saturating_record(now.saturating_sub(connection.due));
             }

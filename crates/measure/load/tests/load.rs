@@ -124,7 +124,8 @@ fn each_request_can_have_a_connection_of_its_own() {
 fn requests_are_chosen_by_weight() {
     let target = serve(|line| Some(if line == "set" { "done\n" } else { "ok\n" }.to_owned()));
     let set = Reply::new("done", End::Bytes(5)).unwrap();
-    let set = Request { weight: 3, ..Request::new(r"set\n", set).unwrap() };
+    let mut set = Request::new(r"set\n", set).unwrap();
+    set.weight = 3;
     let mut load = load(target, Pace::Open { rate: 1000.0 });
     load.requests.push(set);
     let outcome = measure(&load).unwrap();

@@ -372,7 +372,9 @@ fn case(option: &str, text: &str, args: &Args) -> anyhow::Result<Case> {
     let is_program = program::find(text).is_some();
     let selected = CATALOGUE.select(&[text]);
     match selected.as_deref() {
-        Ok([selected]) if args.score.given().is_none() || !is_program => return Ok(Case::built_in(selected)),
+        Ok([selected]) if args.score.given().is_none() || !is_program => {
+            return Ok(Case::built_in(selected));
+        }
         Ok([_, _, ..]) if !is_program => {
             bail_usage!("{option}: {text} matches several testcases; name one")
         }

@@ -26,7 +26,9 @@ pub(super) fn printed(output: &[u8], line: &str, pattern: Option<&str>) -> Resul
     match (rate, pattern) {
         // A record with a greater rate could not be read back.
         (Some(rate), _) if rate > 0.0 && rate <= MAX_RATE => Ok(rate),
-        (Some(rate), _) => Err(refused(format!("printed {rate}, which is not a valid rate"), remedy)),
+        (Some(rate), _) => {
+            Err(refused(format!("printed {rate}, which is not a valid rate"), remedy))
+        }
         (None, None) => Err(refused("printed no number".to_owned(), remedy)),
         (None, Some(pattern)) => {
             let last = match last_line(output) {
@@ -72,7 +74,10 @@ fn first_match(line: &str, before: &str, after: &str) -> Option<f64> {
             let (word, rest) = rest.split_at(end);
             let ends_here = match after {
                 // The meaning of letters after the number is unknown.
-                "" => !rest.starts_with(|c: char| c.is_alphanumeric() || c == '%'),
+                "" => {
+                    let rest = rest.trim_start_matches(['.', ',']);
+                    !rest.starts_with(|c: char| c.is_alphanumeric() || c == '%')
+                }
                 after => rest.starts_with(after),
             };
             if ends_here { number(word) } else { None }

@@ -87,7 +87,9 @@ impl Running {
                 .collect();
             let ready = any_readable(&watched, None)
                 .map_err(|error| Failure::runner(format!("cannot watch a command: {error}")))?;
-            if ready[0] && let Some(signal) = interrupt.take() {
+            if ready[0]
+                && let Some(signal) = interrupt.take()
+            {
                 self.end();
                 return Err(Stopped::Interrupted(signal));
             }

@@ -42,7 +42,8 @@ mod tests {
 
     #[test]
     fn words_that_a_shell_would_change_are_quoted() {
-        let line = |words: &[&str]| line(&words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>());
+        let line =
+            |words: &[&str]| line(&words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>());
         assert_eq!(line(&["make -j{tasks} && true"]), "make -j{tasks} && true");
         assert_eq!(line(&["make", "-j{tasks}"]), "make -j{tasks}");
         assert_eq!(line(&["sh", "-c", "echo $((2 * {tasks}))"]), "sh -c 'echo $((2 * {tasks}))'");
