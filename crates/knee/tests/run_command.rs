@@ -32,8 +32,14 @@ fn a_command_with_a_task_count_runs_once_per_point() {
     assert_data_eq!(
         table,
         str![[r#"
-command  per second    1    2  speed-up  effic.    ±  knee  curve
-sh       processes   100  200         -       -    -     -  [..]
+sh processes  prints its own rate: sh -c 'echo start 7; echo "rate:   {tasks}00 op/s"; echo end 3'
+tasks  units/s  interval  speed-up  effic.  fairness  user  sys  idle
+    1      100         -     1.00×    100%     1.000     -    -     -  ■■■■■■■■■■■■■■■■■■■■
+only one usable task count, so there is no knee or peak
+more tasks than CPUs: tasks share CPUs, so there is no efficiency
+    2      200         -         -       -     1.000     -    -     -
+
+
 "#]]
     );
     assert_eq!(rates(&scratch), [serde_json::json!([100.0]), serde_json::json!([200.0])]);
