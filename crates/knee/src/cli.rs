@@ -33,6 +33,7 @@ pub(crate) enum Command {
     Fit(measure::fit::Args),
     Profile(Box<explain::profile::Args>),
     Report(measure::report::Args),
+    Load(Box<measure::load::Args>),
     Commute(prove::commute::Args),
     Kernel(prove::kernel::Args),
     Qemu(prove::qemu::Args),
@@ -44,7 +45,7 @@ pub(crate) enum Command {
 
 /// Groups of commands in `knee --help`, in the order in which users need them.
 const GROUPS: [(&str, &[&str]); 5] = [
-    ("Measure", &["run", "list", "show", "ab", "compare", "history", "fit", "report"]),
+    ("Measure", &["run", "list", "show", "ab", "compare", "history", "fit", "report", "load"]),
     ("Explain", &["profile"]),
     ("Prove", &["commute", "kernel", "qemu"]),
     ("This machine", &["doctor", "topology"]),

@@ -75,6 +75,7 @@ fn main() -> ExitCode {
         Command::Fit(args) => measure::fit::run(&args),
         Command::Profile(args) => explain::profile::run(&args),
         Command::Report(args) => measure::report::run(&args),
+        Command::Load(args) => measure::load::run(&args),
         Command::Commute(args) => prove::commute::run(&args),
         Command::Kernel(args) => prove::kernel::run(&args),
         Command::Qemu(args) => prove::qemu::run(&args),

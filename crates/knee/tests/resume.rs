@@ -93,6 +93,9 @@ fn resume_refuses_options_that_change_the_plan() {
         &["--dir", "."],
         &["--output", "other"],
         &["--aa"],
+        &["--rate"],
+        &["--read", "tps = #"],
+        &["--", "true"],
     ] {
         let mut command = scratch.knee(&["run", "--resume", "record"]);
         let finished = finish(command.args(ignored));

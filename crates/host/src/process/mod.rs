@@ -37,8 +37,20 @@ pub fn readable<const N: usize>(
     fds: [Option<BorrowedFd<'_>>; N],
     until: Option<Instant>,
 ) -> io::Result<[bool; N]> {
+    let ready = any_readable(&fds, until)?;
+    Ok(std::array::from_fn(|nr| ready[nr]))
+}
+
+/// Like [`readable`], for a number of descriptors that is known only at run time.
+///
+/// # Errors
+/// The kernel cannot watch them.
+pub fn any_readable(
+    fds: &[Option<BorrowedFd<'_>>],
+    until: Option<Instant>,
+) -> io::Result<Vec<bool>> {
     let mut polled: Vec<PollFd<'_>> =
-        fds.into_iter().flatten().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        (fds.iter().flatten()).map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
     loop {
         let left = until.map(|until| timespec(until.saturating_duration_since(Instant::now())));
         match poll(&mut polled, left.as_ref()) {
@@ -48,7 +60,7 @@ pub fn readable<const N: usize>(
         }
     }
     let mut ready = polled.iter().map(|fd| !fd.revents().is_empty());
-    Ok(fds.map(|fd| fd.is_some() && ready.next() == Some(true)))
+    Ok(fds.iter().map(|fd| fd.is_some() && ready.next() == Some(true)).collect())
 }
 
 /// Waits until a descriptor can be read or is closed by its other end, at most for `patience`.

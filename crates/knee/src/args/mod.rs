@@ -6,6 +6,7 @@ pub(crate) mod form;
 pub(crate) mod judgement;
 pub(crate) mod modes;
 pub(crate) mod patience;
+pub(crate) mod score;
 pub(crate) mod tasks;
 pub(crate) mod view;
 

@@ -5,6 +5,7 @@ pub(crate) mod compare;
 pub(crate) mod fit;
 pub(crate) mod history;
 pub(crate) mod list;
+pub(crate) mod load;
 pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod show;

@@ -8,6 +8,7 @@ mod failures;
 pub(crate) mod fit;
 pub(crate) mod history;
 pub(crate) mod json;
+pub(crate) mod load;
 pub(crate) mod notes;
 pub(crate) mod page;
 pub(crate) mod profile;

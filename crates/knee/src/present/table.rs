@@ -8,6 +8,7 @@ use std::fmt::{self, Write};
 
 use knee_host::number::{percent_beside, plural, tasks, threshold};
 use knee_results::{CONFIDENCE, Curve, CurveVerdict, Point};
+use knee_run::plan::Case;
 use knee_run::record::{Record, RunRecord};
 
 use super::style::{BAD, BOLD};
@@ -55,12 +56,15 @@ fn head(run: &RunRecord, curves: &[Curve]) -> String {
     } else {
         String::new()
     };
+    // A round of a command is one invocation.
+    let samples = match run.cases.iter().all(Case::is_command) {
+        true => String::new(),
+        false => format!(" of {} × {} s", request.samples, request.interval),
+    };
     format!(
-        "{BOLD}{}{BOLD:#}\n{} of {} × {} s{intervals}, placement {}, seed {}\n\n",
+        "{BOLD}{}{BOLD:#}\n{}{samples}{intervals}, placement {}, seed {}\n\n",
         run.environment.summary(),
         rounds(points(), request.rounds as usize),
-        request.samples,
-        request.interval,
         request.placement,
         request.seed
     )

@@ -30,7 +30,7 @@ pub enum Family {
     Vm,
     /// Testcases loaded with `--plugin`.
     Plugin,
-    /// Whole commands, of `knee ab`.
+    /// Commands, of `knee run` and `knee ab`.
     Command,
 }
 

@@ -38,10 +38,17 @@ pub enum Source {
 /// A command that is measured from start to end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Command {
-    /// The command line as typed; [`Command::TASKS`] in it stands for the task count.
+    /// The command line as typed, with placeholders such as [`Command::TASKS`].
     pub line: String,
     /// What its rate is.
     pub score: Score,
+    /// The text around the printed rate, with [`Command::NUMBER`] in place of the rate. Without it, the rate
+    /// is the last number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read: Option<String>,
+    /// Whether a point runs as many copies as it has tasks, instead of one command.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub copies: bool,
     /// Where it runs.
     pub dir: PathBuf,
 }
@@ -49,13 +56,29 @@ pub struct Command {
 impl Command {
     /// Placeholder for the task count in a command.
     pub const TASKS: &str = "{tasks}";
+    /// Placeholder for the list of the CPUs that the command may use, such as `0-3,8`.
+    pub const CPUS: &str = "{cpus}";
+    /// Placeholder for the length of the measurement in seconds.
+    pub const SECONDS: &str = "{seconds}";
+    /// Placeholder for an empty directory, which is removed after the round.
+    pub const DIR: &str = "{dir}";
+    /// Placeholder for a TCP port that is free when the command starts.
+    pub const PORT: &str = "{port}";
+    /// Stands for the rate in [`Command::read`].
+    pub const NUMBER: char = '#';
     /// Shorter commands, in seconds, are not marked: the CPU times of the machine are rounded to 10 ms,
     /// and starting a program on a busy machine takes time that is not its own.
     pub const SHORTEST_JUDGED: f64 = 0.5;
 
-    /// Whether the command contains the placeholder for the task count.
+    /// A command in the directory `dir` whose rate is that of its runs, one at each point.
+    pub fn timed(line: impl Into<String>, dir: impl Into<PathBuf>) -> Self {
+        let (line, dir) = (line.into(), dir.into());
+        Self { line, score: Score::Time, read: None, copies: false, dir }
+    }
+
+    /// Whether one command gets a task count or CPUs, and so differs between points.
     pub fn takes_tasks(&self) -> bool {
-        self.line.contains(Self::TASKS)
+        self.line.contains(Self::TASKS) || self.line.contains(Self::CPUS)
     }
 }
 
@@ -65,7 +88,7 @@ impl Command {
 pub enum Score {
     /// Invocations per second, from the time that the command takes.
     Time,
-    /// The last number on its standard output.
+    /// A number on its standard output: see [`Command::read`].
     Printed,
 }
 

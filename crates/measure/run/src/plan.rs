@@ -69,9 +69,11 @@ impl Case {
     pub fn command(command: Command) -> Self {
         let program = command.line.split_whitespace().next().unwrap_or_default();
         let name = std::path::Path::new(program).file_name().unwrap_or(program.as_ref());
-        let (description, unit) = match command.score {
-            Score::Time => ("runs the command from start to end", "runs"),
-            Score::Printed => ("prints its own rate", "units"),
+        let (description, unit) = match (command.score, command.copies) {
+            (Score::Time, false) => ("runs the command from start to end", "runs"),
+            (Score::Time, true) => ("runs a copy of the command per task", "runs"),
+            (Score::Printed, false) => ("prints its own rate", "units"),
+            (Score::Printed, true) => ("prints its own rate, a copy per task", "units"),
         };
         Self {
             family: Family::Command,
@@ -264,8 +266,7 @@ mod tests {
 
     #[test]
     fn a_case_reads_back_as_written_for_every_source() {
-        let command =
-            Command { line: "make -j{tasks}".into(), score: Score::Time, dir: "/".into() };
+        let command = Command::timed("make -j{tasks}", "/");
         let cases = [
             Case::foreign(CaseId::new("getppid1"), Source::BuiltIn {}),
             Case::plugin(std::path::Path::new("/x/mine.so"), "0f".repeat(32)),

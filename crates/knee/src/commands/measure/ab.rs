@@ -8,7 +8,7 @@ use knee_host::number::plural;
 use knee_host::process::program;
 use knee_host::{CpuList, Placement, cgroup};
 use knee_results::{Mode, Order, Request, Side, UntilDecided};
-use knee_run::job::{Command, START_TIMEOUT, Score, Source};
+use knee_run::job::{Command, START_TIMEOUT, Source};
 use knee_run::plan::Case;
 use knee_run::record::{InTurns, Record, RunRecord};
 use knee_run::runner::check_plugin;
@@ -21,6 +21,7 @@ use crate::args::form::FormArgs;
 use crate::args::judgement::JudgementArgs;
 use crate::args::modes::Modes;
 use crate::args::patience::PatienceArgs;
+use crate::args::score::ScoreArgs;
 use crate::args::tasks::Tasks;
 use crate::args::{
     complete, existing, percentage_below_100, require_utf8, seconds, seconds_or_none, whole,
@@ -44,8 +45,8 @@ const ROUNDS: u32 = 10;
 /// during the comparison, the change affects both sides alike and cancels out.
 ///
 /// A side is a command, a plug-in (FILE.so) or a testcase (NAME or NAME@KEY=VALUE). knee compares
-/// the run times of commands. With --rate, knee compares the last number that each command prints.
-/// knee uses a shell only for commands that contain shell syntax.
+/// the run times of commands, or with --rate or --read the rates that they print. knee replaces the
+/// same placeholders in commands as `knee run`. knee uses a shell only for commands that contain shell syntax.
 #[derive(clap::Args)]
 #[command(
     args_override_self = true,
@@ -76,9 +77,8 @@ pub(crate) struct Args {
           add = complete::testcase())]
     after: Option<String>,
 
-    /// Compare rates instead of times: the last number that a command prints is its rate
-    #[arg(long)]
-    rate: bool,
+    #[command(flatten)]
+    score: ScoreArgs,
 
     /// Round count; each round measures both sides once
     #[arg(short, long, value_name = "N", default_value_t = ROUNDS,
@@ -121,7 +121,7 @@ pub(crate) struct Args {
 
     /// Continue the comparison recorded in DIR, or print it if it is complete
     #[arg(long, value_name = "DIR",
-          conflicts_with_all = ["before", "after", "rate", "rounds", "until_decided", "max_time",
+          conflicts_with_all = ["before", "after", "rate", "read", "rounds", "until_decided", "max_time",
                                 "wait_quiet", "patience", "tasks", "mode", "samples", "interval",
                                 "warmup", "placement", "cpus", "output"])]
     resume: Option<PathBuf>,
@@ -271,10 +271,9 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
             cases[0].id.without_side()
         );
     }
-    ensure_usage!(
-        !args.rate || commands > 0,
-        "--rate applies only to commands; testcases count their own iterations"
-    );
+    if let (Some(option), 0) = (args.score.given(), commands) {
+        bail_usage!("{option} applies only to commands; testcases count their own iterations");
+    }
     if let (Some(option), 1..) = (args.testcases.given(), commands) {
         bail_usage!("{option} applies only to testcases, but both sides are commands");
     }
@@ -369,7 +368,9 @@ fn case(option: &str, text: &str, args: &Args) -> anyhow::Result<Case> {
     let is_program = program::find(text).is_some();
     let selected = CATALOGUE.select(&[text]);
     match selected.as_deref() {
-        Ok([selected]) if !(args.rate && is_program) => return Ok(Case::built_in(selected)),
+        Ok([selected]) if args.score.given().is_none() || !is_program => {
+            return Ok(Case::built_in(selected));
+        }
         Ok([_, _, ..]) if !is_program => {
             bail_usage!("{option}: {text} matches several testcases; name one")
         }
@@ -379,11 +380,10 @@ fn case(option: &str, text: &str, args: &Args) -> anyhow::Result<Case> {
         }
         _ => {}
     }
-    let score = if args.rate { Score::Printed } else { Score::Time };
     let dir = std::env::current_dir()
         .context("cannot determine the current directory, in which commands run")?;
     require_utf8("the current directory", &dir)?;
-    Ok(Case::command(Command { line: text.to_owned(), score, dir }))
+    Ok(Case::command(args.score.of(Command::timed(text, dir))))
 }
 
 /// Whether `text` needs a shell, because it is more than the name of a program in `PATH`. A single

@@ -1,5 +1,6 @@
 //! `knee run`: measure how throughput grows with the task count.
 
+mod command;
 mod floor;
 mod outcome;
 
@@ -10,7 +11,7 @@ use clap::ValueEnum;
 use knee_host::number::plural;
 use knee_host::{CpuList, Placement, cgroup};
 use knee_results::{Mode, Order, Request};
-use knee_run::job::START_TIMEOUT;
+use knee_run::job::{Command, START_TIMEOUT};
 use knee_run::noise::{AA_ROUNDS, AA_ROUNDS_AT_LEAST};
 use knee_run::plan::Case;
 use knee_run::record::{Record, RunRecord};
@@ -21,10 +22,11 @@ use knee_testcases::{CATALOGUE, QUICK};
 use self::floor::{MeasuredFloor, require_place};
 use crate::args::modes::Modes;
 use crate::args::patience::PatienceArgs;
+use crate::args::score::ScoreArgs;
 use crate::args::tasks::Tasks;
 use crate::args::view::ViewArgs;
 use crate::args::{complete, existing, percentage, require_utf8, seconds, seconds_or_none, whole};
-use crate::exit::{ExitStatus, ensure_usage, usage};
+use crate::exit::{ExitStatus, bail_usage, ensure_usage, usage};
 use crate::interrupt;
 use crate::present::progress::RunProgress;
 use crate::session::{
@@ -34,14 +36,21 @@ use crate::stderr::tell;
 
 /// Default rounds per point, except in A/A runs.
 const ROUNDS: u32 = 5;
+/// Default of {seconds} in a command.
+const COMMAND_SECONDS: f64 = 1.0;
 /// Interval and warm-up of the quick set, which must finish in under two minutes.
 const QUICK_INTERVAL: f64 = 0.1;
 const QUICK_WARMUP: f64 = 0.05;
 
 /// Measure how throughput grows with the task count
 ///
-/// Without names, knee measures a quick set that covers every family of kernel services. knee
-/// measures each point (testcase, mode, task count) in several rounds, each in a fresh process. The
+/// Without names, knee measures a quick set that covers every family of kernel services. With a
+/// command after --, knee measures this command. If the command contains {tasks} or {cpus}, knee
+/// runs it once per round, on as many CPUs as the point has tasks. Otherwise knee runs one copy per
+/// task. knee replaces {tasks} with the task count, {cpus} with the CPUs of the command, such as 0-3,
+/// {seconds} with --interval, {dir} with an empty directory, and {port} with a free TCP port.
+///
+/// knee measures each point (testcase, mode, task count) in several rounds, each in a fresh process. The
 /// rounds of all points are interleaved in random order. knee computes confidence intervals from
 /// the rounds. The record contains the raw samples.
 #[derive(clap::Args)]
@@ -54,6 +63,15 @@ pub(crate) struct Args {
     /// Run every testcase
     #[arg(long, conflicts_with = "words")]
     all: bool,
+
+    /// Command to measure, with its arguments; see above
+    #[arg(last = true, value_name = "CMD",
+          conflicts_with_all = ["words", "all", "plugin", "mode", "samples", "warmup", "start_timeout",
+                                "aa"])]
+    command: Vec<String>,
+
+    #[command(flatten)]
+    score: ScoreArgs,
 
     /// Shared object of an unmodified will-it-scale testcase; can be repeated
     #[arg(long, value_name = "FILE.so")]
@@ -84,7 +102,8 @@ pub(crate) struct Args {
           value_parser = whole::<u64>(1..=1_000_000))]
     samples: u64,
 
-    /// Seconds per sample [default: 0.2; for the quick set: 0.1]
+    /// Seconds per sample [default: 0.2; for the quick set: 0.1]. For a command: the value of {seconds}
+    /// [default: 1]
     #[arg(long, value_name = "S", value_parser = seconds)]
     interval: Option<f64>,
 
@@ -137,7 +156,7 @@ pub(crate) struct Args {
 
     /// Continue the run recorded in DIR, with its original options
     #[arg(long, value_name = "DIR",
-          conflicts_with_all = ["wait_quiet", "words", "all", "plugin", "mode", "tasks", "rounds", "samples",
+          conflicts_with_all = ["wait_quiet", "words", "all", "command", "rate", "read", "plugin", "mode", "tasks", "rounds", "samples",
                                 "interval", "warmup", "precision", "max_time", "patience", "start_timeout",
                                 "order", "seed", "placement", "cpus", "dir", "output", "aa"])]
     resume: Option<PathBuf>,
@@ -162,6 +181,8 @@ Examples:
   knee run family:lock -m threads -t 1-8   all locks, threads, 1 to 8 tasks
   knee run page_fault1 --precision 1%      add rounds for a precision of 1%
   knee run --plugin ./mine.so              a testcase written in C
+  knee run -- make -j{tasks}               your own program, by its run time
+  knee run --read 'tps = #' -- pgbench -S -T {seconds} -c {tasks} bench
   knee run --aa                            the noise floor of this machine
   knee run mmap1 --format json | jq .curves
 
@@ -238,14 +259,19 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
         Some(dir) => existing("--dir", dir)?,
         None => existing("TMPDIR", &std::env::temp_dir())?,
     };
-    let quick = is_quick(args);
+    let (quick, is_command) = (is_quick(args), !args.command.is_empty());
+    let default = |of_command, of_quick, of_testcases| match (is_command, quick) {
+        (true, _) => of_command,
+        (false, true) => of_quick,
+        (false, false) => of_testcases,
+    };
     let request = Request {
-        modes: args.mode.modes(),
+        modes: if is_command { vec![Mode::Processes] } else { args.mode.modes() },
         tasks: args.tasks.resolve(&topology, cgroup::cpu_quota()),
         rounds,
-        samples: args.samples,
-        interval: args.interval.unwrap_or(if quick { QUICK_INTERVAL } else { INTERVAL }),
-        warmup: args.warmup.unwrap_or(if quick { QUICK_WARMUP } else { WARMUP }),
+        samples: if is_command { 1 } else { args.samples },
+        interval: args.interval.unwrap_or(default(COMMAND_SECONDS, QUICK_INTERVAL, INTERVAL)),
+        warmup: args.warmup.unwrap_or(default(0.0, QUICK_WARMUP, WARMUP)),
         start_timeout: args.start_timeout,
         precision: args.precision,
         until_decided: None,
@@ -265,10 +291,27 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
 }
 
 fn is_quick(args: &Args) -> bool {
-    args.words.is_empty() && !args.all && args.plugin.is_empty()
+    args.words.is_empty() && args.command.is_empty() && !args.all && args.plugin.is_empty()
 }
 
 fn cases(args: &Args) -> anyhow::Result<Vec<Case>> {
+    if !args.command.is_empty() {
+        let case = command::case(&args.command, &args.score)?;
+        let takes_seconds = args.command.iter().any(|word| word.contains(Command::SECONDS));
+        ensure_usage!(
+            args.interval.is_none() || takes_seconds,
+            "--interval: {} does not use the interval; insert {} where the seconds belong",
+            case.id,
+            Command::SECONDS
+        );
+        return Ok(vec![case]);
+    }
+    if let Some(option) = args.score.given() {
+        bail_usage!(
+            "{option} applies only to commands, and testcases count their own iterations; name a \
+             command after --"
+        );
+    }
     let words: Vec<String> = if args.all {
         CATALOGUE.all().map(|testcase| testcase.name.to_owned()).collect()
     } else if is_quick(args) {

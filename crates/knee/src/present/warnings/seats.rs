@@ -51,10 +51,11 @@ impl Limit {
     }
 }
 
-/// The lowest task count at which the measuring process has no CPU of its own.
+/// The lowest task count at which the measuring process has no CPU of its own. It takes no samples of
+/// commands.
 pub(super) fn without_spare_cpu(run: &RunRecord, curves: &[Curve]) -> Option<Limit> {
     let mut from = Limit::default();
-    for (case, tasks) in measured(run, curves) {
+    for (case, tasks) in measured(run, curves).filter(|(case, _)| !case.is_command()) {
         if spare_cpu(&run.request.cpus, tasks, case).is_none() {
             from.lower_to(tasks, case);
         }

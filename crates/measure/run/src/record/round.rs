@@ -257,7 +257,6 @@ mod tests {
     use knee_results::{CaseId, Mode};
 
     use super::*;
-    use crate::job::Score;
 
     #[test]
     fn a_round_on_a_slower_machine_is_marked() {
@@ -294,9 +293,7 @@ mod tests {
     fn a_command_is_marked_on_a_slower_machine_unless_it_is_short() {
         let run = include_str!("../../../../../fuzz/fixed/run.json");
         let mut run: RunRecord = serde_json::from_str(run).unwrap();
-        let command = |line: &str| {
-            Case::command(Command { line: line.into(), score: Score::Time, dir: "/".into() })
-        };
+        let command = |line: &str| Case::command(Command::timed(line, "/"));
         run.cases = vec![command("long"), command("short")];
         let mut rounds = Rounds::default();
         let points = run.cases.iter().map(|case| case.id.clone());

@@ -1,0 +1,105 @@
+//! The result of `knee load`.
+
+use std::fmt::Write;
+
+use knee_host::number::{percent, plural, si, time};
+use knee_host::text::{Cell, Column, Screen, Table};
+use knee_load::{Failures, Load, Outcome, Pace, Quantiles};
+use serde_json::{Value, json};
+
+use super::style::{BAD, BOLD};
+
+/// A generator that is busy for a larger share of the time may limit the rate.
+const FULL: f64 = 0.95;
+
+/// The result for people.
+pub(crate) fn text(load: &Load, outcome: &Outcome, screen: &Screen) -> String {
+    let pace = match load.pace {
+        Pace::Closed => "closed loop".to_owned(),
+        Pace::Open { rate } => format!("open loop at {}/s", si(rate)),
+    };
+    let mut text = format!(
+        "{BOLD}{} replies/s{BOLD:#} ({} in {}), {}, {pace}\n\n",
+        si(outcome.rate()),
+        outcome.replies,
+        time(outcome.seconds),
+        plural(load.connections, "connection"),
+    );
+    let titles = ["", "p50", "p90", "p99", "p99.9", "max"];
+    let mut columns = vec![Column::left("")];
+    columns.extend(titles[1..].iter().map(|title| Column::right(*title)));
+    let mut table = Table::new(columns);
+    table.titles();
+    for (name, times) in [("latency", &outcome.latency), ("sent late", &outcome.lateness)] {
+        let Some(Quantiles { p50, p90, p99, p99_9, max }) = Quantiles::of(times) else { continue };
+        let mut row = vec![Cell::from(name)];
+        row.extend([p50, p90, p99, p99_9, max].map(|seconds| Cell::from(time(seconds))));
+        table.row(row);
+    }
+    text += &table.render(screen);
+    let _ = writeln!(
+        text,
+        "\nGenerator: {}, {} busy",
+        plural(outcome.workers, "CPU"),
+        percent(outcome.busy())
+    );
+    if outcome.busy() >= FULL && load.pace == Pace::Closed {
+        text += &screen.wrap(
+            "note  the generator's CPUs are full, so the server may be faster than this rate; use \
+             more CPUs: --cpus\n",
+            "      ",
+        );
+    }
+    if outcome.failures.count() > 0 {
+        let failed = format!("{BAD}failed{BAD:#}  {}\n", failures(&outcome.failures));
+        text += &screen.wrap(&failed, "        ");
+    }
+    text
+}
+
+/// Failures in words: `2 wrong replies, 1 request without a reply; the first: …`.
+pub(crate) fn failures(failures: &Failures) -> String {
+    let counts = [
+        (failures.errors, "broken connection", "broken connections"),
+        (failures.wrong, "wrong reply", "wrong replies"),
+        (failures.unanswered, "request without a reply", "requests without a reply"),
+    ];
+    let counts = counts.into_iter().filter(|(n, ..)| *n > 0);
+    let counts: Vec<String> =
+        counts.map(|(n, one, many)| format!("{n} {}", if n == 1 { one } else { many })).collect();
+    let first = failures.first.as_ref().map_or(String::new(), |first| format!("; first: {first}"));
+    counts.join(", ") + &first
+}
+
+/// The result as JSON. Times are in seconds.
+pub(crate) fn json(load: &Load, outcome: &Outcome) -> Value {
+    let (name, rate) = match load.pace {
+        Pace::Closed => ("closed", None),
+        Pace::Open { rate } => ("open", Some(rate)),
+    };
+    json!({
+        "target": load.target.to_string(),
+        "connections": load.connections,
+        "loop": name,
+        "requested_rate": rate,
+        "rate": outcome.rate(),
+        "replies": outcome.replies,
+        "seconds": outcome.seconds,
+        "failures": outcome.failures,
+        "latency": Quantiles::of(&outcome.latency),
+        "lateness": Quantiles::of(&outcome.lateness),
+        "cpus": outcome.workers,
+        "busy": outcome.busy(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_are_counted_in_words() {
+        let all = Failures { errors: 2, wrong: 1, unanswered: 0, first: Some("refused".into()) };
+        assert_eq!(failures(&all), "2 broken connections, 1 wrong reply; first: refused");
+    }
+}

@@ -1,0 +1,166 @@
+//! `knee run -- CMD`: the user's own program as a testcase.
+
+mod support;
+
+use std::fs;
+
+use rustix::process::Signal;
+use serde_json::Value;
+use snapbox::{assert_data_eq, str};
+use support::{Finished, Scratch, finish, processes_in, signal, start, wait_until};
+
+fn run(scratch: &Scratch, args: &[&str]) -> Finished {
+    let options = ["run", "-q", "--patience", "1", "-r", "1", "-o", "record"];
+    finish(scratch.knee(&options).args(args))
+}
+
+/// The rates of each task in each sample, in the order of the task count.
+fn rates(scratch: &Scratch) -> Vec<Value> {
+    let mut samples = scratch.samples();
+    samples.sort_by_key(|sample| sample["tasks"].as_u64());
+    samples.into_iter().map(|mut sample| sample["rates"].take()).collect()
+}
+
+#[test]
+fn a_command_with_a_task_count_runs_once_per_point() {
+    let scratch = Scratch::new();
+    let bench = "echo start 7; echo \"rate:   {tasks}00 op/s\"; echo end 3";
+    let args = ["-t", "1,2", "--cpus", "0", "--read", "rate: # op/s", "--", "sh", "-c", bench];
+    let finished = run(&scratch, &args);
+    let (_, table) = finished.assert_code(0).stdout.split_once("\n\n").unwrap();
+    let (table, _) = table.split_once("note").unwrap();
+    assert_data_eq!(
+        table,
+        str![[r#"
+sh processes  prints its own rate: sh -c 'echo start 7; echo "rate:   {tasks}00 op/s"; echo end 3'
+tasks  units/s  interval  speed-up  effic.  fairness  user  sys  idle
+    1      100         -     1.00×    100%     1.000     -    -     -  ■■■■■■■■■■■■■■■■■■■■
+only one usable task count, so there is no knee or peak
+more tasks than CPUs: tasks share CPUs, so there is no efficiency
+    2      200         -         -       -     1.000     -    -     -
+
+
+"#]]
+    );
+    assert_eq!(rates(&scratch), [serde_json::json!([100.0]), serde_json::json!([200.0])]);
+}
+
+#[test]
+fn a_command_without_a_task_count_runs_a_copy_per_task_on_a_cpu_of_its_own() {
+    let scratch = Scratch::new();
+    let cpus = knee_host::affinity::usable_cpus().unwrap();
+    let shown = "sed -n 's/Cpus_allowed_list:/cpu/p' /proc/self/status >> seen; echo 7";
+    run(&scratch, &["-t", "3", "--rate", "--", shown]).assert_code(0);
+    assert_eq!(rates(&scratch), [serde_json::json!([7.0, 7.0, 7.0])]);
+    let seen = fs::read_to_string(scratch.path().join("seen")).unwrap();
+    let mut seen: Vec<u32> =
+        seen.lines().map(|line| line.trim_start_matches("cpu").trim().parse().unwrap()).collect();
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen.len(), cpus.len().min(3), "{seen:?}");
+}
+
+#[test]
+fn copies_are_scored_by_the_time_until_the_last_one_ends() {
+    let scratch = Scratch::new();
+    // The first copy finds nothing, and the second one waits.
+    let line = "mkdir first 2>/dev/null || sleep 0.3";
+    run(&scratch, &["-t", "2", "--", line]).assert_code(0);
+    let [sample] = &scratch.samples()[..] else { panic!("one sample") };
+    let seconds = sample["seconds"].as_f64().unwrap();
+    assert!(seconds >= 0.3, "{sample}");
+    assert_eq!(sample["rates"], serde_json::json!([1.0 / seconds, 1.0 / seconds]));
+}
+
+#[test]
+fn placeholders_stand_for_what_a_command_needs_to_know() {
+    let scratch = Scratch::new();
+    let line = "test {cpus} = 0 && test {seconds} = 2.5 && test {port} -gt 0 && \
+                test -z \"$(ls {dir})\" && touch {dir}/file && echo {tasks}";
+    let args = ["-t", "1", "--cpus", "0", "--interval", "2.5", "--rate", "-r", "2", "--", line];
+    run(&scratch, &args).assert_code(0);
+    assert_eq!(scratch.leftovers(), [] as [std::path::PathBuf; 0]);
+}
+
+#[test]
+fn a_command_that_fails_is_named_with_what_it_said_and_costs_no_other_point() {
+    let scratch = Scratch::new();
+    let line = "test {tasks} = 1 || { echo no licence >&2; exit 3; }; echo 5";
+    let finished = run(&scratch, &["-t", "1,2", "--rate", "--", line]);
+    finished.assert_code(4).assert_stdout_has("not measured");
+    finished.assert_stdout_has("exited with status 3: no licence");
+    assert_eq!(rates(&scratch), [serde_json::json!([5.0])]);
+
+    let finished = run(&Scratch::new(), &["-t", "1", "--", "./nosuch"]);
+    finished.assert_code(3).assert_stdout_has("nosuch");
+    let read = ["-t", "1", "--read", "tps = #", "--", "echo", "ready", "now"];
+    let finished = run(&Scratch::new(), &read);
+    finished.assert_code(4).assert_stdout_has("its last line: ready now");
+}
+
+#[test]
+fn a_copy_that_fails_ends_the_others() {
+    let scratch = Scratch::new();
+    let line = "mkdir first 2>/dev/null && sleep 600; exit 9";
+    run(&scratch, &["-t", "2", "--", line]).assert_code(4).assert_stdout_has("status 9");
+    wait_until("no process is left", || processes_in(scratch.path()).is_empty());
+}
+
+#[test]
+fn what_a_command_leaves_in_the_background_is_ended() {
+    let scratch = Scratch::new();
+    run(&scratch, &["-t", "2", "--", "sleep 600 & true"]).assert_code(0);
+    wait_until("no process is left", || processes_in(scratch.path()).is_empty());
+}
+
+#[test]
+fn an_interrupted_run_of_a_command_continues_with_the_same_command() {
+    let scratch = Scratch::new();
+    let line = "test -e go || sleep 600";
+    let args = ["run", "-q", "-r", "2", "-t", "1", "-o", "record", "--", line];
+    let mut knee = start(&mut scratch.knee(&args));
+    wait_until("the command runs", || processes_in(scratch.path()).len() > 2);
+    signal(&knee, Signal::INT);
+    assert_eq!(knee.wait().unwrap().code(), Some(130));
+    wait_until("no process is left", || processes_in(scratch.path()).is_empty());
+    fs::write(scratch.path().join("go"), "").unwrap();
+    let resumed = finish(&mut scratch.knee(&["run", "--resume", "record"]));
+    resumed.assert_code(0).assert_stderr_has("resuming runs the command test -e go || sleep 600");
+    assert_eq!(scratch.samples().len(), 2);
+}
+
+#[test]
+fn options_of_testcases_are_refused_for_commands_and_the_reverse() {
+    let scratch = Scratch::new();
+    for args in [
+        &["getppid1", "--", "true"][..],
+        &["-m", "threads", "--", "true"],
+        &["-s", "3", "--", "true"],
+        &["--warmup", "1", "--", "true"],
+        &["--aa", "--", "true"],
+        &["--rate", "--read", "#", "--", "true"],
+    ] {
+        run(&scratch, args).assert_code(2).assert_stderr_has("cannot be used with");
+    }
+    let refused = |args: &[&str], why: &str| {
+        run(&scratch, args).assert_code(2).assert_stderr_has(why);
+    };
+    refused(&["--rate", "getppid1"], "--rate applies only to commands");
+    refused(&["--read", "tps = #", "getppid1"], "--read applies only to commands");
+    refused(&["--read", "tps", "--", "true"], "must contain one #");
+    refused(&["--interval", "1", "--", "true"], "insert {seconds}");
+    refused(&["--", " "], "name a program");
+    assert!(!scratch.record().exists());
+}
+
+#[test]
+fn records_of_a_command_are_compared() {
+    let scratch = Scratch::new();
+    for (record, rate) in [("before", "100"), ("after", "120")] {
+        let args = ["run", "-q", "--patience", "1", "-r", "6", "-t", "1", "-o", record, "--rate"];
+        finish(scratch.knee(&args).args(["--", "sh", "-c", &format!("echo {rate}")]))
+            .assert_code(0);
+    }
+    let compared = finish(&mut scratch.knee(&["compare", "before", "after"]));
+    compared.assert_code(0).assert_stdout_has("+20.0%");
+}

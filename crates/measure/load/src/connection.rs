@@ -1,0 +1,179 @@
+//! A connection, with at most one request under way.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::net::sockopt::socket_error;
+use rustix::net::{SendFlags, send};
+
+use crate::reply::{Arriving, Progress, Reply};
+use crate::target::Target;
+
+/// A connection of a worker.
+#[derive(Default)]
+pub(crate) struct Connection {
+    socket: Option<OwnedFd>,
+    state: State,
+    /// The request, and how much of it has been sent.
+    pub(crate) request: Vec<u8>,
+    sent: usize,
+    arriving: Arriving,
+    /// Which of the requests of the load it is.
+    pub(crate) kind: usize,
+    /// When the request was due, in nanoseconds.
+    pub(crate) due: u64,
+    /// Since when the connection has had nothing to do, in nanoseconds.
+    pub(crate) free_since: u64,
+}
+
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+enum State {
+    #[default]
+    Free,
+    Connecting,
+    Sending,
+    Waiting,
+}
+
+/// What became of the request of a connection.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Its reply is not yet complete.
+    Pending,
+    /// Its reply is complete and right.
+    Replied,
+    /// Its reply is wrong. The connection is closed.
+    Wrong(String),
+    /// The connection could not be made or broke, and is closed.
+    Broken(String),
+}
+
+/// Where the events of a worker's connections arrive.
+pub(crate) struct Events {
+    pub(crate) epoll: OwnedFd,
+}
+
+impl Events {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)? })
+    }
+}
+
+impl Connection {
+    /// Whether it has no request under way.
+    pub(crate) fn is_free(&self) -> bool {
+        self.state == State::Free
+    }
+
+    /// Sends [`Connection::request`], over a new connection to `target` if there is none.
+    pub(crate) fn start(&mut self, target: &Target, nr: u64, events: &Events) -> Step {
+        (self.sent, self.state) = (0, State::Sending);
+        self.arriving.reset();
+        if self.socket.is_some() {
+            return self.send(nr, events);
+        }
+        let begun = match target.connect() {
+            Ok(begun) => begun,
+            Err(error) => return self.broken(&format!("cannot connect to {target}: {error}")),
+        };
+        let wanted = if begun.is_connected { EventFlags::IN } else { EventFlags::OUT };
+        if let Err(error) = epoll::add(&events.epoll, &begun.socket, EventData::new_u64(nr), wanted)
+        {
+            return self.broken(&format!("cannot watch a connection: {error}"));
+        }
+        self.socket = Some(begun.socket);
+        if begun.is_connected {
+            return self.send(nr, events);
+        }
+        self.state = State::Connecting;
+        Step::Pending
+    }
+
+    /// Continues after an event. `buffer` is scratch memory.
+    pub(crate) fn go_on(
+        &mut self,
+        nr: u64,
+        events: &Events,
+        reply: &Reply,
+        buffer: &mut [u8],
+    ) -> Step {
+        match self.state {
+            State::Connecting => {
+                let socket = self.socket.as_ref().expect("it is connecting");
+                match socket_error(socket) {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) | Err(error) => {
+                        return self.broken(&format!("cannot connect: {error}"));
+                    }
+                }
+                if let Err(error) = self.watch(nr, events, EventFlags::IN) {
+                    return self.broken(&error.to_string());
+                }
+                self.state = State::Sending;
+                self.send(nr, events)
+            }
+            State::Sending => self.send(nr, events),
+            State::Waiting => self.receive(reply, buffer),
+            // The server closed a connection without a request, or sent what nobody asked for.
+            State::Free => self.broken("the server closed an idle connection"),
+        }
+    }
+
+    fn send(&mut self, nr: u64, events: &Events) -> Step {
+        let Some(socket) = self.socket.as_ref() else { return Step::Pending };
+        while self.sent < self.request.len() {
+            match send(socket, &self.request[self.sent..], SendFlags::NOSIGNAL) {
+                Ok(sent) => self.sent += sent,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    return match self.watch(nr, events, EventFlags::IN | EventFlags::OUT) {
+                        Ok(()) => Step::Pending,
+                        Err(error) => self.broken(&error.to_string()),
+                    };
+                }
+                Err(error) => return self.broken(&format!("cannot send: {error}")),
+            }
+        }
+        self.state = State::Waiting;
+        Step::Pending
+    }
+
+    fn receive(&mut self, reply: &Reply, buffer: &mut [u8]) -> Step {
+        let Some(socket) = self.socket.as_ref() else { return Step::Pending };
+        let length = match rustix::io::read(socket, &mut *buffer) {
+            Ok(0) => return self.broken("the server closed the connection without a whole reply"),
+            Ok(length) => length,
+            Err(Errno::AGAIN | Errno::INTR) => return Step::Pending,
+            Err(error) => return self.broken(&format!("cannot receive: {error}")),
+        };
+        match self.arriving.take(&buffer[..length], reply) {
+            Progress::Partial => Step::Pending,
+            Progress::Whole => {
+                self.state = State::Free;
+                Step::Replied
+            }
+            Progress::Wrong(reason) => {
+                self.close();
+                Step::Wrong(reason)
+            }
+        }
+    }
+
+    fn watch(&self, nr: u64, events: &Events, wanted: EventFlags) -> io::Result<()> {
+        let socket = self.socket.as_ref().expect("it is open").as_fd();
+        Ok(epoll::modify(&events.epoll, socket, EventData::new_u64(nr), wanted)?)
+    }
+
+    fn broken(&mut self, reason: &str) -> Step {
+        self.close();
+        Step::Broken(reason.to_owned())
+    }
+
+    /// Closes the connection; the next request opens another one.
+    pub(crate) fn close(&mut self) {
+        self.socket = None;
+        self.state = State::Free;
+    }
+}

@@ -1,0 +1,177 @@
+//! What a load measured.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// Longest latency that a histogram distinguishes, in nanoseconds: an hour.
+const LONGEST: u64 = 3_600_000_000_000;
+/// Significant digits of a histogram.
+const DIGITS: u8 = 3;
+
+/// Times in nanoseconds, each to three significant digits.
+pub type Histogram = hdrhistogram::Histogram<u64>;
+
+/// An empty histogram.
+pub(crate) fn histogram() -> Histogram {
+    Histogram::new_with_max(LONGEST, DIGITS).expect("the bounds are valid")
+}
+
+/// What happened in the measured time.
+#[derive(Clone, PartialEq)]
+pub struct Outcome {
+    /// Measured time in seconds.
+    pub seconds: f64,
+    /// Right replies that arrived in this time.
+    pub replies: u64,
+    /// Requests that failed or got no reply.
+    pub failures: Failures,
+    /// Nanoseconds until the reply. With [`crate::Pace::Open`], of the requests that were due in the
+    /// measured time, from the time at which they were due; those without a reply count with the time
+    /// that they waited.
+    pub latency: Histogram,
+    /// Nanoseconds by which the generator itself sent requests late: after they were due, and after a
+    /// connection was free for them.
+    pub lateness: Histogram,
+    /// CPU time of the workers in seconds.
+    pub cpu: f64,
+    /// Number of workers.
+    pub workers: usize,
+}
+
+/// Requests without a right reply.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Failures {
+    /// Connections that could not be made or that broke.
+    pub errors: u64,
+    /// Wrong replies.
+    pub wrong: u64,
+    /// Requests without a reply at the end.
+    pub unanswered: u64,
+    /// The first failure in words.
+    pub first: Option<String>,
+}
+
+impl Failures {
+    /// Their number.
+    pub fn count(&self) -> u64 {
+        self.errors + self.wrong + self.unanswered
+    }
+
+    pub(crate) fn note(&mut self, what: impl FnOnce() -> String) {
+        if self.first.is_none() {
+            self.first = Some(what());
+        }
+    }
+}
+
+impl fmt::Debug for Outcome {
+    /// Without the thousands of counters of the histograms.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outcome")
+            .field("seconds", &self.seconds)
+            .field("replies", &self.replies)
+            .field("failures", &self.failures)
+            .field("latency", &Quantiles::of(&self.latency))
+            .field("lateness", &Quantiles::of(&self.lateness))
+            .finish_non_exhaustive()
+    }
+}
+
+impl Default for Outcome {
+    fn default() -> Self {
+        Self {
+            seconds: 0.0,
+            replies: 0,
+            failures: Failures::default(),
+            latency: histogram(),
+            lateness: histogram(),
+            cpu: 0.0,
+            workers: 0,
+        }
+    }
+}
+
+impl Outcome {
+    /// Adds what another worker measured at the same time.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.seconds = self.seconds.max(other.seconds);
+        self.replies += other.replies;
+        self.failures.errors += other.failures.errors;
+        self.failures.wrong += other.failures.wrong;
+        self.failures.unanswered += other.failures.unanswered;
+        if self.failures.first.is_none() {
+            self.failures.first = other.failures.first;
+        }
+        self.latency.add(other.latency).expect("all histograms have the same bounds");
+        self.lateness.add(other.lateness).expect("all histograms have the same bounds");
+        self.cpu += other.cpu;
+        self.workers += other.workers;
+    }
+
+    /// Right replies per second; 0 if nothing was measured.
+    pub fn rate(&self) -> f64 {
+        if self.seconds > 0.0 { self.replies as f64 / self.seconds } else { 0.0 }
+    }
+
+    /// The share of their CPUs' time that the workers used, 0 to 1.
+    pub fn busy(&self) -> f64 {
+        let had = self.seconds * self.workers as f64;
+        if had > 0.0 { (self.cpu / had).min(1.0) } else { 0.0 }
+    }
+}
+
+/// Quantiles of times, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Quantiles {
+    /// Median.
+    pub p50: f64,
+    /// 90th percentile.
+    pub p90: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// 99.9th percentile.
+    pub p99_9: f64,
+    /// Longest time.
+    pub max: f64,
+}
+
+impl Quantiles {
+    /// The quantiles of `times`; `None` if there are none.
+    pub fn of(times: &Histogram) -> Option<Self> {
+        let at = |quantile| times.value_at_quantile(quantile) as f64 / 1e9;
+        (!times.is_empty()).then(|| Self {
+            p50: at(0.5),
+            p90: at(0.9),
+            p99: at(0.99),
+            p99_9: at(0.999),
+            max: times.max() as f64 / 1e9,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_add_up() {
+        let one = |cpu: f64, replies: u64| {
+            let mut outcome =
+                Outcome { seconds: 2.0, replies, cpu, workers: 1, ..Outcome::default() };
+            outcome.latency.record(replies * 1_000_000).unwrap();
+            outcome
+        };
+        let mut all = one(1.0, 10);
+        all.failures.wrong = 1;
+        let mut other = one(0.5, 30);
+        other.failures.note(|| "refused".to_owned());
+        all.add(other);
+        assert_eq!((all.rate(), all.busy(), all.workers), (20.0, 0.375, 2));
+        assert_eq!((all.failures.count(), all.failures.first.as_deref()), (1, Some("refused")));
+        let quantiles = Quantiles::of(&all.latency).unwrap();
+        assert!((quantiles.p50 - 0.01).abs() < 1e-5 && (quantiles.max - 0.03).abs() < 1e-4);
+        assert_eq!(Quantiles::of(&histogram()), None);
+        assert_eq!(Outcome::default().rate(), 0.0);
+    }
+}

@@ -1,0 +1,153 @@
+//! What is sent.
+
+use oorandom::Rand64;
+
+use crate::reply::Reply;
+
+/// A text with an escape sequence or placeholder that has no meaning.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{sequence} has no meaning; knee knows \\r, \\n, \\t, \\0, \\\\, \\xHH and {{random:N}}")]
+pub struct TextError {
+    /// The sequence.
+    pub sequence: String,
+}
+
+/// A request, and what makes its reply whole and right.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Request {
+    parts: Vec<Part>,
+    /// The expected reply.
+    pub reply: Reply,
+    /// How often the request is chosen, relative to the others.
+    pub weight: u32,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Part {
+    Bytes(Vec<u8>),
+    /// A decimal number, at random from 0 to one less than this.
+    Random(u64),
+}
+
+impl Request {
+    /// A request of weight 1 with this text. In it, `\r`, `\n`, `\t`, `\0`, `\\` and `\xHH` are single
+    /// bytes, and `{random:N}` is a number from 0 to N-1 that differs from request to request.
+    ///
+    /// # Errors
+    /// Another sequence follows a backslash, or N is not a number above 0.
+    pub fn new(text: &str, reply: Reply) -> Result<Self, TextError> {
+        let mut parts = Vec::new();
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once(RANDOM) {
+            parts.push(Part::Bytes(bytes(before)?));
+            let end = after.find('}').map_or(after.len(), |at| at + 1);
+            let (number, after) = after.split_at(end);
+            let limit = number.strip_suffix('}').and_then(|digits| digits.parse().ok());
+            let limit = limit.filter(|&limit| limit > 0);
+            let unknown = || TextError { sequence: format!("{RANDOM}{number}") };
+            parts.push(Part::Random(limit.ok_or_else(unknown)?));
+            rest = after;
+        }
+        parts.push(Part::Bytes(bytes(rest)?));
+        Ok(Self { parts, reply, weight: 1 })
+    }
+
+    /// Writes the bytes to send into `out`.
+    pub(crate) fn write(&self, random: &mut Rand64, out: &mut Vec<u8>) {
+        use std::io::Write;
+        out.clear();
+        for part in &self.parts {
+            match part {
+                Part::Bytes(bytes) => out.extend_from_slice(bytes),
+                Part::Random(limit) => {
+                    write!(out, "{}", random.rand_range(0..*limit)).expect("a vector takes all");
+                }
+            }
+        }
+    }
+}
+
+const RANDOM: &str = "{random:";
+
+/// The bytes that `text` stands for.
+pub(crate) fn bytes(text: &str) -> Result<Vec<u8>, TextError> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('\\') {
+        bytes.extend_from_slice(before.as_bytes());
+        let (byte, length) = match after.as_bytes().first() {
+            Some(b'r') => (b'\r', 1),
+            Some(b'n') => (b'\n', 1),
+            Some(b't') => (b'\t', 1),
+            Some(b'0') => (0, 1),
+            Some(b'\\') => (b'\\', 1),
+            Some(b'x') => {
+                let digits = after.get(1..3).filter(|d| d.bytes().all(|b| b.is_ascii_hexdigit()));
+                let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+                (byte.ok_or_else(|| unknown(after))?, 3)
+            }
+            _ => return Err(unknown(after)),
+        };
+        bytes.push(byte);
+        rest = &after[length..];
+    }
+    bytes.extend_from_slice(rest.as_bytes());
+    Ok(bytes)
+}
+
+fn unknown(after: &str) -> TextError {
+    let shown = if after.starts_with('x') { 3 } else { 1 };
+    TextError { sequence: format!("\\{}", after.chars().take(shown).collect::<String>()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reply::End;
+
+    fn request(text: &str) -> Result<Request, TextError> {
+        Request::new(text, Reply::new("", End::Bytes(1)).unwrap())
+    }
+
+    #[test]
+    fn escape_sequences_are_bytes() {
+        assert_eq!(bytes(r"a\r\n\t\0\\\x7f\xFF").unwrap(), b"a\r\n\t\0\\\x7f\xff");
+        for (text, sequence) in
+            [(r"\q", r"\q"), (r"a\", r"\"), (r"\x1", r"\x1"), (r"\xzz", r"\xzz")]
+        {
+            assert_eq!(bytes(text).unwrap_err().sequence, sequence);
+        }
+    }
+
+    #[test]
+    fn random_numbers_are_below_their_limit_and_differ() {
+        let request = request(r"get k{random:3} {random:1}\r\n").unwrap();
+        let mut random = Rand64::new(1);
+        let mut seen: Vec<String> = (0..100)
+            .map(|_| {
+                let mut out = Vec::new();
+                request.write(&mut random, &mut out);
+                String::from_utf8(out).unwrap()
+            })
+            .collect();
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen, ["get k0 0\r\n", "get k1 0\r\n", "get k2 0\r\n"]);
+    }
+
+    #[test]
+    fn a_placeholder_without_a_limit_is_refused() {
+        for text in ["{random:}", "{random:0}", "{random:x}", "{random:9"] {
+            assert_eq!(request(text).unwrap_err().sequence, text);
+        }
+        // Braces alone have no meaning.
+        assert!(request(r#"{"a": {}}"#).is_ok());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text: String) {
+            let _ = request(&text);
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Where the server listens.
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::sockopt::{set_socket_linger, set_tcp_nodelay};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
+
+/// The longest path of a Unix socket, in bytes: `sun_path` of linux/un.h without its final zero.
+const LONGEST_PATH: usize = 107;
+/// How long a server may take to accept the first connection.
+const CHECK: Duration = Duration::from_secs(5);
+/// Prefix of the path of a Unix socket.
+const UNIX: &str = "unix:";
+
+/// The address of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// A TCP port.
+    Tcp(SocketAddr),
+    /// A Unix stream socket.
+    Unix(PathBuf),
+}
+
+/// A text that is not the address of a server.
+#[derive(Debug, thiserror::Error)]
+pub enum TargetError {
+    /// It names no host and port.
+    #[error("{text:?} is not an address; write HOST:PORT or unix:PATH ({reason})")]
+    Unusable {
+        /// The text.
+        text: String,
+        /// Why.
+        reason: io::Error,
+    },
+    /// The path of a Unix socket is too long for the kernel.
+    #[error("the path of a Unix socket may have {LONGEST_PATH} bytes, but {0} has more")]
+    TooLong(PathBuf),
+}
+
+impl FromStr for Target {
+    type Err = TargetError;
+
+    fn from_str(text: &str) -> Result<Self, TargetError> {
+        if let Some(path) = text.strip_prefix(UNIX) {
+            return match PathBuf::from(path) {
+                path if path.as_os_str().len() > LONGEST_PATH => Err(TargetError::TooLong(path)),
+                path => Ok(Self::Unix(path)),
+            };
+        }
+        let unusable = |reason| TargetError::Unusable { text: text.to_owned(), reason };
+        let mut addresses = text.to_socket_addrs().map_err(unusable)?;
+        let none = || unusable(io::Error::other("the host has no address"));
+        Ok(Self::Tcp(addresses.next().ok_or_else(none)?))
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "{UNIX}{}", path.display()),
+        }
+    }
+}
+
+/// A connection that has been begun.
+pub(crate) struct Begun {
+    pub(crate) socket: OwnedFd,
+    /// Whether the connection is already established.
+    pub(crate) is_connected: bool,
+}
+
+impl Target {
+    /// Connects and closes the connection, to find out whether the server can be reached.
+    pub(crate) fn check(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(address) => TcpStream::connect_timeout(address, CHECK).map(drop),
+            Self::Unix(path) => UnixStream::connect(path).map(drop),
+        }
+    }
+
+    /// Begins to connect. The socket does not block.
+    pub(crate) fn connect(&self) -> io::Result<Begun> {
+        match self {
+            Self::Tcp(address) => {
+                let family = match address {
+                    SocketAddr::V4(_) => AddressFamily::INET,
+                    SocketAddr::V6(_) => AddressFamily::INET6,
+                };
+                let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+                let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+                set_tcp_nodelay(&socket, true)?;
+                // Closed connections would otherwise keep their ports for a minute.
+                set_socket_linger(&socket, Some(Duration::ZERO))?;
+                match connect(&socket, address) {
+                    Ok(()) => Ok(Begun { socket, is_connected: true }),
+                    Err(Errno::INPROGRESS) => Ok(Begun { socket, is_connected: false }),
+                    Err(error) => Err(error.into()),
+                }
+            }
+            Self::Unix(path) => {
+                // A Unix socket that does not block cannot wait for a full queue of connections.
+                let stream = UnixStream::connect(path)?;
+                stream.set_nonblocking(true)?;
+                Ok(Begun { socket: stream.into(), is_connected: true })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_a_host_and_a_port_or_a_path() {
+        let target = |text: &str| text.parse::<Target>();
+        assert_eq!(target("127.0.0.1:80").unwrap().to_string(), "127.0.0.1:80");
+        assert_eq!(target("[::1]:80").unwrap().to_string(), "[::1]:80");
+        assert_eq!(target("unix:/run/a").unwrap(), Target::Unix("/run/a".into()));
+        for text in ["", "127.0.0.1", "127.0.0.1:x", ":80000"] {
+            let refused = target(text).unwrap_err().to_string();
+            assert!(refused.contains("write HOST:PORT or unix:PATH"), "{refused}");
+        }
+        let long = format!("unix:/{}", "a".repeat(LONGEST_PATH));
+        assert!(target(&long).unwrap_err().to_string().contains("may have 107 bytes"));
+    }
+}

@@ -1,0 +1,195 @@
+//! Load on servers that behave well and badly.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use knee_load::{End, Load, LoadError, Outcome, Pace, Quantiles, Reply, Request, Target, run};
+
+/// Starts a server that answers the lines of each connection by `answer`, and returns its address. A
+/// connection ends where there is no answer.
+fn serve(answer: impl Fn(&str) -> Option<String> + Clone + Send + 'static) -> Target {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = listener.local_addr().unwrap().to_string().parse().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (stream, answer) = (stream.unwrap(), answer.clone());
+            thread::spawn(move || converse(&stream, answer));
+        }
+    });
+    target
+}
+
+fn converse(stream: &TcpStream, answer: impl Fn(&str) -> Option<String>) {
+    stream.set_nodelay(true).unwrap();
+    let mut lines = BufReader::new(stream).lines();
+    while let Some(Ok(line)) = lines.next() {
+        let Some(reply) = answer(&line) else { return };
+        if { stream }.write_all(reply.as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+fn load(target: Target, pace: Pace) -> Load {
+    let reply = Reply::new("ok", End::with(r"\n").unwrap()).unwrap();
+    Load {
+        target,
+        requests: vec![Request::new(r"get {random:9}\n", reply).unwrap()],
+        connections: 2,
+        pace,
+        reconnect: false,
+        warmup: 0.05,
+        seconds: 0.3,
+        cpus: vec![knee_host::affinity::usable_cpus().unwrap()[0]],
+    }
+}
+
+fn measure(load: &Load) -> Result<Outcome, LoadError> {
+    run(load, &AtomicBool::new(false))
+}
+
+#[test]
+fn a_closed_loop_counts_the_replies() {
+    let seen = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&seen);
+    let target = serve(move |line| {
+        assert!(line.strip_prefix("get ").unwrap().parse::<u32>().unwrap() < 9);
+        counter.fetch_add(1, Ordering::Relaxed);
+        Some("ok\n".to_owned())
+    });
+    let outcome = measure(&load(target, Pace::Closed)).unwrap();
+    assert_eq!(outcome.failures.count(), 0, "{:?}", outcome.failures);
+    assert!(outcome.replies > 0 && outcome.replies <= seen.load(Ordering::Relaxed));
+    assert_eq!(outcome.replies, outcome.latency.len());
+    assert_eq!(outcome.rate(), outcome.replies as f64 / 0.3);
+    assert!(outcome.busy() > 0.0);
+}
+
+#[test]
+fn an_open_loop_sends_at_its_rate_over_all_workers() {
+    let target = serve(|_| Some("ok\n".to_owned()));
+    let cpu = knee_host::affinity::usable_cpus().unwrap()[0];
+    let rate = 200.0;
+    let load = Load { cpus: vec![cpu; 2], ..load(target, Pace::Open { rate }) };
+    let outcome = measure(&load).unwrap();
+    // 0.3 s at 200 per second, however slow the machine is.
+    assert_eq!(outcome.latency.len() + outcome.failures.errors, 60);
+    assert_eq!(outcome.workers, 2);
+    assert!(outcome.lateness.len() <= outcome.latency.len());
+}
+
+#[test]
+fn a_stall_delays_all_requests_that_were_due_meanwhile() {
+    let stalled = Arc::new(AtomicBool::new(false));
+    let begun = Instant::now();
+    let target = serve(move |_| {
+        // The first request after the warm-up.
+        let is_first = begun.elapsed() > Duration::from_millis(150);
+        if is_first && !stalled.swap(true, Ordering::Relaxed) {
+            thread::sleep(Duration::from_millis(200));
+        }
+        Some("ok\n".to_owned())
+    });
+    let load = Load { connections: 1, seconds: 0.6, ..load(target, Pace::Open { rate: 1000.0 }) };
+    let outcome = measure(&load).unwrap();
+    let is_slow = |millis: u64| outcome.latency.count_between(millis * 1_000_000, u64::MAX);
+    // A generator that counts from the time of sending sees one.
+    assert!(is_slow(100) >= 90, "{} of {}", is_slow(100), outcome.latency.len());
+    assert!(Quantiles::of(&outcome.latency).unwrap().max >= 0.19);
+}
+
+#[test]
+fn each_request_can_have_a_connection_of_its_own() {
+    let connections = Arc::new(AtomicU64::new(0));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = listener.local_addr().unwrap().to_string().parse().unwrap();
+    let counter = Arc::clone(&connections);
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            counter.fetch_add(1, Ordering::Relaxed);
+            thread::spawn(move || converse(&stream.unwrap(), |_| Some("ok\n".to_owned())));
+        }
+    });
+    let outcome = measure(&Load { reconnect: true, ..load(target, Pace::Closed) }).unwrap();
+    assert_eq!(outcome.failures.count(), 0, "{:?}", outcome.failures);
+    assert!(connections.load(Ordering::Relaxed) >= outcome.replies && outcome.replies > 0);
+}
+
+#[test]
+fn requests_are_chosen_by_weight() {
+    let target = serve(|line| Some(if line == "set" { "done\n" } else { "ok\n" }.to_owned()));
+    let set = Reply::new("done", End::Bytes(5)).unwrap();
+    let mut set = Request::new(r"set\n", set).unwrap();
+    set.weight = 3;
+    let mut load = load(target, Pace::Open { rate: 1000.0 });
+    load.requests.push(set);
+    let outcome = measure(&load).unwrap();
+    assert_eq!(outcome.failures.wrong, 0, "{:?}", outcome.failures);
+}
+
+#[test]
+fn a_unix_socket_is_a_target() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("socket");
+    let listener = UnixListener::bind(&path).unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            thread::spawn(move || {
+                let stream = stream.unwrap();
+                for _ in BufReader::new(&stream).lines().map_while(Result::ok) {
+                    let _ = { &stream }.write_all(b"ok\n");
+                }
+            });
+        }
+    });
+    let outcome = measure(&load(Target::Unix(path), Pace::Closed)).unwrap();
+    assert!(outcome.replies > 0 && outcome.failures.count() == 0, "{:?}", outcome.failures);
+}
+
+#[test]
+fn wrong_replies_and_broken_connections_are_counted() {
+    let nr = Arc::new(AtomicU64::new(0));
+    let target = serve(move |_| match nr.fetch_add(1, Ordering::Relaxed) % 3 {
+        0 => Some("ok\n".to_owned()),
+        1 => Some("sorry\n".to_owned()),
+        _ => None,
+    });
+    let failures = measure(&load(target, Pace::Closed)).unwrap().failures;
+    assert!(failures.wrong > 0 && failures.errors > 0, "{failures:?}");
+}
+
+#[test]
+fn a_server_that_never_replies_rightly_is_reported_with_the_reason() {
+    let reason = |load: &Load| measure(load).unwrap_err().to_string();
+    let wrong = load(serve(|_| Some("sorry\n".to_owned())), Pace::Closed);
+    let expected = "no request got a right reply: the server replied: \"sorry\\n\"";
+    assert_eq!(reason(&wrong), expected);
+    let closing = load(serve(|_| None), Pace::Closed);
+    assert!(reason(&closing).contains("closed the connection without a whole reply"));
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let missing = load(Target::Tcp(port), Pace::Open { rate: 100.0 });
+    assert!(reason(&missing).contains("Connection refused"), "{}", reason(&missing));
+    // It accepts connections, and says nothing.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = load(Target::Tcp(listener.local_addr().unwrap()), Pace::Closed);
+    assert!(reason(&silent).contains("did not reply in time"));
+}
+
+#[test]
+fn a_stopped_load_ends_at_once() {
+    let target = serve(|_| Some("ok\n".to_owned()));
+    let load = Load { seconds: 3600.0, ..load(target, Pace::Closed) };
+    let stop = AtomicBool::new(false);
+    let outcome = thread::scope(|scope| {
+        let running = scope.spawn(|| run(&load, &stop));
+        thread::sleep(Duration::from_millis(200));
+        stop.store(true, Ordering::Relaxed);
+        running.join().unwrap().unwrap()
+    });
+    assert!(outcome.seconds < 3600.0 && outcome.replies > 0);
+}

@@ -1,0 +1,152 @@
+//! A round of a command: runs it once, or a copy per task, measures the time, and terminates the
+//! processes that it leaves behind.
+
+mod rate;
+mod running;
+
+use std::net::TcpListener;
+
+use knee_host::clock::seconds;
+use knee_host::{CpuList, Interrupt};
+use knee_results::Mark;
+use rustix::process::getpid;
+use rustix::time::ClockId;
+
+use self::running::Running;
+use crate::account::Ledger;
+use crate::job::{Command, Failure, FailureKind, Job, Phase, Sample, Score};
+use crate::reference;
+use crate::stopped::Stopped;
+
+/// If other work got more than this share of the CPUs that a command may use, it may have slowed down
+/// the command.
+const LOST_SHARE: f64 = 0.05;
+/// Advice for a command that cannot be started or that fails.
+const ADVICE: &str = "run the command by hand to see why";
+
+/// Runs `command` once as `job` says. The sample is the invocation, or all copies together.
+pub(crate) fn run(command: &Command, job: &Job, interrupt: &Interrupt) -> Result<Sample, Stopped> {
+    let places = places(command, job);
+    let mut cpus: Vec<u32> = places.iter().flatten().copied().collect();
+    cpus.sort_unstable();
+    cpus.dedup();
+    let lines = places.into_iter().map(|cpus| Ok((filled(command, job, &cpus)?, cpus)));
+    let lines = lines.collect::<Result<Vec<_>, Failure>>()?;
+    let reference = reference::speed_on(&cpus);
+    let ledger = Ledger::open(&cpus, &[], &[getpid()]);
+    let before = seconds(ClockId::MonotonicRaw);
+    let mut running = Running::start(lines, command, job)?;
+    running.wait(interrupt)?;
+    let seconds = seconds(ClockId::MonotonicRaw) - before;
+    let rates = running.copies.iter().map(|copy| match command.score {
+        // The work is done when the last copy ends.
+        Score::Time => Ok(1.0 / seconds),
+        Score::Printed => rate::printed(&copy.stdout, &copy.line, command.read.as_deref()),
+    });
+    let rates = rates.collect::<Result<Vec<f64>, Failure>>()?;
+    // Waits for the command and its descendants.
+    drop(running);
+    let account = ledger.and_then(Ledger::close).filter(|_| seconds > Command::SHORTEST_JUDGED);
+    let disturbed = account.is_some_and(|(balance, used)| {
+        // With a CPU to spare, the command got what it wanted.
+        let is_full = used.idle < LOST_SHARE * balance.had;
+        is_full && balance.has_lost(LOST_SHARE, cpus.len(), &used, 0.0)
+    });
+    Ok(Sample {
+        phase: Phase::Measure,
+        seconds,
+        rates,
+        cpu: account.map(|(_, used)| used.shares),
+        lost: account.map(|(balance, _)| balance.share()),
+        reference,
+        // Streaming through memory would evict what the command finds in the caches.
+        memory: None,
+        marks: vec![Mark::Starved; usize::from(disturbed)],
+    })
+}
+
+/// The CPUs that each process of the command may use.
+fn places(command: &Command, job: &Job) -> Vec<Vec<u32>> {
+    let tasks = job.tasks as usize;
+    match (command.copies, job.pin) {
+        (true, true) => (0..tasks).map(|nr| vec![job.cpus[nr % job.cpus.len()]]).collect(),
+        (true, false) => vec![job.cpus.clone(); tasks],
+        (false, true) if command.takes_tasks() => {
+            vec![job.cpus[..tasks.min(job.cpus.len())].to_vec()]
+        }
+        (false, _) => vec![job.cpus.clone()],
+    }
+}
+
+/// The line of a process that may use `cpus`.
+fn filled(command: &Command, job: &Job, cpus: &[u32]) -> Result<String, Failure> {
+    let mut line = command.line.replace(Command::TASKS, &job.tasks.to_string());
+    let cpus: CpuList = cpus.iter().copied().collect();
+    line = line.replace(Command::CPUS, &cpus.to_string());
+    line = line.replace(Command::SECONDS, &job.interval.to_string());
+    line = line.replace(Command::DIR, &job.dir.to_string_lossy());
+    if line.contains(Command::PORT) {
+        line = line.replace(Command::PORT, &free_port()?.to_string());
+    }
+    Ok(line)
+}
+
+/// A TCP port on which nothing listens, from the range that the kernel assigns.
+fn free_port() -> Result<u16, Failure> {
+    let port = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
+    port.map(|address| address.port()).map_err(|error| {
+        let reason = format!("cannot find a free TCP port: {error}");
+        Failure::new(FailureKind::CannotRun, reason, "ip link set lo up")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use knee_results::{CaseId, Mode};
+
+    use super::*;
+    use crate::job::Source;
+
+    fn job(tasks: u32, pin: bool) -> Job {
+        Job {
+            case: CaseId::new("a"),
+            source: Source::BuiltIn {},
+            mode: Mode::Processes,
+            tasks,
+            cpus: vec![0, 2, 1, 3],
+            pin,
+            sampler_cpu: None,
+            warmup: 0.0,
+            interval: 2.0,
+            start_timeout: 1.0,
+            samples: Some(1),
+            dir: PathBuf::from("/private"),
+            layout: 0,
+        }
+    }
+
+    #[test]
+    fn a_command_gets_the_first_cpus_of_the_placement_and_a_copy_gets_one() {
+        let command = |line: &str, copies| Command { copies, ..Command::timed(line, "/") };
+        let sweeping = command("make -j{tasks}", false);
+        assert_eq!(places(&sweeping, &job(3, true)), [vec![0, 2, 1]]);
+        assert_eq!(places(&sweeping, &job(8, true)), [vec![0, 2, 1, 3]]);
+        assert_eq!(places(&sweeping, &job(2, false)), [vec![0, 2, 1, 3]]);
+        assert_eq!(places(&command("make", false), &job(1, true)), [vec![0, 2, 1, 3]]);
+        let copies = places(&command("./solve", true), &job(5, true));
+        assert_eq!(copies, [vec![0], vec![2], vec![1], vec![3], vec![0]]);
+        assert_eq!(places(&command("./solve", true), &job(2, false)), [[0, 2, 1, 3]; 2]);
+    }
+
+    #[test]
+    fn placeholders_are_replaced() {
+        let command =
+            Command::timed("./a -t {tasks} -c {cpus} -s {seconds} -d {dir}/{tasks} -p {port}", "/");
+        let line = filled(&command, &job(3, true), &[0, 2, 1]).unwrap();
+        let (line, port) = line.rsplit_once(' ').unwrap();
+        assert_eq!(line, "./a -t 3 -c 0-2 -s 2 -d /private/3 -p");
+        assert!(port.parse::<u16>().unwrap() > 0);
+    }
+}

@@ -1,0 +1,176 @@
+//! The rate that a command prints.
+
+use knee_host::process::last_line;
+use knee_results::MAX_RATE;
+use knee_stats::ungrouped;
+
+use crate::job::{Command, Failure, FailureKind};
+
+/// The rate in the standard output of the command with this line. `pattern` is [`Command::read`].
+pub(super) fn printed(output: &[u8], line: &str, pattern: Option<&str>) -> Result<f64, Failure> {
+    let refused = |reason: String, remedy: &str| {
+        Failure::new(FailureKind::Died, format!("{line} {reason}"), remedy)
+    };
+    let text = String::from_utf8_lossy(output);
+    let (rate, remedy) = match pattern {
+        None => (
+            last_number(&text),
+            "make the command print its rate as its last number, without a unit prefix, or name the \
+             text around the rate with --read",
+        ),
+        Some(pattern) => (
+            last_match(&text, pattern),
+            "name the text around the rate with --read, such as --read 'tps = #'",
+        ),
+    };
+    match (rate, pattern) {
+        // A record with a greater rate could not be read back.
+        (Some(rate), _) if rate > 0.0 && rate <= MAX_RATE => Ok(rate),
+        (Some(rate), _) => {
+            Err(refused(format!("printed {rate}, which is not a valid rate"), remedy))
+        }
+        (None, None) => Err(refused("printed no number".to_owned(), remedy)),
+        (None, Some(pattern)) => {
+            let last = match last_line(output) {
+                Some(last) => format!("its last line: {last}"),
+                None => "it printed nothing".to_owned(),
+            };
+            Err(refused(format!("printed no text that matches {pattern:?}; {last}"), remedy))
+        }
+    }
+}
+
+/// The last number that stands by itself, or after a sign such as `:` or `=`, or before a unit that
+/// is separated by a blank or a slash. `1,234,567` is one number. `1.2M`, `12ms` and `v3` are not
+/// numbers, because the meaning of the letters is unknown.
+fn last_number(text: &str) -> Option<f64> {
+    let apart = |c: char| c.is_whitespace() || ":;=/()[]{}<>\"'".contains(c);
+    text.split(apart).rev().find_map(|word| {
+        let word = word.trim_end_matches(['.', ',', '!']);
+        number(word).or_else(|| word.rsplit(',').find_map(number))
+    })
+}
+
+/// The number in place of the `#` of `pattern`, in the last line that contains the pattern. A blank
+/// stands for any number of blanks and tabs.
+fn last_match(text: &str, pattern: &str) -> Option<f64> {
+    let pattern = squeezed(pattern);
+    let (before, after) = pattern.split_once(Command::NUMBER)?;
+    text.lines().rev().find_map(|line| first_match(&squeezed(line), before, after))
+}
+
+fn first_match(line: &str, before: &str, after: &str) -> Option<f64> {
+    line.match_indices(before).find_map(|(at, _)| {
+        let begin = at + before.len();
+        let is_inside_word = |c: char| c.is_alphanumeric() || c == '.';
+        // `#/s` does not match in the middle of a word or number.
+        if before.is_empty() && line[..begin].ends_with(is_inside_word) {
+            return None;
+        }
+        let rest = line[begin..].trim_start();
+        let end = rest.find(|c: char| !"0123456789.,+-eE".contains(c)).unwrap_or(rest.len());
+        // The longest number first, so that 12 does not match in 123.
+        (1..=end).rev().find_map(|end| {
+            let (word, rest) = rest.split_at(end);
+            let ends_here = match after {
+                // The meaning of letters after the number is unknown.
+                "" => {
+                    let rest = rest.trim_start_matches(['.', ',']);
+                    !rest.starts_with(|c: char| c.is_alphanumeric() || c == '%')
+                }
+                after => rest.starts_with(after),
+            };
+            if ends_here { number(word) } else { None }
+        })
+    })
+}
+
+fn squeezed(line: &str) -> String {
+    let mut squeezed = String::with_capacity(line.len());
+    for c in line.chars() {
+        match c {
+            ' ' | '\t' if squeezed.ends_with(' ') => {}
+            '\t' => squeezed.push(' '),
+            c => squeezed.push(c),
+        }
+    }
+    squeezed
+}
+
+fn number(word: &str) -> Option<f64> {
+    let plain = if word.contains(',') { ungrouped(word)? } else { word.to_owned() };
+    // Rust also parses words such as inf and nan as numbers.
+    let has_digit = word.bytes().any(|byte| byte.is_ascii_digit());
+    if has_digit { plain.parse().ok() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_number_is_the_rate() {
+        assert_eq!(last_number("testcase:mmap1\naverage:1310849\n"), Some(1310849.0));
+        assert_eq!(last_number("min:1 max:2 total=3.5e6 ops/s"), Some(3.5e6));
+        assert_eq!(last_number("rate: -3."), Some(-3.0));
+        assert_eq!(last_number("1,234,567 in all"), Some(1234567.0));
+        assert_eq!(last_number("12,345.5/s"), Some(12345.5));
+        assert_eq!(last_number("columns 7,8"), Some(8.0));
+        assert_eq!(last_number("got 12"), Some(12.0));
+        assert_eq!(last_number("took 12.5ms."), None);
+        assert_eq!(last_number("1.2M and v1.2.3 and nan"), None);
+        assert_eq!(last_number("p99 of mmap1"), None);
+        assert_eq!(last_number("- . + e5"), None);
+        assert_eq!(last_number(""), None);
+    }
+
+    #[test]
+    fn the_number_in_the_last_match_is_the_rate() {
+        let pgbench = "latency average = 0.083 ms\ntps = 12044.5 (without connections)\n";
+        assert_eq!(last_match(pgbench, "tps = #"), Some(12044.5));
+        assert_eq!(last_match(pgbench, "average = # ms"), Some(0.083));
+        assert_eq!(last_match("Requests/sec:   1,234.5\n99% 3\n", "Requests/sec: #"), Some(1234.5));
+        assert_eq!(last_match("a 1 op/s\na 2 op/s\n", "# op/s"), Some(2.0));
+        assert_eq!(last_match("a12 op/s", "# op/s"), None);
+        assert_eq!(last_match("rate=1.2M", "rate=#"), None);
+        assert_eq!(last_match("rate=1.2M", "rate=#M"), Some(1.2));
+        assert_eq!(last_match("rate=12", "rate=#2"), Some(1.0));
+        assert_eq!(last_match("rate=nan", "rate=#"), None);
+        assert_eq!(last_match("rate 12.", "rate #"), Some(12.0));
+        assert_eq!(last_match("", "#"), None);
+    }
+
+    #[test]
+    fn a_pattern_that_does_not_match_is_reported_with_the_last_line() {
+        let failure = printed(b"ready\n12 req\n", "./bench", Some("tps = #")).unwrap_err();
+        let reason = "./bench printed no text that matches \"tps = #\"; its last line: 12 req";
+        assert_eq!(failure.reason, reason);
+        let failure = printed(b"", "./bench", Some("tps = #")).unwrap_err();
+        assert!(failure.reason.ends_with("it printed nothing"), "{failure:?}");
+    }
+
+    #[test]
+    fn a_rate_too_large_for_a_record_is_rejected() {
+        assert_eq!(printed(b"1e9\n", "x", None).unwrap(), 1e9);
+        for rate in ["0", "-3", "1e40", "1e999"] {
+            let failure = printed(rate.as_bytes(), "x", None).unwrap_err();
+            assert!(failure.reason.ends_with("which is not a valid rate"), "{failure:?}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_output_makes_it_panic(text: String, pattern: String) {
+            let _ = last_number(&text);
+            let _ = last_match(&text, &pattern);
+        }
+
+        #[test]
+        fn a_printed_number_is_found_between_its_texts(
+            before in "[a-z ]{1,8}[=:]", after in "( [a-z/]{1,8})?", rate in 0.001..1e12_f64,
+        ) {
+            let text = format!("{before} {rate}{after}\n");
+            proptest::prop_assert_eq!(last_match(&text, &format!("{before} #{after}")), Some(rate));
+        }
+    }
+}
