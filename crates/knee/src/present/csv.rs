@@ -2,6 +2,7 @@
 //!
 //! The columns have the names of the JSON document, and an unknown value is an empty cell.
 
+use knee_host::text::one_line;
 use knee_results::{Curve, PointId};
 use knee_run::record::{RoundSummary, Rounds};
 use serde_json::{Value, json};
@@ -114,7 +115,7 @@ fn table(paths: &[&str], rows: impl Iterator<Item = Value>, separator: Separator
 fn cell(value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => String::new(),
-        Some(Value::String(text)) => harmless(text),
+        Some(Value::String(text)) => harmless(&one_line(text)),
         Some(Value::Array(rates)) => {
             rates.iter().map(Value::to_string).collect::<Vec<String>>().join(" ")
         }

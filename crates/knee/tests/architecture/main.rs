@@ -12,7 +12,7 @@ use serde_json::Value;
 
 /// What each crate may depend on, of ours. A floor depends on no floor above it, and `prove` and
 /// `explain` not on how `measure` runs things.
-const ALLOWED: [(&str, &[&str]); 15] = [
+const ALLOWED: [(&str, &[&str]); 16] = [
     ("knee-host", &[]),
     ("knee-stats", &[]),
     ("knee-commute", &[]),
@@ -22,6 +22,7 @@ const ALLOWED: [(&str, &[&str]); 15] = [
     ("knee-kernel", &["knee-marks", "knee-operations", "knee-plan", "knee-sync", "knee-vm"]),
     ("knee-models", &["knee-vm"]),
     ("knee-baselines", &["knee-sync", "knee-vm"]),
+    ("knee-load", &["knee-host"]),
     ("knee-results", &["knee-host", "knee-stats"]),
     ("knee-run", &["knee-host", "knee-results", "knee-stats"]),
     ("knee-report", &["knee-host", "knee-results", "knee-stats"]),
@@ -57,6 +58,7 @@ const ALLOWED: [(&str, &[&str]); 15] = [
             "knee-host",
             "knee-agent",
             "knee-commute",
+            "knee-load",
             "knee-profile",
             "knee-report",
             "knee-results",

@@ -32,68 +32,25 @@
 //! ```
 
 mod connection;
+mod load;
 mod outcome;
 mod reply;
 mod request;
 mod target;
+mod text;
 mod worker;
 
 use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Instant;
 
+pub use self::load::{Load, LoadError, Pace};
 pub use self::outcome::{Failures, Histogram, Outcome, Quantiles};
 pub use self::reply::{End, Reply};
-pub use self::request::{Request, TextError};
+pub use self::request::Request;
 pub use self::target::{Target, TargetError};
+pub use self::text::TextError;
 use self::worker::Worker;
-
-/// When requests are sent.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Pace {
-    /// As soon as the reply to the previous request on the connection is complete.
-    Closed,
-    /// At fixed times.
-    Open {
-        /// Requests per second, over all connections.
-        rate: f64,
-    },
-}
-
-/// What to measure.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Load {
-    /// The server.
-    pub target: Target,
-    /// The requests, of which each one that is sent is a random choice by weight; not empty.
-    pub requests: Vec<Request>,
-    /// Number of connections, at least one.
-    pub connections: usize,
-    /// When requests are sent.
-    pub pace: Pace,
-    /// Whether each request has a connection of its own.
-    pub reconnect: bool,
-    /// Seconds before the measurement begins.
-    pub warmup: f64,
-    /// Seconds of the measurement.
-    pub seconds: f64,
-    /// The CPUs of the workers, one each; not empty.
-    pub cpus: Vec<u32>,
-}
-
-/// Why nothing could be measured.
-#[derive(Debug, thiserror::Error)]
-pub enum LoadError {
-    /// The server accepts no connection.
-    #[error("cannot connect: {0}; is the server running?")]
-    Unreachable(std::io::Error),
-    /// No request had a right reply. Contains the first failure.
-    #[error("no request got a right reply: {0}")]
-    Nothing(String),
-    /// The system refused a worker something other than a connection.
-    #[error("cannot generate load: {0}")]
-    System(#[from] std::io::Error),
-}
 
 /// Generates `load`. Ends early once `stop` is true; the outcome then covers the time until then.
 ///

@@ -1,6 +1,6 @@
 //! When a reply is whole, and whether it is right.
 
-use crate::request::{TextError, bytes};
+use crate::text::{TextError, bytes};
 
 /// The largest head of an HTTP reply, in bytes.
 const LARGEST_HEAD: usize = 64 << 10;

@@ -17,8 +17,8 @@ use rustix::thread::set_current_timer_slack;
 use rustix::time::ClockId;
 
 use crate::connection::{Connection, Events, Step};
+use crate::load::{Load, Pace};
 use crate::outcome::Outcome;
-use crate::{Load, Pace};
 
 /// Events taken from the kernel at once.
 const EVENTS: usize = 256;

@@ -21,8 +21,6 @@ use crate::stopped::Stopped;
 /// If other work got more than this share of the CPUs that a command may use, it may have slowed down
 /// the command.
 const LOST_SHARE: f64 = 0.05;
-/// Advice for a command that cannot be started or that fails.
-const ADVICE: &str = "run the command by hand to see why";
 
 /// Runs `command` once as `job` says. The sample is the invocation, or all copies together.
 pub(crate) fn run(command: &Command, job: &Job, interrupt: &Interrupt) -> Result<Sample, Stopped> {

@@ -16,10 +16,11 @@ use knee_host::signal::describe_end;
 use knee_host::workdir::DeadMansNote;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
-use super::ADVICE;
 use crate::job::{Command, Failure, FailureKind, Job, Score};
 use crate::stopped::Stopped;
 
+/// Advice for a command that cannot be started or that fails.
+const ADVICE: &str = "run the command by hand to see why";
 /// A line with one of these characters needs a shell.
 const SHELL_CHARACTERS: &str = "|&;<>()$`\\\"'*?[]#~=%!{}\n";
 /// How much of the end of the output to keep.

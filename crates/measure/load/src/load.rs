@@ -1,0 +1,51 @@
+//! What to measure.
+
+use crate::request::Request;
+use crate::target::Target;
+
+/// When requests are sent.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Pace {
+    /// As soon as the reply to the previous request on the connection is complete.
+    Closed,
+    /// At fixed times.
+    Open {
+        /// Requests per second, over all connections.
+        rate: f64,
+    },
+}
+
+/// What to measure.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Load {
+    /// The server.
+    pub target: Target,
+    /// The requests, of which each one that is sent is a random choice by weight; not empty.
+    pub requests: Vec<Request>,
+    /// Number of connections, at least one.
+    pub connections: usize,
+    /// When requests are sent.
+    pub pace: Pace,
+    /// Whether each request has a connection of its own.
+    pub reconnect: bool,
+    /// Seconds before the measurement begins.
+    pub warmup: f64,
+    /// Seconds of the measurement.
+    pub seconds: f64,
+    /// The CPUs of the workers, one each; not empty.
+    pub cpus: Vec<u32>,
+}
+
+/// Why nothing could be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The server accepts no connection.
+    #[error("cannot connect: {0}; is the server running?")]
+    Unreachable(std::io::Error),
+    /// No request had a right reply. Contains the first failure.
+    #[error("no request got a right reply: {0}")]
+    Nothing(String),
+    /// The system refused a worker something other than a connection.
+    #[error("cannot generate load: {0}")]
+    System(#[from] std::io::Error),
+}
