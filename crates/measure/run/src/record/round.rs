@@ -14,6 +14,8 @@ const SLOW_CPU: f64 = 0.05;
 /// A round is marked if memory was this much slower than in most rounds. The speed of memory varies
 /// by a quarter on a quiet machine, with the share of the last-level cache that the task gets.
 const SLOW_MEMORY: f64 = 0.35;
+/// How many rounds apart the two sides of a pair may be.
+const FARTHEST: u32 = 2;
 /// Fewest speeds that show which are usual.
 const FEWEST_SPEEDS: usize = 4;
 
@@ -194,10 +196,35 @@ impl Rounds {
         rounds.filter_map(|(&nr, round)| Some((round, self.get(after, nr)?)))
     }
 
-    /// The rates before and after of the [pairs](Self::pairs) that are clean on both sides.
+    /// The rates before and after of clean rounds of both points, in the order of the rounds. A clean round
+    /// whose partner is disturbed is paired with one that is at most [`FARTHEST`] rounds away. The choice
+    /// does not depend on the rates, so it favours no result.
     pub fn clean_pairs(&self, before: &PointId, after: &PointId) -> Vec<(f64, f64)> {
-        let pairs = self.pairs(before, after);
-        pairs.filter_map(|(b, a)| b.clean_rate().zip(a.clean_rate())).collect()
+        let clean = |point: &PointId| -> BTreeMap<u32, f64> {
+            let rounds = self.0.get(point).into_iter().flatten();
+            rounds.filter_map(|(&nr, round)| Some((nr, round.clean_rate()?))).collect()
+        };
+        let (mut before, mut after) = (clean(before), clean(after));
+        let mut pairs: BTreeMap<u32, (f64, f64)> = BTreeMap::new();
+        before.retain(|&nr, &mut rate| {
+            let other = after.remove(&nr);
+            pairs.extend(other.map(|other| (nr, (rate, other))));
+            other.is_none()
+        });
+        let (mut before, mut after) = (before.into_iter().peekable(), after.into_iter().peekable());
+        while let (Some(&(nr, rate)), Some(&(other_nr, other))) = (before.peek(), after.peek()) {
+            let is_near = nr.abs_diff(other_nr) <= FARTHEST;
+            if is_near {
+                pairs.insert(nr, (rate, other));
+            }
+            if is_near || nr < other_nr {
+                before.next();
+            }
+            if is_near || nr > other_nr {
+                after.next();
+            }
+        }
+        pairs.into_values().collect()
     }
 
     /// Round number `round` of `point`.
@@ -315,6 +342,28 @@ mod tests {
             [slow(&points[0]), slow(&points[1])],
             [vec![false, false, true, false], vec![false; 4]]
         );
+    }
+
+    #[test]
+    fn a_clean_side_of_a_disturbed_round_is_paired_with_a_near_one() {
+        let point = |case: &str| PointId { case: CaseId::new(case), mode: Mode::Threads, tasks: 1 };
+        let [before, after] = ["before:a", "after:a"].map(point);
+        let mut rounds = Rounds::default();
+        let mut add = |point: &PointId, is_clean: [bool; 8]| {
+            for (nr, is_clean) in (0..).zip(is_clean) {
+                let work = Work { done: f64::from(nr), seconds: 1.0 };
+                let clean = if is_clean { work } else { Work::default() };
+                let marked = u64::from(!is_clean);
+                let round =
+                    RoundSummary { samples: 1, marked, all: work, clean, ..Default::default() };
+                rounds.insert(point, nr, round);
+            }
+        };
+        add(&before, [true, true, false, false, false, false, true, true]);
+        add(&after, [false, true, true, true, false, false, false, true]);
+        // Round 0 with 2; 6 is too far from 3.
+        assert_eq!(rounds.clean_pairs(&before, &after), [(0.0, 2.0), (1.0, 1.0), (7.0, 7.0)]);
+        assert_eq!(rounds.pairs(&before, &after).count(), 8);
     }
 
     #[test]
