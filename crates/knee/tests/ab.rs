@@ -17,7 +17,7 @@ const RATES: [&str; 7] =
     ["--rate", "-t", "1,2", "--before", "echo rate: {tasks}00", "--after", "echo {tasks}50 ops/s"];
 
 fn sides(scratch: &Scratch) -> Vec<String> {
-    let samples = scratch.samples();
+    let samples = scratch.measured();
     let name = |line: &serde_json::Value| line["testcase"].as_str().unwrap().to_owned();
     samples.iter().map(|line| name(line).split(':').next().unwrap().to_owned()).collect()
 }
@@ -119,7 +119,7 @@ medians over interleaved rounds (ABBA); Hodges–Lehmann changes within a round;
 
 "#]]
     );
-    assert_eq!(scratch.samples().len(), 2 * 2 * 9);
+    assert_eq!(scratch.measured().len(), 2 * 2 * 9);
     let asked = &scratch.run_json()["request"]["until_decided"];
     assert_eq!(asked, &serde_json::json!({ "within": 0.02, "confidence": 0.95 }));
 }

@@ -16,7 +16,7 @@ fn run(scratch: &Scratch, args: &[&str]) -> Finished {
 
 /// The rates of each task in each sample, in the order of the task count.
 fn rates(scratch: &Scratch) -> Vec<Value> {
-    let mut samples = scratch.samples();
+    let mut samples = scratch.measured();
     samples.sort_by_key(|sample| sample["tasks"].as_u64());
     samples.into_iter().map(|mut sample| sample["rates"].take()).collect()
 }
@@ -66,7 +66,7 @@ fn copies_are_scored_by_the_time_until_the_last_one_ends() {
     // The first copy finds nothing, and the second one waits.
     let line = "mkdir first 2>/dev/null || sleep 0.3";
     run(&scratch, &["-t", "2", "--", line]).assert_code(0);
-    let [sample] = &scratch.samples()[..] else { panic!("one sample") };
+    let [sample] = &scratch.measured()[..] else { panic!("one sample") };
     let seconds = sample["seconds"].as_f64().unwrap();
     assert!(seconds >= 0.3, "{sample}");
     assert_eq!(sample["rates"], serde_json::json!([1.0 / seconds, 1.0 / seconds]));
@@ -126,7 +126,7 @@ fn an_interrupted_run_of_a_command_continues_with_the_same_command() {
     fs::write(scratch.path().join("go"), "").unwrap();
     let resumed = finish(&mut scratch.knee(&["run", "--resume", "record"]));
     resumed.assert_code(0).assert_stderr_has("resuming runs the command test -e go || sleep 600");
-    assert_eq!(scratch.samples().len(), 2);
+    assert_eq!(scratch.measured().len(), 2);
 }
 
 #[test]

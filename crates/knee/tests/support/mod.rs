@@ -74,6 +74,13 @@ impl Scratch {
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
+    /// The samples that count.
+    pub(crate) fn measured(&self) -> Vec<serde_json::Value> {
+        let mut samples = self.samples();
+        samples.retain(|sample| sample["phase"] == "measure");
+        samples
+    }
+
     pub(crate) fn run_json(&self) -> serde_json::Value {
         serde_json::from_slice(&fs::read(self.record().join("run.json")).unwrap()).unwrap()
     }

@@ -61,8 +61,10 @@ impl Executor for Launcher {
         receive: &mut dyn FnMut(&str, Sample) -> io::Result<()>,
     ) -> Result<(), Stopped> {
         if let Source::Command { command } = &job.source {
-            let sample = command::run(command, job, interrupt)?;
-            return receive(&command.line, sample).map_err(Stopped::ByReceiver);
+            for sample in command::run(command, job, interrupt)? {
+                receive(&command.line, sample).map_err(Stopped::ByReceiver)?;
+            }
+            return Ok(());
         }
         self.run_watched(job, interrupt, |_| Ok(()), receive)
     }

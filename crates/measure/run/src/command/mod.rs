@@ -22,8 +22,13 @@ use crate::stopped::Stopped;
 /// the command.
 const LOST_SHARE: f64 = 0.05;
 
-/// Runs `command` once as `job` says. The sample is the invocation, or all copies together.
-pub(crate) fn run(command: &Command, job: &Job, interrupt: &Interrupt) -> Result<Sample, Stopped> {
+/// Runs `command` once as `job` says. The first sample is the invocation, or all copies together. The
+/// second one is the whole round, with the speed of the reference loop after it.
+pub(crate) fn run(
+    command: &Command,
+    job: &Job,
+    interrupt: &Interrupt,
+) -> Result<[Sample; 2], Stopped> {
     let places = places(command, job);
     let mut cpus: Vec<u32> = places.iter().flatten().copied().collect();
     cpus.sort_unstable();
@@ -50,7 +55,7 @@ pub(crate) fn run(command: &Command, job: &Job, interrupt: &Interrupt) -> Result
         let is_full = used.idle < LOST_SHARE * balance.had;
         is_full && balance.has_lost(LOST_SHARE, cpus.len(), &used, 0.0)
     });
-    Ok(Sample {
+    let sample = Sample {
         phase: Phase::Measure,
         seconds,
         rates,
@@ -60,7 +65,10 @@ pub(crate) fn run(command: &Command, job: &Job, interrupt: &Interrupt) -> Result
         // Streaming through memory would evict what the command finds in the caches.
         memory: None,
         marks: vec![Mark::Starved; usize::from(disturbed)],
-    })
+    };
+    let reference = reference::speed_on(&cpus);
+    let round = Sample { phase: Phase::Round, reference, ..sample.clone() };
+    Ok([sample, round])
 }
 
 /// The CPUs that each process of the command may use.
