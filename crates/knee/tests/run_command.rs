@@ -114,6 +114,18 @@ fn what_a_command_leaves_in_the_background_is_ended() {
 }
 
 #[test]
+fn copies_that_create_process_groups_of_their_own_are_ended() {
+    let scratch = Scratch::new();
+    // timeout(1) creates a group, and starts its program in this group.
+    let args = ["run", "-q", "-r", "1", "-t", "2", "-o", "record", "--", "timeout", "600", "sleep", "600"];
+    let mut knee = start(&mut scratch.knee(&args));
+    wait_until("both copies run", || processes_in(scratch.path()).len() >= 5);
+    signal(&knee, Signal::INT);
+    assert_eq!(knee.wait().unwrap().code(), Some(130));
+    wait_until("no process is left", || processes_in(scratch.path()).is_empty());
+}
+
+#[test]
 fn an_interrupted_run_of_a_command_continues_with_the_same_command() {
     let scratch = Scratch::new();
     let line = "test -e go || sleep 600";

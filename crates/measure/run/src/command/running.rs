@@ -14,7 +14,7 @@ use knee_host::process::{
 };
 use knee_host::signal::describe_end;
 use knee_host::workdir::DeadMansNote;
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, getpgid, kill_process_group, pidfd_open};
 
 use crate::job::{Command, Failure, FailureKind, Job, Score};
 use crate::stopped::Stopped;
@@ -28,7 +28,7 @@ const TAIL_BYTES: usize = 64 << 10;
 /// How long an interrupted command may take to exit.
 const END_PATIENCE: Duration = Duration::from_millis(500);
 
-/// A running command. Dropping it terminates its process group, in which all copies are.
+/// A running command. Dropping it terminates all copies with their process groups.
 pub(super) struct Running {
     pub(super) copies: Vec<Started>,
     note: Option<DeadMansNote>,
@@ -78,6 +78,14 @@ impl Running {
         self.copies.first().map(|leader| Pid::from_child(&leader.child))
     }
 
+    /// The group in which the copies were started, and the group of each copy that has left it. A program such
+    /// as timeout(1) creates a group of its own unless it already leads one.
+    fn groups(&self) -> Vec<Pid> {
+        // None of these numbers is reused before its process has been waited for.
+        let pids = self.copies.iter().map(|copy| Pid::from_child(&copy.child));
+        pids.filter(|&pid| getpgid(Some(pid)) == Ok(pid)).collect()
+    }
+
     /// Waits until all copies have ended, or one has failed. Reads their output meanwhile, so that they
     /// never block on a full pipe.
     pub(super) fn wait(&mut self, interrupt: &Interrupt) -> Result<(), Stopped> {
@@ -103,10 +111,11 @@ impl Running {
         Ok(())
     }
 
-    /// Asks the whole group to exit.
+    /// Asks all copies and their descendants to exit.
     fn end(&self) {
-        let Some(group) = self.group() else { return };
-        let _ = kill_process_group(group, Signal::TERM);
+        for group in self.groups() {
+            let _ = kill_process_group(group, Signal::TERM);
+        }
         for copy in &self.copies {
             wait_readable(&copy.exit, END_PATIENCE / self.copies.len() as u32);
         }
@@ -115,15 +124,19 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let Some(group) = self.group() else { return };
-        // Their descendants are killed before the leader is reaped, because the number of the group may
+        // Their descendants are killed before the leaders are reaped, because the numbers of the groups may
         // be reused afterwards.
-        let _ = kill_process_group(group, Signal::KILL);
+        let groups = self.groups();
+        for &group in &groups {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
         self.note = None;
         for copy in &mut self.copies {
+            // It may have left its group meanwhile.
+            let _ = copy.child.kill();
             let _ = copy.child.wait();
         }
-        reap_group(group);
+        groups.into_iter().for_each(reap_group);
     }
 }
 
