@@ -33,8 +33,11 @@ pub(crate) fn run(
     let mut cpus: Vec<u32> = places.iter().flatten().copied().collect();
     cpus.sort_unstable();
     cpus.dedup();
-    let lines = places.into_iter().map(|cpus| Ok((filled(command, job, &cpus)?, cpus)));
+    // Kept until each copy has its port, so that no two copies get the same one.
+    let mut kept = Vec::new();
+    let lines = places.into_iter().map(|cpus| Ok((filled(command, job, &cpus, &mut kept)?, cpus)));
     let lines = lines.collect::<Result<Vec<_>, Failure>>()?;
+    drop(kept);
     let reference = reference::speed_on(&cpus);
     let ledger = Ledger::open(&cpus, &[], &[getpid()]);
     let before = seconds(ClockId::MonotonicRaw);
@@ -84,23 +87,33 @@ fn places(command: &Command, job: &Job) -> Vec<Vec<u32>> {
     }
 }
 
-/// The line of a process that may use `cpus`.
-fn filled(command: &Command, job: &Job, cpus: &[u32]) -> Result<String, Failure> {
+/// The line of a process that may use `cpus`. A port in it is free once the listeners in `kept` are closed.
+fn filled(
+    command: &Command,
+    job: &Job,
+    cpus: &[u32],
+    kept: &mut Vec<TcpListener>,
+) -> Result<String, Failure> {
     let mut line = command.line.replace(Command::TASKS, &job.tasks.to_string());
     let cpus: CpuList = cpus.iter().copied().collect();
     line = line.replace(Command::CPUS, &cpus.to_string());
     line = line.replace(Command::SECONDS, &job.interval.to_string());
     line = line.replace(Command::DIR, &job.dir.to_string_lossy());
     if line.contains(Command::PORT) {
-        line = line.replace(Command::PORT, &free_port()?.to_string());
+        let (listener, port) = listener()?;
+        line = line.replace(Command::PORT, &port.to_string());
+        kept.push(listener);
     }
     Ok(line)
 }
 
-/// A TCP port on which nothing listens, from the range that the kernel assigns.
-fn free_port() -> Result<u16, Failure> {
-    let port = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
-    port.map(|address| address.port()).map_err(|error| {
+/// A listener on a TCP port that the kernel chooses, and this port.
+fn listener() -> Result<(TcpListener, u16), Failure> {
+    let bound = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| {
+        let port = listener.local_addr()?.port();
+        Ok((listener, port))
+    });
+    bound.map_err(|error| {
         let reason = format!("cannot find a free TCP port: {error}");
         Failure::new(FailureKind::CannotRun, reason, "ip link set lo up")
     })
@@ -150,9 +163,12 @@ mod tests {
     fn placeholders_are_replaced() {
         let command =
             Command::timed("./a -t {tasks} -c {cpus} -s {seconds} -d {dir}/{tasks} -p {port}", "/");
-        let line = filled(&command, &job(3, true), &[0, 2, 1]).unwrap();
-        let (line, port) = line.rsplit_once(' ').unwrap();
+        let mut kept = Vec::new();
+        let mut filled = || filled(&command, &job(3, true), &[0, 2, 1], &mut kept).unwrap();
+        let (first, second) = (filled(), filled());
+        let (line, port) = first.rsplit_once(' ').unwrap();
         assert_eq!(line, "./a -t 3 -c 0-2 -s 2 -d /private/3 -p");
         assert!(port.parse::<u16>().unwrap() > 0);
+        assert_ne!(first, second, "each copy has a port of its own");
     }
 }
