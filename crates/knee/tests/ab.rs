@@ -53,6 +53,18 @@ fn disturb(scratch: &Scratch, rounds: u64) {
 }
 
 #[test]
+fn commands_get_the_interval() {
+    let scratch = Scratch::new();
+    let options = ["--rate", "-r", "6", "--interval", "3"];
+    let sides = ["--before", "echo {seconds}", "--after", "echo {seconds}"];
+    ab(&scratch, &[&options[..], &sides].concat()).assert_code(0);
+    assert!(scratch.measured().iter().all(|line| line["total"] == 3.0));
+    let scratch = Scratch::new();
+    ab(&scratch, &[&options[..3], &sides].concat()).assert_code(0);
+    assert!(scratch.measured().iter().all(|line| line["total"] == 1.0));
+}
+
+#[test]
 fn a_note_counts_the_rounds_that_are_left_out() {
     let scratch = Scratch::new();
     ab(&scratch, &["--rate", "-r", "6", "--before", "echo 1", "--after", "echo 2"]).assert_code(0);
@@ -338,9 +350,8 @@ fn what_cannot_be_compared_is_refused_before_anything_runs() {
         "cannot be used with",
     );
     refused(&[&pair[..], &["--max-time", "9"]].concat(), "--until-decided");
-    for (option, value) in
-        [("--mode", "threads"), ("--samples", "2"), ("--interval", "1"), ("--warmup", "0")]
-    {
+    refused(&[&pair[..], &["--interval", "1"]].concat(), "insert {seconds}");
+    for (option, value) in [("--mode", "threads"), ("--samples", "2"), ("--warmup", "0")] {
         let words = format!("{option} applies only to testcases");
         refused(&[&pair[..], &[option, value]].concat(), &words);
     }

@@ -29,6 +29,8 @@ const RUNS: &str = "runs";
 pub(crate) const SAMPLES: u64 = 3;
 /// Default seconds per sample.
 pub(crate) const INTERVAL: f64 = 0.2;
+/// Default of {seconds} in a command.
+pub(crate) const COMMAND_SECONDS: f64 = 1.0;
 /// Default seconds before the first sample of a round.
 pub(crate) const WARMUP: f64 = 0.1;
 

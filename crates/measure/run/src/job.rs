@@ -80,6 +80,11 @@ impl Command {
     pub fn takes_tasks(&self) -> bool {
         self.line.contains(Self::TASKS) || self.line.contains(Self::CPUS)
     }
+
+    /// Whether the command gets the length of the measurement.
+    pub fn takes_seconds(&self) -> bool {
+        self.line.contains(Self::SECONDS)
+    }
 }
 
 /// What the rate of a command is.

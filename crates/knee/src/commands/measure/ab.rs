@@ -32,7 +32,8 @@ use crate::present;
 use crate::present::compared::{Comparisons, Form};
 use crate::present::progress::RunProgress;
 use crate::session::{
-    INTERVAL, QuietWait, SAMPLES, WARMUP, begin, carry_out, random, resume, topology,
+    COMMAND_SECONDS, INTERVAL, QuietWait, SAMPLES, WARMUP, begin, carry_out, random, resume,
+    topology,
 };
 use crate::stderr::tell;
 
@@ -143,7 +144,7 @@ pub(crate) struct Args {
     quiet: bool,
 }
 
-/// Options that apply only to testcases.
+/// Options of testcases. `--interval` also applies to commands that contain `{seconds}`.
 #[derive(clap::Args)]
 struct TestcaseArgs {
     /// Task mode of testcases: processes, threads or both [default: both]
@@ -156,7 +157,8 @@ struct TestcaseArgs {
     samples: Option<u64>,
 
     #[arg(long, value_name = "S", value_parser = seconds,
-          help = format!("Seconds per sample, for testcases [default: {INTERVAL}]"))]
+          help = format!("Seconds per sample of testcases [default: {INTERVAL}]. For commands: the value of \
+                          {{seconds}} [default: {COMMAND_SECONDS}]"))]
     interval: Option<f64>,
 
     #[arg(long, value_name = "S", value_parser = seconds_or_none,
@@ -165,12 +167,11 @@ struct TestcaseArgs {
 }
 
 impl TestcaseArgs {
-    /// The name of the first option of this group that the user passed, if any.
+    /// The name of the first option that the user passed and that applies only to testcases, if any.
     fn given(&self) -> Option<&'static str> {
         let given = [
             (self.mode.is_some(), "--mode"),
             (self.samples.is_some(), "--samples"),
-            (self.interval.is_some(), "--interval"),
             (self.warmup.is_some(), "--warmup"),
         ];
         given.into_iter().find_map(|(given, name)| given.then_some(name))
@@ -277,6 +278,12 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
     if let (Some(option), 1..) = (args.testcases.given(), commands) {
         bail_usage!("{option} applies only to testcases, but both sides are commands");
     }
+    let takes_seconds = |case: &Case| command(case).is_some_and(Command::takes_seconds);
+    ensure_usage!(
+        args.testcases.interval.is_none() || commands == 0 || cases.iter().any(takes_seconds),
+        "--interval: neither command uses the interval; insert {} where the seconds belong",
+        Command::SECONDS
+    );
     let topology = topology(args.cpus.as_ref())?;
     let tasks = match &args.tasks {
         Some(tasks) => tasks.resolve(&topology, cgroup::cpu_quota()),
@@ -310,12 +317,13 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
         require_utf8("-o", output)?;
     }
     let dir = existing("TMPDIR", &std::env::temp_dir())?;
+    let interval = if commands > 0 { COMMAND_SECONDS } else { INTERVAL };
     let request = Request {
         modes,
         tasks,
         rounds,
         samples: if commands > 0 { 1 } else { args.testcases.samples.unwrap_or(SAMPLES) },
-        interval: args.testcases.interval.unwrap_or(INTERVAL),
+        interval: args.testcases.interval.unwrap_or(interval),
         warmup: if commands > 0 { 0.0 } else { args.testcases.warmup.unwrap_or(WARMUP) },
         start_timeout: START_TIMEOUT,
         precision: None,

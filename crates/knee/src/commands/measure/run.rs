@@ -30,14 +30,13 @@ use crate::exit::{ExitStatus, bail_usage, ensure_usage, usage};
 use crate::interrupt;
 use crate::present::progress::RunProgress;
 use crate::session::{
-    INTERVAL, QuietWait, SAMPLES, WARMUP, begin, carry_out, kept_floors, random, resume, topology,
+    COMMAND_SECONDS, INTERVAL, QuietWait, SAMPLES, WARMUP, begin, carry_out, kept_floors, random,
+    resume, topology,
 };
 use crate::stderr::tell;
 
 /// Default rounds per point, except in A/A runs.
 const ROUNDS: u32 = 5;
-/// Default of {seconds} in a command.
-const COMMAND_SECONDS: f64 = 1.0;
 /// Interval and warm-up of the quick set, which must finish in under two minutes.
 const QUICK_INTERVAL: f64 = 0.1;
 const QUICK_WARMUP: f64 = 0.05;
