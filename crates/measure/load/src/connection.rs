@@ -16,6 +16,8 @@ use crate::target::Target;
 pub(crate) struct Connection {
     socket: Option<OwnedFd>,
     state: State,
+    /// Whether the socket is watched until it can send, and not until it can receive.
+    watches_sending: bool,
     /// The request, and how much of it has been sent.
     pub(crate) request: Vec<u8>,
     sent: usize,
@@ -78,6 +80,7 @@ impl Connection {
             Ok(begun) => begun,
             Err(error) => return self.broken(&format!("cannot connect to {target}: {error}")),
         };
+        self.watches_sending = !begun.is_connected;
         let wanted = if begun.is_connected { EventFlags::IN } else { EventFlags::OUT };
         if let Err(error) = epoll::add(&events.epoll, &begun.socket, EventData::new_u64(nr), wanted)
         {
@@ -108,9 +111,6 @@ impl Connection {
                         return self.broken(&format!("cannot connect: {error}"));
                     }
                 }
-                if let Err(error) = self.watch(nr, events, EventFlags::IN) {
-                    return self.broken(&error.to_string());
-                }
                 self.state = State::Sending;
                 self.send(nr, events)
             }
@@ -128,7 +128,7 @@ impl Connection {
                 Ok(sent) => self.sent += sent,
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => {
-                    return match self.watch(nr, events, EventFlags::IN | EventFlags::OUT) {
+                    return match self.watch(nr, events, true) {
                         Ok(()) => Step::Pending,
                         Err(error) => self.broken(&error.to_string()),
                     };
@@ -137,7 +137,10 @@ impl Connection {
             }
         }
         self.state = State::Waiting;
-        Step::Pending
+        match self.watch(nr, events, false) {
+            Ok(()) => Step::Pending,
+            Err(error) => self.broken(&error.to_string()),
+        }
     }
 
     fn receive(&mut self, reply: &Reply, buffer: &mut [u8]) -> Step {
@@ -161,9 +164,16 @@ impl Connection {
         }
     }
 
-    fn watch(&self, nr: u64, events: &Events, wanted: EventFlags) -> io::Result<()> {
-        let socket = self.socket.as_ref().expect("it is open").as_fd();
-        Ok(epoll::modify(&events.epoll, socket, EventData::new_u64(nr), wanted)?)
+    /// Watches the socket until it can send, or until it can receive. Both at once would report a socket
+    /// without a request all the time.
+    fn watch(&mut self, nr: u64, events: &Events, sending: bool) -> io::Result<()> {
+        if self.watches_sending != sending {
+            let socket = self.socket.as_ref().expect("it is open").as_fd();
+            let wanted = if sending { EventFlags::OUT } else { EventFlags::IN };
+            epoll::modify(&events.epoll, socket, EventData::new_u64(nr), wanted)?;
+            self.watches_sending = sending;
+        }
+        Ok(())
     }
 
     fn broken(&mut self, reason: &str) -> Step {

@@ -121,6 +121,30 @@ fn each_request_can_have_a_connection_of_its_own() {
 }
 
 #[test]
+fn a_request_larger_than_the_buffers_keeps_its_connection() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = listener.local_addr().unwrap().to_string().parse().unwrap();
+    let connections = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&connections);
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            counter.fetch_add(1, Ordering::Relaxed);
+            thread::spawn(move || {
+                // The buffers of both sides fill up meanwhile.
+                thread::sleep(Duration::from_millis(50));
+                converse(&stream.unwrap(), |_| Some("ok\n".to_owned()));
+            });
+        }
+    });
+    let mut load = Load { connections: 1, ..load(target, Pace::Open { rate: 20.0 }) };
+    let text = "a".repeat(16 << 20) + r"\n";
+    load.requests = vec![Request::new(&text, load.requests[0].reply.clone()).unwrap()];
+    let outcome = measure(&load).unwrap();
+    assert_eq!((outcome.failures.errors, outcome.failures.wrong), (0, 0), "{outcome:?}");
+    assert_eq!(connections.load(Ordering::Relaxed), 2, "one is the check whether it can be reached");
+}
+
+#[test]
 fn requests_are_chosen_by_weight() {
     let target = serve(|line| Some(if line == "set" { "done\n" } else { "ok\n" }.to_owned()));
     let set = Reply::new("done", End::Bytes(5)).unwrap();
