@@ -155,6 +155,10 @@ impl Connection {
             Progress::Partial => Step::Pending,
             Progress::Whole => {
                 self.state = State::Free;
+                // A request sent on it would be lost.
+                if self.arriving.closes() {
+                    self.close();
+                }
                 Step::Replied
             }
             Progress::Wrong(reason) => {

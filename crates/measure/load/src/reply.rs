@@ -67,6 +67,8 @@ pub(crate) struct Arriving {
     tail: Vec<u8>,
     /// The length of an HTTP reply, once its head is complete.
     length: Option<u64>,
+    /// Whether the server closes the connection after the reply.
+    closes: bool,
 }
 
 impl Arriving {
@@ -76,6 +78,12 @@ impl Arriving {
         self.head.clear();
         self.tail.clear();
         self.length = None;
+        self.closes = false;
+    }
+
+    /// Whether the head of an HTTP reply announces that the server closes the connection after the reply.
+    pub(crate) fn closes(&self) -> bool {
+        self.closes
     }
 
     /// Takes the next bytes of a reply that should be `reply`.
@@ -126,13 +134,14 @@ impl Arriving {
                 false => Err("the head of the reply does not end"),
             };
         };
-        let head = self.head[..end].split(|&byte| byte == b'\n').skip(1);
-        let value = head.filter_map(|line| {
-            let colon = line.iter().position(|&byte| byte == b':')?;
-            let is_length = line[..colon].eq_ignore_ascii_case(b"content-length");
-            is_length.then(|| line[colon + 1..].trim_ascii())
-        });
-        let value = value.last().ok_or("the reply has no Content-Length")?;
+        let head = &self.head[..end];
+        self.closes = match header(head, b"connection") {
+            Some(value) if value.eq_ignore_ascii_case(b"close") => true,
+            Some(value) if value.eq_ignore_ascii_case(b"keep-alive") => false,
+            // RFC 9112, section 9.3.
+            _ => head.starts_with(b"HTTP/1.0"),
+        };
+        let value = header(head, b"content-length").ok_or("the reply has no Content-Length")?;
         let body: Option<u64> = str::from_utf8(value).ok().and_then(|text| text.parse().ok());
         let length = body.and_then(|body| body.checked_add(end as u64 + 4));
         self.length = Some(length.ok_or("the reply has an invalid Content-Length")?);
@@ -143,6 +152,16 @@ impl Arriving {
         let shown = &self.head[..self.head.len().min(SHOWN)];
         Progress::Wrong(format!("{what}: {:?}", String::from_utf8_lossy(shown)))
     }
+}
+
+/// The value of the last header with this name in the head of an HTTP reply.
+fn header<'h>(head: &'h [u8], name: &[u8]) -> Option<&'h [u8]> {
+    let lines = head.split(|&byte| byte == b'\n').skip(1);
+    let values = lines.filter_map(|line| {
+        let colon = line.iter().position(|&byte| byte == b':')?;
+        line[..colon].eq_ignore_ascii_case(name).then(|| line[colon + 1..].trim_ascii())
+    });
+    values.last()
 }
 
 #[cfg(test)]
@@ -184,6 +203,23 @@ mod tests {
         assert_eq!(take(b"VALUE k 0 1\r\nx\r\nEND\r\n", &[], &line), Progress::Whole);
         assert_eq!(take(b"VALUE k 0 1\r\nx\r\nEND\r", &[], &line), Progress::Partial);
         assert_eq!(take(b"+OK\r\n", &[], &reply("+OK", End::Bytes(5))), Progress::Whole);
+    }
+
+    #[test]
+    fn a_head_announces_that_the_server_closes_the_connection() {
+        for (version, header, closes) in [
+            ("HTTP/1.1", "", false),
+            ("HTTP/1.1", "connection:  Close\r\n", true),
+            ("HTTP/1.0", "", true),
+            ("HTTP/1.0", "Connection: keep-alive\r\n", false),
+        ] {
+            let text = format!("{version} 200 OK\r\n{header}Content-Length: 1\r\n\r\na");
+            let mut arriving = Arriving::default();
+            assert_eq!(arriving.take(text.as_bytes(), &reply("", End::Http)), Progress::Whole);
+            assert_eq!(arriving.closes(), closes, "{text}");
+            arriving.reset();
+            assert!(!arriving.closes());
+        }
     }
 
     #[test]

@@ -121,6 +121,33 @@ fn each_request_can_have_a_connection_of_its_own() {
 }
 
 #[test]
+fn a_server_may_close_a_connection_that_it_announces_to_close() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = listener.local_addr().unwrap().to_string().parse().unwrap();
+    let reply = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n";
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            thread::spawn(move || {
+                let stream = stream.unwrap();
+                // As servers do that limit the requests of a connection.
+                for last in ["", "Connection: close\r\n"] {
+                    let mut line = String::new();
+                    if !BufReader::new(&stream).read_line(&mut line).is_ok_and(|length| length > 0) {
+                        return;
+                    }
+                    let _ = { &stream }.write_all(format!("{reply}{last}\r\nhi").as_bytes());
+                }
+            });
+        }
+    });
+    let mut load = load(target, Pace::Closed);
+    let reply = Reply::new("HTTP/1.1 200", End::Http).unwrap();
+    load.requests = vec![Request::new(r"GET /\n", reply).unwrap()];
+    let outcome = measure(&load).unwrap();
+    assert_eq!(outcome.failures.count(), 0, "{:?}", outcome.failures);
+}
+
+#[test]
 fn a_request_larger_than_the_buffers_keeps_its_connection() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let target = listener.local_addr().unwrap().to_string().parse().unwrap();
