@@ -40,7 +40,7 @@ mod target;
 mod text;
 mod worker;
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Instant;
 
@@ -52,10 +52,12 @@ pub use self::target::{Target, TargetError};
 pub use self::text::TextError;
 use self::worker::Worker;
 
-/// Generates `load`. Ends early once `stop` is true; the outcome then covers the time until then.
+/// Generates `load`. Ends early once `stop` is true; the outcome then covers the time until then. Afterwards,
+/// waits at most a second for the replies to the requests under way.
 ///
 /// # Errors
-/// The server cannot be reached, never replies rightly, or a worker cannot be started.
+/// The server cannot be reached or never replies rightly, no request fell into the measured time, or a worker
+/// cannot be started.
 ///
 /// # Panics
 /// `load` has no request, no connection or no CPU.
@@ -81,7 +83,8 @@ pub fn run(load: &Load, stop: &AtomicBool) -> Result<Outcome, LoadError> {
         all.add(outcome?);
     }
     match &all.failures.first {
-        Some(first) if all.replies == 0 => Err(LoadError::Nothing(first.clone())),
+        Some(first) if !all.has_reply => Err(LoadError::Nothing(first.clone())),
+        None if all.latency.is_empty() && !stop.load(Ordering::Relaxed) => Err(LoadError::Idle),
         _ => Ok(all),
     }
 }

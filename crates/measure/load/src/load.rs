@@ -45,6 +45,9 @@ pub enum LoadError {
     /// No request had a right reply. Contains the first failure.
     #[error("no request got a right reply: {0}")]
     Nothing(String),
+    /// No reply arrived in the measured time, although none was wrong or missing.
+    #[error("no reply arrived in the measured time; measure longer (-d), or send more requests (--rate)")]
+    Idle,
     /// The system refused a worker something other than a connection.
     #[error("cannot generate load: {0}")]
     System(#[from] std::io::Error),

@@ -24,7 +24,9 @@ pub struct Outcome {
     pub seconds: f64,
     /// Right replies that arrived in this time.
     pub replies: u64,
-    /// Requests that failed or got no reply.
+    /// Whether any reply was right, also before or after this time.
+    pub(crate) has_reply: bool,
+    /// Requests that failed, also before this time, and requests in this time that got no reply.
     pub failures: Failures,
     /// Nanoseconds until the reply. With [`crate::Pace::Open`], of the requests that were due in the
     /// measured time, from the time at which they were due; those without a reply count with the time
@@ -83,6 +85,7 @@ impl Default for Outcome {
         Self {
             seconds: 0.0,
             replies: 0,
+            has_reply: false,
             failures: Failures::default(),
             latency: histogram(),
             lateness: histogram(),
@@ -97,6 +100,7 @@ impl Outcome {
     pub(crate) fn add(&mut self, other: Self) {
         self.seconds = self.seconds.max(other.seconds);
         self.replies += other.replies;
+        self.has_reply |= other.has_reply;
         self.failures.errors += other.failures.errors;
         self.failures.wrong += other.failures.wrong;
         self.failures.unanswered += other.failures.unanswered;

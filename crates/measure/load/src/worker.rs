@@ -48,8 +48,6 @@ pub(crate) struct Worker<'l> {
     random: Rand64,
     weights: u64,
     outcome: Outcome,
-    /// Whether any reply was right, also before the measured time.
-    has_reply: bool,
 }
 
 struct Schedule {
@@ -97,7 +95,6 @@ impl<'l> Worker<'l> {
             random: Rand64::new(nr as u128 + 1),
             weights: load.requests.iter().map(|request| u64::from(request.weight)).sum(),
             outcome: Outcome { workers: 1, ..Outcome::default() },
-            has_reply: false,
         })
     }
 
@@ -121,7 +118,7 @@ impl<'l> Worker<'l> {
                 cpu_after = Some(seconds(ClockId::ThreadCPUTime));
             }
             self.send_due(now);
-            if self.is_over(now, stop) {
+            if self.is_over(now) {
                 break;
             }
             self.wait(&mut ready)?;
@@ -198,7 +195,7 @@ impl<'l> Worker<'l> {
         match step {
             Step::Pending => return,
             Step::Replied => {
-                self.has_reply = true;
+                self.outcome.has_reply = true;
                 let counts = if is_open { connection.due >= self.begin } else { is_measured };
                 if counts {
                     self.outcome.latency.saturating_record(now - connection.due);
@@ -221,15 +218,14 @@ impl<'l> Worker<'l> {
         self.free.push_back(nr);
     }
 
-    fn is_over(&self, now: u64, stop: &AtomicBool) -> bool {
+    fn is_over(&self, now: u64) -> bool {
         let failures = self.outcome.failures.errors + self.outcome.failures.wrong;
-        if failures >= HOPELESS && !self.has_reply {
+        if failures >= HOPELESS && !self.outcome.has_reply {
             return true;
         }
         let is_idle = self.free.len() == self.connections.len();
         let all_sent = self.schedule.as_ref().is_none_or(|schedule| schedule.due() >= self.end);
-        now >= self.end
-            && ((is_idle && all_sent) || stop.load(Ordering::Relaxed) || now >= self.end + DRAIN)
+        now >= self.end && ((is_idle && all_sent) || now >= self.end + DRAIN)
     }
 
     /// Waits for the next event, due request, or end of a phase.

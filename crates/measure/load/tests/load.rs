@@ -232,15 +232,32 @@ fn a_server_that_never_replies_rightly_is_reported_with_the_reason() {
 }
 
 #[test]
-fn a_stopped_load_ends_at_once() {
-    let target = serve(|_| Some("ok\n".to_owned()));
-    let load = Load { seconds: 3600.0, ..load(target, Pace::Closed) };
+fn a_stopped_load_waits_for_the_replies_under_way() {
+    let seen = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&seen);
+    let target = serve(move |_| {
+        counter.fetch_add(1, Ordering::Relaxed);
+        Some("ok\n".to_owned())
+    });
+    let load = Load { warmup: 0.0, seconds: 3600.0, ..load(target, Pace::Closed) };
     let stop = AtomicBool::new(false);
     let outcome = thread::scope(|scope| {
         let running = scope.spawn(|| run(&load, &stop));
-        thread::sleep(Duration::from_millis(200));
+        // Two connections send a third request after the first reply.
+        while seen.load(Ordering::Relaxed) < 3 {
+            thread::sleep(Duration::from_millis(1));
+        }
         stop.store(true, Ordering::Relaxed);
         running.join().unwrap().unwrap()
     });
     assert!(outcome.seconds < 3600.0 && outcome.replies > 0);
+    assert_eq!(outcome.failures.count(), 0, "{:?}", outcome.failures);
+}
+
+#[test]
+fn a_measured_time_without_a_request_is_an_error() {
+    let target = serve(|_| Some("ok\n".to_owned()));
+    // The first request is due at once, and the second one after ten seconds.
+    let load = load(target, Pace::Open { rate: 0.1 });
+    assert!(matches!(measure(&load), Err(LoadError::Idle)));
 }

@@ -117,7 +117,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let mut signal = None;
     let outcome = measure(&load, &interrupt, args.quiet, &mut signal).map_err(|error| {
         let status = match &error {
-            LoadError::Nothing(_) => ExitStatus::TestcaseDied,
+            LoadError::Nothing(_) | LoadError::Idle => ExitStatus::TestcaseDied,
             LoadError::Unreachable(_) | LoadError::System(_) => ExitStatus::Environment,
         };
         failed(status, format!("{}: {error}", args.address))
