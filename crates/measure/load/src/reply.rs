@@ -101,6 +101,16 @@ impl Arriving {
         if !is_right {
             return self.wrong("the server replied");
         }
+        match self.progress(bytes, reply) {
+            Progress::Whole if self.seen < reply.starts_with.len() as u64 => {
+                self.wrong("the server replied")
+            }
+            progress => progress,
+        }
+    }
+
+    /// What the bytes so far are, of which `bytes` are the last, by the end of the reply alone.
+    fn progress(&mut self, bytes: &[u8], reply: &Reply) -> Progress {
         let length = match &reply.end {
             End::Bytes(length) => *length,
             End::With(end) => return self.ends_with(bytes, end),
@@ -236,6 +246,8 @@ mod tests {
         assert!(wrong(invalid, &http).starts_with("the reply has an invalid Content-Length"));
         let endless = [b"HTTP/1.1 200 OK\r\n".as_slice(), &[b'a'; LARGEST_HEAD]].concat();
         assert!(wrong(&endless, &http).starts_with("the head of the reply does not end"));
+        let short = wrong(b"+P\n", &reply("+P\nONG", End::With(b"\n".to_vec())));
+        assert_eq!(short, r#"the server replied: "+P\n""#);
         let more = wrong(b"+OK\r\n+OK\r\n", &reply("+OK", End::Bytes(5)));
         assert!(more.starts_with("more bytes follow the reply"));
     }
