@@ -4,19 +4,21 @@ use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use rustix::io::Errno;
-use rustix::net::sockopt::{set_socket_linger, set_tcp_nodelay};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
+use rustix::io::{Errno, ioctl_fionbio};
+use rustix::net::sockopt::{Timeout, set_socket_linger, set_socket_timeout, set_tcp_nodelay};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
 /// The longest path of a Unix socket, in bytes: `sun_path` of linux/un.h without its final zero.
 const LONGEST_PATH: usize = 107;
 /// How long a server may take to accept the first connection.
 const CHECK: Duration = Duration::from_secs(5);
+/// How long a Unix socket waits until the server's queue of connections has room. Its worker does nothing else
+/// meanwhile.
+const QUEUE: Duration = Duration::from_millis(100);
 /// Prefix of the path of a Unix socket.
 const UNIX: &str = "unix:";
 
@@ -83,7 +85,7 @@ impl Target {
     pub(crate) fn check(&self) -> io::Result<()> {
         match self {
             Self::Tcp(address) => TcpStream::connect_timeout(address, CHECK).map(drop),
-            Self::Unix(path) => UnixStream::connect(path).map(drop),
+            Self::Unix(path) => connect_unix(path, CHECK).map(drop),
         }
     }
 
@@ -107,12 +109,26 @@ impl Target {
                 }
             }
             Self::Unix(path) => {
-                // A Unix socket that does not block cannot wait for a full queue of connections.
-                let stream = UnixStream::connect(path)?;
-                stream.set_nonblocking(true)?;
-                Ok(Begun { socket: stream.into(), is_connected: true })
+                let socket = connect_unix(path, QUEUE)?;
+                ioctl_fionbio(&socket, true)?;
+                Ok(Begun { socket, is_connected: true })
             }
         }
+    }
+}
+
+/// Connects to a Unix socket. Waits at most for `patience` while the server's queue of connections is full;
+/// epoll cannot wait for that.
+fn connect_unix(path: &Path, patience: Duration) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    set_socket_timeout(&socket, Timeout::Send, Some(patience))?;
+    match connect(&socket, &SocketAddrUnix::new(path)?) {
+        Ok(()) => Ok(socket),
+        Err(Errno::AGAIN) => {
+            Err(io::Error::other("the server accepts no connection, and its queue is full"))
+        }
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -149,6 +149,10 @@ impl<'l> Worker<'l> {
     fn send_due(&mut self, now: u64) {
         // Each connection at most once, because a request may fail at once.
         for _ in 0..self.free.len() {
+            // Connecting to Unix sockets takes time if the server's queue is full.
+            if self.now() > now + LOOK.as_nanos() as u64 {
+                return;
+            }
             let due = self.schedule.as_ref().map_or_else(|| self.now(), Schedule::due);
             if (self.schedule.is_some() && due > now) || due >= self.end {
                 return;

@@ -203,6 +203,17 @@ fn a_unix_socket_is_a_target() {
 }
 
 #[test]
+fn a_full_queue_of_a_unix_socket_is_a_failure() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("socket");
+    let listener = UnixListener::bind(&path).unwrap();
+    // Room for one connection, which the check takes whether the server can be reached.
+    rustix::net::listen(&listener, 0).unwrap();
+    let error = measure(&load(Target::Unix(path), Pace::Closed)).unwrap_err().to_string();
+    assert!(error.ends_with("the server accepts no connection, and its queue is full"), "{error}");
+}
+
+#[test]
 fn wrong_replies_and_broken_connections_are_counted() {
     let nr = Arc::new(AtomicU64::new(0));
     let target = serve(move |_| match nr.fetch_add(1, Ordering::Relaxed) % 3 {
