@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use knee_host::affinity::usable_cpus;
+use knee_host::limits::raise_open_files;
 use knee_host::process::wait_readable;
 use knee_host::text::Screen;
 use knee_host::{CpuList, Interrupt};
@@ -14,6 +15,7 @@ use knee_load::{End, Load, LoadError, Outcome, Pace, Reply, Request, Target};
 use crate::args::{seconds, seconds_or_none, whole};
 use crate::exit::{ExitStatus, bail_usage, ensure_usage, failed, usage};
 use crate::progress::{Amount, Progress};
+use crate::session::topology;
 use crate::{interrupt, present, stdout};
 
 /// How often the command looks for signals and shows progress.
@@ -112,8 +114,10 @@ fn rate(text: &str) -> Result<f64, String> {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
-    let interrupt = interrupt::poll()?;
+    // Before this function takes signals, because a name server may be slow to reply.
     let load = load(args)?;
+    let interrupt = interrupt::poll()?;
+    raise_open_files();
     let mut signal = None;
     let outcome = measure(&load, &interrupt, args.quiet, &mut signal).map_err(|error| {
         let status = match &error {
@@ -168,7 +172,7 @@ fn load(args: &Args) -> anyhow::Result<Load> {
         None => raw(args)?,
     };
     let cpus = match &args.cpus {
-        Some(cpus) => cpus.iter().collect(),
+        Some(cpus) => topology(Some(cpus))?.cpus().iter().map(|cpu| cpu.id).collect(),
         None => {
             let usable = usable_cpus().context("cannot determine the usable CPUs")?;
             usable.last().copied().into_iter().collect::<Vec<u32>>()
@@ -201,6 +205,11 @@ fn http(args: &Args, rest: &str) -> anyhow::Result<(Target, Request)> {
 }
 
 fn raw(args: &Args) -> anyhow::Result<(Target, Request)> {
+    ensure_usage!(
+        !args.address.contains("://"),
+        "{}: knee load supports only {HTTP}; write HOST:PORT with --send for another protocol",
+        args.address
+    );
     let Some(send) = &args.send else {
         bail_usage!("--send is missing: the text of a request, such as --send 'PING\\r\\n'");
     };
