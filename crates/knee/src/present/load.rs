@@ -36,7 +36,9 @@ pub(crate) fn text(load: &Load, outcome: &Outcome, screen: &Screen) -> String {
         row.extend([p50, p90, p99, p99_9, max].map(|seconds| Cell::from(time(seconds))));
         table.row(row);
     }
-    text += &table.render(screen);
+    if !outcome.latency.is_empty() {
+        text += &table.render(screen);
+    }
     let _ = writeln!(
         text,
         "\nGenerator: {}, {} busy",
@@ -57,8 +59,8 @@ pub(crate) fn text(load: &Load, outcome: &Outcome, screen: &Screen) -> String {
     text
 }
 
-/// Failures in words: `2 wrong replies, 1 request without a reply; the first: …`.
-pub(crate) fn failures(failures: &Failures) -> String {
+/// Failures in words: `2 wrong replies, 1 request without a reply; first: …`.
+fn failures(failures: &Failures) -> String {
     let counts = [
         (failures.errors, "broken connection", "broken connections"),
         (failures.wrong, "wrong reply", "wrong replies"),

@@ -50,6 +50,8 @@ pub enum TargetError {
 impl FromStr for Target {
     type Err = TargetError;
 
+    /// If the host has several addresses, such as `localhost`, chooses the first one on which a server accepts a
+    /// connection.
     fn from_str(text: &str) -> Result<Self, TargetError> {
         if let Some(path) = text.strip_prefix(UNIX) {
             return match PathBuf::from(path) {
@@ -58,9 +60,14 @@ impl FromStr for Target {
             };
         }
         let unusable = |reason| TargetError::Unusable { text: text.to_owned(), reason };
-        let mut addresses = text.to_socket_addrs().map_err(unusable)?;
+        let addresses: Vec<SocketAddr> = text.to_socket_addrs().map_err(unusable)?.collect();
+        let accepts = |address: &&SocketAddr| TcpStream::connect_timeout(address, CHECK).is_ok();
+        let address = match &addresses[..] {
+            [address] => Some(address),
+            several => several.iter().find(accepts).or(several.first()),
+        };
         let none = || unusable(io::Error::other("the host has no address"));
-        Ok(Self::Tcp(addresses.next().ok_or_else(none)?))
+        address.copied().map(Self::Tcp).ok_or_else(none)
     }
 }
 
