@@ -6,7 +6,7 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
@@ -46,7 +46,8 @@ impl LockFile {
                 | OFlags::CLOEXEC;
             let file = File::from(open(&path, flags, Mode::RUSR | Mode::WUSR)?);
             let opened = file.metadata()?;
-            if opened.mode() & OF_OTHERS != 0 || opened.uid() != geteuid().as_raw() {
+            let is_open_to_others = opened.mode() & OF_OTHERS != 0 && keeps_permissions(&file);
+            if is_open_to_others || opened.uid() != geteuid().as_raw() {
                 // It comes from elsewhere, and others may have it open. knee creates no such file.
                 fs::remove_file(&path)?;
                 continue;
@@ -66,6 +67,13 @@ impl LockFile {
     }
 }
 
+/// Whether the file system of a file stores permissions. FAT and some network file systems give all files the same
+/// ones.
+fn keeps_permissions(file: &File) -> bool {
+    let restricted = file.set_permissions(fs::Permissions::from_mode(0o600));
+    restricted.is_ok() && file.metadata().is_ok_and(|found| found.mode() & OF_OTHERS == 0)
+}
+
 impl Drop for LockFile {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
@@ -77,7 +85,6 @@ impl Drop for LockFile {
 #[cfg(test)]
 mod tests {
     use std::fs::Permissions;
-    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
 
