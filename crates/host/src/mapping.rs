@@ -13,15 +13,21 @@ use rustix::process::geteuid;
 use crate::regular_file::{FileError, WRITABLE_BY_OTHERS};
 
 const ROOT: u32 = 0;
+/// The permission of everybody to write.
+const WRITABLE_BY_ALL: u32 = 0o002;
 
-/// Whether only root and this user can change an open file.
+/// Whether only root and this user can change an open file. The group whose number is that of this user counts as
+/// this user: with a umask of 002, the default of several distributions, this private group may write to every file
+/// that the user creates.
 ///
 /// # Errors
 /// The system does not tell who owns the file.
 pub fn is_trusted(file: &File) -> io::Result<bool> {
     let found = file.metadata()?;
-    let owners = [ROOT, geteuid().as_raw()];
-    Ok(owners.contains(&found.uid()) && found.mode() & WRITABLE_BY_OTHERS == 0)
+    let user = geteuid().as_raw();
+    let has_private_group = user != ROOT && found.gid() == user;
+    let others = if has_private_group { WRITABLE_BY_ALL } else { WRITABLE_BY_OTHERS };
+    Ok([ROOT, user].contains(&found.uid()) && found.mode() & others == 0)
 }
 
 /// The file itself if only root and this user can change it, and otherwise a copy in memory of at most
@@ -53,6 +59,15 @@ mod tests {
 
     use super::*;
     use crate::skip::skip;
+
+    #[test]
+    fn a_user_is_trusted_with_the_private_group_but_root_is_not() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_permissions(Permissions::from_mode(0o664)).unwrap();
+        let user = geteuid().as_raw();
+        let is_private = user != ROOT && file.metadata().unwrap().gid() == user;
+        assert_eq!(is_trusted(&file).unwrap(), is_private);
+    }
 
     #[test]
     fn a_file_that_others_can_truncate_is_copied() {
