@@ -29,8 +29,12 @@ fn line(words: &[String]) -> String {
 }
 
 fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,@%+{}".contains(c);
-    match word.is_empty() || !word.chars().all(is_plain) {
+    // Some shells expand other braces, such as `{a,b}`.
+    let placeholders =
+        [Command::TASKS, Command::CPUS, Command::SECONDS, Command::DIR, Command::PORT];
+    let rest = placeholders.iter().fold(word.to_owned(), |rest, name| rest.replace(name, ""));
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,@%+".contains(c);
+    match word.is_empty() || !rest.chars().all(is_plain) {
         true => format!("'{}'", word.replace('\'', r"'\''")),
         false => word.to_owned(),
     }
@@ -48,5 +52,6 @@ mod tests {
         assert_eq!(line(&["make", "-j{tasks}"]), "make -j{tasks}");
         assert_eq!(line(&["sh", "-c", "echo $((2 * {tasks}))"]), "sh -c 'echo $((2 * {tasks}))'");
         assert_eq!(line(&["echo", "", "it's"]), r"echo '' 'it'\''s'");
+        assert_eq!(line(&["echo", "{a,b}", "{cpus}"]), "echo '{a,b}' {cpus}");
     }
 }
