@@ -338,6 +338,7 @@ fn what_cannot_be_compared_is_refused_before_anything_runs() {
     refused(&["--before", "true"], "--after");
     refused(&["--before", "open1", "--after", "true"], "cannot compare a command");
     refused(&["--before", " ", "--after", "true"], "name a command");
+    refused(&["--before", "echo {tasks}", "--after", "true"], "into both or into neither");
     ab(&scratch, &["--before", "none.so", "--after", "true"])
         .assert_code(3)
         .assert_stderr_has("none.so: No such file");

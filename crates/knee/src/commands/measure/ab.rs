@@ -291,9 +291,18 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
         None => "auto".parse::<Tasks>().expect("a word").resolve(&topology, cgroup::cpu_quota()),
     };
     let deaf = |case: &&Case| command(case).is_some_and(|command| !command.takes_tasks());
-    if let (Some(_), Some(case)) = (&args.tasks, cases.iter().find(deaf)) {
+    let deaf: Vec<&Case> = cases.iter().filter(deaf).collect();
+    if let (Some(_), [case, ..]) = (&args.tasks, &deaf[..]) {
         bail_usage!(
             "-t: {} does not use the task count; insert {} where the task count belongs",
+            case.id,
+            Command::TASKS
+        );
+    }
+    if let [case] = &deaf[..] {
+        bail_usage!(
+            "{}: only the other command uses the task count, so the commands would run on different CPUs; \
+             insert {} into both or into neither",
             case.id,
             Command::TASKS
         );
