@@ -1,7 +1,7 @@
 //! Locks of directories that are written by one process at a time.
 //!
-//! Whoever can open a file can lock it (`flock(2)`), even if he may only read it. A lock on the directory itself
-//! would therefore let each of its readers stop its writer. So the lock is on a file in the directory that only
+//! A user who can open a file can lock it (`flock(2)`), even if this user may only read it. With a lock on the
+//! directory itself, each of its readers could stop its writer. So the lock is on a file in the directory that only
 //! its owner can open. The file is removed before it is unlocked; after a killed process it remains, unlocked.
 
 use std::fs::{self, File};

@@ -150,7 +150,8 @@ impl<'a> RegularFile<'a> {
 }
 
 /// Opens the file of a descriptor with `O_PATH`, whatever is at its path by now. With `O_NONBLOCK`, does not wait
-/// for a lease: the kernel asks its holder to release it, which he may ignore for `/proc/sys/fs/lease-break-time`.
+/// for a lease: the kernel asks its holder to release it, and the holder may take the seconds in
+/// `/proc/sys/fs/lease-break-time` to do so.
 fn open_found(found: &OwnedFd, flags: OFlags) -> Result<File, FileError> {
     let same = format!("/proc/self/fd/{}", found.as_raw_fd());
     match open(same, OFlags::RDONLY | OFlags::CLOEXEC | flags, Mode::empty()) {

@@ -87,10 +87,12 @@ impl Cli {
             let message = error.render().to_string();
             let has_lines = |argument: OsString| argument.to_string_lossy().contains(['\n', '\t']);
             // clap would print control characters and newlines of an argument.
-            match () {
-                () if std::env::args_os().any(has_lines) => tell!("{}", message.trim_end()),
-                () if plain(&message) != message => stderr::text(message.trim_end()),
-                () => error.exit(),
+            if std::env::args_os().any(has_lines) {
+                tell!("{}", message.trim_end());
+            } else if plain(&message) != message {
+                stderr::text(message.trim_end());
+            } else {
+                error.exit();
             }
             std::process::exit(error.exit_code())
         })

@@ -4,8 +4,8 @@
 //! they could hide or imitate output, change the window title or send keystrokes. knee therefore
 //! replaces them wherever it prints.
 //!
-//! A newline in a name could add a line to the output, and a tab a column. Where text is printed, they
-//! cannot be told from those of knee's own layout. So knee marks them where names and messages enter.
+//! A newline in a name could add a line to the output, and a tab could add a column. When text is printed, they
+//! look like the newlines and tabs of knee's own layout. knee therefore marks them when it reads the name.
 
 use std::borrow::Cow;
 use std::fmt::Write;

@@ -44,7 +44,7 @@ enum State {
 pub(crate) enum Step {
     /// Its reply is not yet complete.
     Pending,
-    /// Its reply is complete and right.
+    /// Its reply is complete and correct.
     Replied,
     /// Its reply is wrong. The connection is closed.
     Wrong(String),
@@ -116,7 +116,7 @@ impl Connection {
             }
             State::Sending => self.send(nr, events),
             State::Waiting => self.receive(reply, buffer),
-            // The server closed a connection without a request, or sent what nobody asked for.
+            // The server closed the connection, or sent something without a request.
             State::Free => self.broken("the server closed an idle connection"),
         }
     }

@@ -1,7 +1,7 @@
 //! A load generator for request-and-reply protocols over TCP and Unix sockets.
 //!
 //! Each worker is a thread on a CPU of its own, with its share of the connections and one epoll
-//! instance. A connection has at most one request under way. Two ways to pace requests:
+//! instance. A connection has at most one request under way. There are two ways to pace requests:
 //!
 //! * [`Pace::Closed`]: every connection sends its next request as soon as it has the reply to the last
 //!   one. This measures the highest rate.
@@ -56,7 +56,7 @@ use self::worker::Worker;
 /// waits at most a second for the replies to the requests under way.
 ///
 /// # Errors
-/// The server cannot be reached or never replies rightly, no request fell into the measured time, or a worker
+/// The server cannot be reached or never sends a correct reply, no request fell into the measured time, or a worker
 /// cannot be started.
 ///
 /// # Panics

@@ -20,7 +20,7 @@ pub enum Pace {
 pub struct Load {
     /// The server.
     pub target: Target,
-    /// The requests, of which each one that is sent is a random choice by weight; not empty.
+    /// The requests; not empty. Each time, the generator chooses one at random, by weight.
     pub requests: Vec<Request>,
     /// Number of connections, at least one.
     pub connections: usize,
@@ -42,13 +42,13 @@ pub enum LoadError {
     /// The server accepts no connection.
     #[error("cannot connect: {0}; is the server running?")]
     Unreachable(std::io::Error),
-    /// No request had a right reply. Contains the first failure.
-    #[error("no request got a right reply: {0}")]
+    /// No request had a correct reply. Contains the first failure.
+    #[error("no request got a correct reply: {0}")]
     Nothing(String),
     /// No reply arrived in the measured time, although none was wrong or missing.
     #[error("no reply arrived in the measured time; measure longer (-d), or send more requests (--rate)")]
     Idle,
-    /// The system refused a worker something other than a connection.
+    /// A system call of a worker failed, other than those of its connections.
     #[error("cannot generate load: {0}")]
     System(#[from] std::io::Error),
 }

@@ -22,9 +22,9 @@ pub(crate) fn histogram() -> Histogram {
 pub struct Outcome {
     /// Measured time in seconds.
     pub seconds: f64,
-    /// Right replies that arrived in this time.
+    /// Correct replies that arrived in this time.
     pub replies: u64,
-    /// Whether any reply was right, also before or after this time.
+    /// Whether any reply was correct, also before or after this time.
     pub(crate) has_reply: bool,
     /// Requests that failed, also before this time, and requests in this time that got no reply.
     pub failures: Failures,
@@ -41,7 +41,7 @@ pub struct Outcome {
     pub workers: usize,
 }
 
-/// Requests without a right reply.
+/// Requests without a correct reply.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Failures {
     /// Connections that could not be made or that broke.
@@ -113,7 +113,7 @@ impl Outcome {
         self.workers += other.workers;
     }
 
-    /// Right replies per second; 0 if nothing was measured.
+    /// Correct replies per second; 0 if nothing was measured.
     pub fn rate(&self) -> f64 {
         if self.seconds > 0.0 { self.replies as f64 / self.seconds } else { 0.0 }
     }

@@ -1,4 +1,4 @@
-//! When a reply is whole, and whether it is right.
+//! When a reply is complete, and whether it is correct.
 
 use crate::text::{TextError, bytes};
 
@@ -7,7 +7,7 @@ const LARGEST_HEAD: usize = 64 << 10;
 /// How many bytes of a wrong reply are shown.
 const SHOWN: usize = 60;
 
-/// A right reply.
+/// A correct reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
     starts_with: Vec<u8>,
@@ -49,11 +49,11 @@ impl End {
 /// What the bytes so far are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// The beginning of a right reply.
+    /// The beginning of a correct reply.
     Partial,
-    /// A whole right reply.
+    /// A complete, correct reply.
     Whole,
-    /// Not a right reply.
+    /// Not a correct reply.
     Wrong(String),
 }
 

@@ -5,7 +5,7 @@ use oorandom::Rand64;
 use crate::reply::Reply;
 use crate::text::{TextError, bytes};
 
-/// A request, and what makes its reply whole and right.
+/// A request, and what makes its reply complete and correct.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
     parts: Vec<Part>,

@@ -26,9 +26,9 @@ const EVENTS: usize = 256;
 const BUFFER: usize = 64 << 10;
 /// How long to wait for replies after the end, in nanoseconds.
 const DRAIN: u64 = 1_000_000_000;
-/// How often to look whether to stop.
+/// How often to check whether to stop.
 const LOOK: Duration = Duration::from_millis(100);
-/// Failures in a row without any reply after which nothing more is tried.
+/// A worker gives up after this many failures without a correct reply.
 const HOPELESS: u64 = 100;
 
 pub(crate) struct Worker<'l> {
@@ -77,7 +77,7 @@ impl<'l> Worker<'l> {
             Pace::Closed => None,
             Pace::Open { rate } => {
                 let step = 1e9 / rate;
-                // The workers take turns.
+                // The requests of the workers are interleaved.
                 let (first, step) = (nr as f64 * step, step * workers as f64);
                 Some(Schedule { first, step, sent: 0 })
             }
@@ -262,7 +262,7 @@ impl<'l> Worker<'l> {
 
     /// Counts the requests that were due, but have no reply.
     fn count_unanswered(&mut self, now: u64) {
-        // In a closed loop, a request from before the measured time occupies its connection all the time.
+        // In a closed loop, a request that was sent in the warm-up has occupied its connection ever since.
         let first = if self.schedule.is_some() { self.begin } else { 0 };
         for connection in self.connections.iter().filter(|connection| !connection.is_free()) {
             if connection.due >= first {

@@ -56,19 +56,19 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TEXT")]
     send: Option<String>,
 
-    /// Text with which a right reply starts [default: for http://, HTTP/1.1 200]
+    /// Text with which a correct reply starts [default: for http://, HTTP/1.1 200]
     #[arg(long, value_name = "TEXT")]
     expect: Option<String>,
 
-    /// A reply ends with this text
+    /// Text with which a reply ends
     #[arg(long, value_name = "TEXT", group = "end")]
     reply_ends: Option<String>,
 
-    /// A reply has this number of bytes
+    /// Length of a reply in bytes
     #[arg(long, value_name = "N", group = "end", value_parser = whole::<u64>(1..=1 << 40))]
     reply_bytes: Option<u64>,
 
-    /// A reply ends as its header Content-Length says
+    /// Take the length of a reply from its header Content-Length
     #[arg(long, group = "end")]
     reply_http: bool,
 

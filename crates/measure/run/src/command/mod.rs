@@ -54,7 +54,7 @@ pub(crate) fn run(
     drop(running);
     let account = ledger.and_then(Ledger::close).filter(|_| seconds > Command::SHORTEST_JUDGED);
     let disturbed = account.is_some_and(|(balance, used)| {
-        // With a CPU to spare, the command got what it wanted.
+        // A command that leaves CPUs idle was not short of CPU time.
         let is_full = used.idle < LOST_SHARE * balance.had;
         is_full && balance.has_lost(LOST_SHARE, cpus.len(), &used, 0.0)
     });

@@ -186,11 +186,11 @@ impl Started {
             return Ok(());
         }
         let how = describe_end(status.signal(), status.code());
-        let said = last_line(&self.stderr).map_or(String::new(), |line| format!(": {line}"));
+        let reason = last_line(&self.stderr).map_or(String::new(), |line| format!(": {line}"));
         // The statuses of a shell for a missing program and for a file that is not a program.
         let missing = matches!(status.code(), Some(126 | 127));
         let kind = if missing { FailureKind::CannotRun } else { FailureKind::Died };
-        Err(Failure::new(kind, format!("{} {how}{said}", self.line), ADVICE))
+        Err(Failure::new(kind, format!("{} {how}{reason}", self.line), ADVICE))
     }
 }
 
