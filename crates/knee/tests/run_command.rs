@@ -117,7 +117,8 @@ fn what_a_command_leaves_in_the_background_is_ended() {
 fn copies_that_create_process_groups_of_their_own_are_ended() {
     let scratch = Scratch::new();
     // timeout(1) creates a group, and starts its program in this group.
-    let args = ["run", "-q", "-r", "1", "-t", "2", "-o", "record", "--", "timeout", "600", "sleep", "600"];
+    let args =
+        ["run", "-q", "-r", "1", "-t", "2", "-o", "record", "--", "timeout", "600", "sleep", "600"];
     let mut knee = start(&mut scratch.knee(&args));
     let is_program = |process: &&String| process.contains(": sleep 600");
     wait_until("both copies run", || {

@@ -46,7 +46,9 @@ pub enum LoadError {
     #[error("no request got a correct reply: {0}")]
     Nothing(String),
     /// No reply arrived in the measured time, although none was wrong or missing.
-    #[error("no reply arrived in the measured time; measure longer (-d), or send more requests (--rate)")]
+    #[error(
+        "no reply arrived in the measured time; measure longer (-d), or send more requests (--rate)"
+    )]
     Idle,
     /// A system call of a worker failed, other than those of its connections.
     #[error("cannot generate load: {0}")]

@@ -130,7 +130,8 @@ fn a_server_may_close_a_connection_that_it_announces_to_close() {
                 // As servers do that limit the requests of a connection.
                 for last in ["", "Connection: close\r\n"] {
                     let mut line = String::new();
-                    if !BufReader::new(&stream).read_line(&mut line).is_ok_and(|length| length > 0) {
+                    if !BufReader::new(&stream).read_line(&mut line).is_ok_and(|length| length > 0)
+                    {
                         return;
                     }
                     let _ = { &stream }.write_all(format!("{reply}{last}\r\nhi").as_bytes());
@@ -166,7 +167,11 @@ fn a_request_larger_than_the_buffers_keeps_its_connection() {
     load.requests = vec![Request::new(&text, load.requests[0].reply.clone()).unwrap()];
     let outcome = measure(&load).unwrap();
     assert_eq!((outcome.failures.errors, outcome.failures.wrong), (0, 0), "{outcome:?}");
-    assert_eq!(connections.load(Ordering::Relaxed), 2, "one is the check whether it can be reached");
+    assert_eq!(
+        connections.load(Ordering::Relaxed),
+        2,
+        "one is the check whether it can be reached"
+    );
 }
 
 #[test]
