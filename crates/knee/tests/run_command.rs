@@ -114,6 +114,25 @@ fn what_a_command_leaves_in_the_background_is_ended() {
 }
 
 #[test]
+fn many_copies_need_no_higher_limit_of_open_files() {
+    let scratch = Scratch::new();
+    let knee = scratch.knee(&[]);
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", r#"ulimit -Sn 64; exec "$@""#, "sh"]).arg(knee.get_program());
+    shell.args(["run", "-q", "--patience", "1", "-r", "1", "-t", "30", "-o", "record", "--rate"]);
+    shell.args(["--", "ulimit -Sn"]).current_dir(scratch.path());
+    for (name, value) in knee.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    finish(&mut shell).assert_code(0);
+    // The copies have the limit of the shell.
+    assert_eq!(rates(&scratch), [serde_json::json!([64.0; 30])]);
+}
+
+#[test]
 fn copies_that_create_process_groups_of_their_own_are_ended() {
     let scratch = Scratch::new();
     // timeout(1) creates a group, and starts its program in this group.

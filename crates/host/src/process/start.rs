@@ -21,6 +21,8 @@ pub struct Ties {
     pub cpus: Vec<u32>,
     /// Whether it may leave a core file.
     pub no_core: bool,
+    /// Its limit of open files; `None`: that of this process.
+    pub open_files: Option<Rlimit>,
     /// Descriptors that it inherits under the same numbers. They must stay open until it is started.
     pub inherited: Vec<RawFd>,
 }
@@ -59,6 +61,9 @@ pub fn spawn(command: &mut Command, ties: Ties) -> io::Result<Child> {
         }
         if ties.no_core {
             setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
+        }
+        if let Some(limit) = ties.open_files {
+            setrlimit(Resource::Nofile, limit)?;
         }
         for &fd in &ties.inherited {
             // SAFETY: whoever made `ties` keeps its descriptors open until the program is started.
@@ -130,6 +135,13 @@ mod tests {
         let mut command = shell("grep Cpus_allowed_list /proc/self/status");
         let shown = text(&mut command, Ties { cpus: vec![cpu], ..Ties::default() });
         assert_eq!(shown.split_whitespace().last(), Some(cpu.to_string().as_str()));
+    }
+
+    #[test]
+    fn a_program_has_the_limit_of_open_files_that_it_is_given() {
+        let limit = Rlimit { current: Some(100), maximum: Some(200) };
+        let ties = Ties { open_files: Some(limit), ..Ties::default() };
+        assert_eq!(text(&mut shell("ulimit -Sn; ulimit -Hn"), ties), "100\n200\n");
     }
 
     #[test]

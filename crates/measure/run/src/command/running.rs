@@ -8,6 +8,7 @@ use std::process::{self, Child, Stdio};
 use std::time::Duration;
 
 use knee_host::Interrupt;
+use knee_host::limits::raise_open_files;
 use knee_host::process::{
     Ties, any_readable, ended_with, last_line, read_available, read_tail, reap_group, spawn,
     wait_readable,
@@ -54,10 +55,13 @@ impl Running {
         command: &Command,
         job: &Job,
     ) -> Result<Self, Failure> {
+        // Each copy has three descriptors.
+        let open_files = raise_open_files();
         let mut running = Self { copies: Vec::with_capacity(lines.len()), note: None };
         for (line, cpus) in lines {
             let group = running.group();
-            let child = start(&line, cpus, group, command, job).map_err(|error| {
+            let ties = Ties { cpus, open_files: Some(open_files), ..Ties::bound() };
+            let child = start(&line, &ties, group, command, job).map_err(|error| {
                 let reason = format!("cannot start {line}: {error}");
                 Failure::new(FailureKind::CannotRun, reason, ADVICE)
             })?;
@@ -197,20 +201,20 @@ impl Started {
 /// Starts a process of the command, in a new process group or in `group`.
 fn start(
     line: &str,
-    cpus: Vec<u32>,
+    ties: &Ties,
     group: Option<Pid>,
     command: &Command,
     job: &Job,
 ) -> io::Result<Child> {
     let mut words = line.split_whitespace();
     let program = words.next().unwrap_or_default();
-    let in_shell = |cpus| execute("/bin/sh", ["-c", line], cpus, group, command, job);
+    let in_shell = || execute("/bin/sh", ["-c", line], ties, group, command, job);
     if program.is_empty() || line.contains(|c| SHELL_CHARACTERS.contains(c)) {
-        return in_shell(cpus);
+        return in_shell();
     }
-    match execute(program, words, cpus.clone(), group, command, job) {
+    match execute(program, words, ties, group, command, job) {
         // It may be a shell builtin.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => in_shell(cpus),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => in_shell(),
         spawned => spawned,
     }
 }
@@ -218,7 +222,7 @@ fn start(
 fn execute<A: AsRef<OsStr>>(
     program: &str,
     args: impl IntoIterator<Item = A>,
-    cpus: Vec<u32>,
+    ties: &Ties,
     group: Option<Pid>,
     what: &Command,
     job: &Job,
@@ -232,7 +236,7 @@ fn execute<A: AsRef<OsStr>>(
         .stdout(if what.score == Score::Printed { Stdio::piped() } else { Stdio::null() })
         .stderr(Stdio::piped())
         .process_group(group.map_or(0, |group| group.as_raw_nonzero().get()));
-    let child = spawn(&mut command, Ties { cpus, ..Ties::bound() })?;
+    let child = spawn(&mut command, ties.clone())?;
     let (stdout, stderr) = (child.stdout.as_ref(), child.stderr.as_ref());
     for pipe in [stdout.map(AsFd::as_fd), stderr.map(AsFd::as_fd)].into_iter().flatten() {
         rustix::io::ioctl_fionbio(pipe, true)?;
