@@ -129,7 +129,7 @@ fn many_copies_need_no_higher_limit_of_open_files() {
     }
     finish(&mut shell).assert_code(0);
     // The copies have the limit of the shell.
-    assert_eq!(rates(&scratch), [serde_json::json!([64.0; 30])]);
+    assert_eq!(rates(&scratch), [serde_json::json!(vec![64.0; 30])]);
 }
 
 #[test]
