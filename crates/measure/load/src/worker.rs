@@ -270,7 +270,9 @@ impl<'l> Worker<'l> {
                 self.outcome.latency.saturating_record(now.saturating_sub(connection.due));
             }
         }
-        while let Some(schedule) = self.schedule.as_mut().filter(|next| next.due() < self.end) {
+        // A worker that gives up leaves requests that are not yet due.
+        let end = self.end.min(now);
+        while let Some(schedule) = self.schedule.as_mut().filter(|next| next.due() < end) {
             let due = schedule.due();
             schedule.sent += 1;
             if due >= self.begin {

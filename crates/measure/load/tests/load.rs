@@ -237,6 +237,25 @@ fn wrong_replies_and_broken_connections_are_counted() {
 }
 
 #[test]
+fn a_worker_that_gives_up_counts_no_request_that_is_not_yet_due() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = listener.local_addr().unwrap().to_string().parse().unwrap();
+    thread::spawn(move || {
+        // After the check, a server with room for a single connection.
+        for (nr, stream) in listener.incoming().enumerate() {
+            if nr == 1 {
+                thread::spawn(move || converse(&stream.unwrap(), |_| Some("ok\n".to_owned())));
+            }
+        }
+    });
+    let cpu = knee_host::affinity::usable_cpus().unwrap()[0];
+    let load = Load { cpus: vec![cpu; 2], ..load(target, Pace::Open { rate: 4000.0 }) };
+    let outcome = measure(&load).unwrap();
+    assert!(outcome.failures.errors > 0, "{outcome:?}");
+    assert!(outcome.latency.min() > 0, "{outcome:?}");
+}
+
+#[test]
 fn a_server_that_never_sends_a_correct_reply_is_reported_with_the_reason() {
     let reason = |load: &Load| measure(load).unwrap_err().to_string();
     let wrong = load(serve(|_| Some("sorry\n".to_owned())), Pace::Closed);
