@@ -8,26 +8,18 @@ use std::io::{self, Read, Seek};
 use std::os::unix::fs::MetadataExt;
 
 use rustix::fs::{MemfdFlags, memfd_create};
-use rustix::process::geteuid;
+use rustix::process::{Uid, geteuid};
 
-use crate::regular_file::{FileError, WRITABLE_BY_OTHERS};
+use crate::regular_file::{FileError, others_can_write};
 
-const ROOT: u32 = 0;
-/// The permission of everybody to write.
-const WRITABLE_BY_ALL: u32 = 0o002;
-
-/// Whether only root and this user can change an open file. The group whose number is that of this user counts as
-/// this user: with a umask of 002, the default of several distributions, this private group may write to every file
-/// that the user creates.
+/// Whether only root and this user can change an open file.
 ///
 /// # Errors
 /// The system does not tell who owns the file.
 pub fn is_trusted(file: &File) -> io::Result<bool> {
     let found = file.metadata()?;
-    let user = geteuid().as_raw();
-    let has_private_group = user != ROOT && found.gid() == user;
-    let others = if has_private_group { WRITABLE_BY_ALL } else { WRITABLE_BY_OTHERS };
-    Ok([ROOT, user].contains(&found.uid()) && found.mode() & others == 0)
+    let is_own = [Uid::ROOT, geteuid()].map(Uid::as_raw).contains(&found.uid());
+    Ok(is_own && !others_can_write(found.mode(), found.gid()))
 }
 
 /// The file itself if only root and this user can change it, and otherwise a copy in memory of at most
@@ -59,15 +51,6 @@ mod tests {
 
     use super::*;
     use crate::skip::skip;
-
-    #[test]
-    fn a_user_is_trusted_with_the_private_group_but_root_is_not() {
-        let file = tempfile::tempfile().unwrap();
-        file.set_permissions(Permissions::from_mode(0o664)).unwrap();
-        let user = geteuid().as_raw();
-        let is_private = user != ROOT && file.metadata().unwrap().gid() == user;
-        assert_eq!(is_trusted(&file).unwrap(), is_private);
-    }
 
     #[test]
     fn a_file_that_others_can_truncate_is_copied() {

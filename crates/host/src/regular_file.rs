@@ -11,15 +11,16 @@ use std::path::Path;
 
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, open};
 use rustix::io::Errno;
-use rustix::process::geteuid;
+use rustix::process::{Uid, geteuid};
 
 /// The most bytes that knee reads into memory at once. The largest inputs that people have are captures and
 /// kernel images of 100 MB, and half a gigabyte fits into the memory of any machine that knee measures.
 const MOST_BYTES: u64 = 512 << 20;
 /// The longest line that knee reads. A sample of 100,000 tasks is a line of 2 MB.
 const LONGEST_LINE: u64 = 64 << 20;
-/// The permissions of the group and of other users to write.
-pub const WRITABLE_BY_OTHERS: u32 = 0o022;
+/// The permissions of the group and of everybody to write.
+const GROUP_MAY_WRITE: u32 = 0o020;
+const ALL_MAY_WRITE: u32 = 0o002;
 
 /// Why a file is not read.
 #[derive(Debug, thiserror::Error)]
@@ -182,10 +183,22 @@ fn check_own(stat: &Stat) -> Result<(), FileError> {
     if stat.st_uid != geteuid().as_raw() {
         return Err(FileError::Owner(stat.st_uid));
     }
-    match stat.st_mode & WRITABLE_BY_OTHERS {
-        0 => Ok(()),
-        _ => Err(FileError::Shared),
+    match others_can_write(stat.st_mode, stat.st_gid) {
+        false => Ok(()),
+        true => Err(FileError::Shared),
     }
+}
+
+/// Whether others than the owner can write to a file with this mode and group. The group whose number is that of
+/// this user counts as this user: with a umask of 002, the default of several distributions, this private group may
+/// write to every file that the user creates. Root has no private group.
+pub fn others_can_write(mode: u32, group: u32) -> bool {
+    can_others_write(mode, group, geteuid())
+}
+
+fn can_others_write(mode: u32, group: u32, user: Uid) -> bool {
+    let is_private = !user.is_root() && group == user.as_raw();
+    mode & ALL_MAY_WRITE != 0 || (mode & GROUP_MAY_WRITE != 0 && !is_private)
 }
 
 /// Opens a file that the user named on the command line. This may also be a FIFO, as in `<(…)` of a shell, or
@@ -296,10 +309,18 @@ mod tests {
     fn a_file_to_which_others_can_write_is_not_own() {
         let (_dir, file) = with_file();
         assert!(RegularFile::at(&file).own().open().is_ok());
-        for mode in [0o664, 0o646] {
-            fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
-            assert_eq!(reason(RegularFile::at(&file).own().open()), "other users can write to it");
-        }
+        fs::set_permissions(&file, Permissions::from_mode(0o646)).unwrap();
+        assert_eq!(reason(RegularFile::at(&file).own().open()), "other users can write to it");
+    }
+
+    #[test]
+    fn the_private_group_of_a_user_may_write_but_not_that_of_root() {
+        let can_write = |mode, group, user| can_others_write(mode, group, Uid::from_raw(user));
+        assert!(!can_write(0o644, 5, 1000));
+        assert!(!can_write(0o664, 1000, 1000));
+        assert!(can_write(0o664, 5, 1000));
+        assert!(can_write(0o666, 1000, 1000));
+        assert!(can_write(0o664, 0, 0));
     }
 
     #[test]

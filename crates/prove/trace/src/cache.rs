@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use knee_host::regular_file::{FileError, WRITABLE_BY_OTHERS, directory, require_own};
+use knee_host::regular_file::{FileError, directory, others_can_write, require_own};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -85,7 +85,7 @@ fn require_fixed(dir: &Path) -> Result<(), PackageError> {
             rest.extend(names(&target));
             continue;
         }
-        if found.mode() & WRITABLE_BY_OTHERS != 0 && found.mode() & STICKY == 0 {
+        if others_can_write(found.mode(), found.gid()) && found.mode() & STICKY == 0 {
             return Err(foreign(&next)(FileError::Shared));
         }
         here = next;
@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(fs::metadata(&dir).unwrap().mode() & 0o777, MODE);
         assert_eq!(cache_in(base.path(), "apt").unwrap(), dir);
         for changed in [&dir, dir.parent().unwrap(), base.path()] {
-            set(changed, 0o770);
+            set(changed, 0o702);
             let refused = refusal(cache_in(base.path(), "apt"));
             let expected =
                 format!("cannot use the cache in {}: other users can write", changed.display());
@@ -213,7 +213,7 @@ mod tests {
             own.join("../shared/home/cache"),
             shared.join("link"),
         ];
-        set(&shared, 0o775);
+        set(&shared, 0o757);
         for path in &paths {
             let refused = refusal(cache_in(path, "apt"));
             let expected = format!("cannot use the cache in {}: other users", shared.display());
