@@ -2,7 +2,6 @@
 //!
 //! The columns have the names of the JSON document, and an unknown value is an empty cell.
 
-use knee_host::text::one_line;
 use knee_results::{Curve, PointId};
 use knee_run::record::{RoundSummary, Rounds};
 use serde_json::{Value, json};
@@ -115,7 +114,7 @@ fn table(paths: &[&str], rows: impl Iterator<Item = Value>, separator: Separator
 fn cell(value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => String::new(),
-        Some(Value::String(text)) => harmless(&one_line(text)),
+        Some(Value::String(text)) => harmless(text),
         Some(Value::Array(rates)) => {
             rates.iter().map(Value::to_string).collect::<Vec<String>>().join(" ")
         }
@@ -137,9 +136,11 @@ pub(super) fn harmless(text: &str) -> String {
 
 impl Separator {
     fn row(self, cells: impl Iterator<Item = String>) -> String {
+        // A name with a newline or a tab would imitate a row or a column.
+        let cells = cells.map(|cell| cell.replace(['\t', '\n', '\r'], " "));
         let (separator, cells): (&str, Vec<String>) = match self {
             Self::Comma => (",", cells.map(quoted).collect()),
-            Self::Tab => ("\t", cells.map(|cell| cell.replace(['\t', '\n', '\r'], " ")).collect()),
+            Self::Tab => ("\t", cells.collect()),
         };
         cells.join(separator) + "\n"
     }
@@ -177,11 +178,11 @@ mod tests {
     }
 
     #[test]
-    fn cells_are_quoted_in_csv_and_contain_no_tab_in_tsv() {
+    fn cells_are_quoted_in_csv_and_contain_no_tab_or_newline() {
         assert_eq!(
             rows(Separator::Comma),
             "testcase,rate,rounds,user,idle,disturbed,efficiency,marks,mode\n\
-             \"a@x=1,y=2\",1.5,1.0 2.0,0.25,,false,,late=1 steal=2,\"'=1+\"\"\t1\"\n"
+             \"a@x=1,y=2\",1.5,1.0 2.0,0.25,,false,,late=1 steal=2,\"'=1+\"\" 1\"\n"
         );
         assert_eq!(
             rows(Separator::Tab),
