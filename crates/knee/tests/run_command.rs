@@ -189,6 +189,16 @@ fn options_of_testcases_are_refused_for_commands_and_the_reverse() {
 }
 
 #[test]
+fn a_directory_that_a_shell_would_split_cannot_replace_a_placeholder() {
+    let scratch = Scratch::new();
+    std::fs::create_dir(scratch.path().join("a b")).unwrap();
+    let args = ["--dir", "a b", "-t", "1", "--"];
+    let refused = run(&scratch, &[&args[..], &["touch {dir}/file"]].concat());
+    refused.assert_code(2).assert_stderr_has("a shell would not read this path as one word");
+    run(&scratch, &[&args[..], &["true"]].concat()).assert_code(0);
+}
+
+#[test]
 fn records_of_a_command_are_compared() {
     let scratch = Scratch::new();
     for (record, rate) in [("before", "100"), ("after", "120")] {

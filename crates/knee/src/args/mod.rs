@@ -16,6 +16,8 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::Context;
+use knee_run::job::{Command, Source};
+use knee_run::plan::Case;
 
 use crate::exit::bail_usage;
 
@@ -116,6 +118,25 @@ pub(crate) fn require_utf8(option: &str, path: &Path) -> anyhow::Result<()> {
             path.display()
         ),
     }
+}
+
+/// Returns an error if a command contains the placeholder for a directory below `dir`, and a shell would not read
+/// this path as one word.
+pub(crate) fn require_one_word(option: &str, dir: &Path, cases: &[Case]) -> anyhow::Result<()> {
+    let is_used = |case: &Case| match &case.source {
+        Source::Command { command } => command.line.contains(Command::DIR),
+        Source::Plugin { .. } | Source::BuiltIn {} => false,
+    };
+    let is_plain = |c: char| c.is_alphanumeric() || "_-./=:,@%+".contains(c);
+    if cases.iter().any(is_used) && !dir.to_string_lossy().chars().all(is_plain) {
+        bail_usage!(
+            "{option} {}: a shell would not read this path as one word, so it cannot replace {}; use \
+             another directory",
+            dir.display(),
+            Command::DIR
+        )
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -45,12 +45,14 @@ pub(crate) fn text(load: &Load, outcome: &Outcome, screen: &Screen) -> String {
         plural(outcome.workers, "CPU"),
         percent(outcome.busy())
     );
-    if outcome.busy() >= FULL && load.pace == Pace::Closed {
-        text += &screen.wrap(
-            "note  the generator's CPUs are full, so the server may be faster than this rate; use \
-             more CPUs: --cpus\n",
-            "      ",
-        );
+    if outcome.busy() >= FULL {
+        let meaning = match load.pace {
+            Pace::Closed => "the server may be faster than this rate",
+            Pace::Open { .. } => "a part of the latency may be its own",
+        };
+        let note =
+            format!("note  the generator's CPUs are full, so {meaning}; use more CPUs: --cpus\n");
+        text += &screen.wrap(&note, "      ");
     }
     if outcome.failures.count() > 0 {
         let failed = format!("{BAD}failed{BAD:#}  {}\n", failures(&outcome.failures));

@@ -24,7 +24,8 @@ use crate::args::patience::PatienceArgs;
 use crate::args::score::ScoreArgs;
 use crate::args::tasks::Tasks;
 use crate::args::{
-    complete, existing, percentage_below_100, require_utf8, seconds, seconds_or_none, whole,
+    complete, existing, percentage_below_100, require_one_word, require_utf8, seconds,
+    seconds_or_none, whole,
 };
 use crate::exit::{ExitStatus, bail_usage, ensure_usage, usage};
 use crate::interrupt;
@@ -326,6 +327,7 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
         require_utf8("-o", output)?;
     }
     let dir = existing("TMPDIR", &std::env::temp_dir())?;
+    require_one_word("TMPDIR", &dir, &cases)?;
     let interval = if commands > 0 { COMMAND_SECONDS } else { INTERVAL };
     let request = Request {
         modes,

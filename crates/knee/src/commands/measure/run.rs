@@ -25,7 +25,9 @@ use crate::args::patience::PatienceArgs;
 use crate::args::score::ScoreArgs;
 use crate::args::tasks::Tasks;
 use crate::args::view::ViewArgs;
-use crate::args::{complete, existing, percentage, require_utf8, seconds, seconds_or_none, whole};
+use crate::args::{
+    complete, existing, percentage, require_one_word, require_utf8, seconds, seconds_or_none, whole,
+};
 use crate::exit::{ExitStatus, bail_usage, ensure_usage, usage};
 use crate::interrupt;
 use crate::present::progress::RunProgress;
@@ -254,10 +256,11 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
     if let Some(output) = &args.output {
         require_utf8("-o", output)?;
     }
-    let dir = match &args.dir {
-        Some(dir) => existing("--dir", dir)?,
-        None => existing("TMPDIR", &std::env::temp_dir())?,
+    let (option, dir) = match &args.dir {
+        Some(dir) => ("--dir", existing("--dir", dir)?),
+        None => ("TMPDIR", existing("TMPDIR", &std::env::temp_dir())?),
     };
+    require_one_word(option, &dir, &cases)?;
     let (quick, is_command) = (is_quick(args), !args.command.is_empty());
     let default = |of_command, of_quick, of_testcases| match (is_command, quick) {
         (true, _) => of_command,
