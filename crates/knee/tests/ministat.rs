@@ -23,8 +23,14 @@ const FILES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 const CASES: u64 = 600;
 
 fn compare(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_knee"));
+    let mut command = knee();
     command.args(["compare", "--format", "ministat"]).args(args).env_remove("COLUMNS");
+    command
+}
+
+fn knee() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_knee"));
+    command.env("LC_ALL", "C.UTF-8");
     command
 }
 
@@ -72,7 +78,7 @@ fn quiet_leaves_out_names_and_head() {
 
 #[test]
 fn a_person_reads_a_table_a_plot_and_a_verdict() {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_knee"));
+    let mut command = knee();
     command.args(["compare", "-c", "80", "-w", "60", "iguana", "chameleon", "ties"]);
     let finished = finish(command.current_dir(DATA));
     finished.assert_code(0);
@@ -93,14 +99,14 @@ fn a_spread_that_is_tiny_beside_the_mean_is_computed_precisely() {
 /// t of 99.5% at 10 degrees of freedom is 3.581, and 4.144 in ministat's table.
 #[test]
 fn the_confidence_of_ministats_table_is_not_what_it_says_and_that_of_a_person_is() {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_knee"));
+    let mut command = knee();
     command.args(["compare", "-A", "-c", "99.5", "iguana", "chameleon"]);
     finish(command.current_dir(DATA)).assert_stdout_has("(240 ± 553.957) at 99.5% confidence");
 }
 
 #[test]
 fn numbers_whose_squares_are_too_large_are_not_compared() {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_knee"));
+    let mut command = knee();
     command.args(["compare", "-A", "iguana", "extreme"]);
     finish(command.current_dir(DATA)).assert_stdout_has("extreme: not compared with iguana");
 }
