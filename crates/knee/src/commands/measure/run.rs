@@ -182,7 +182,7 @@ Examples:
   knee run family:lock -m threads -t 1-8   all locks, threads, 1 to 8 tasks
   knee run page_fault1 --precision 1%      add rounds for a precision of 1%
   knee run --plugin ./mine.so              a testcase written in C
-  knee run -- make -j{tasks}               your own program, by its run time
+  knee run -- make -B -j{tasks}            your own program, by its run time
   knee run --read 'tps = #' -- pgbench -S -T {seconds} -c {tasks} bench
   knee run --aa                            the noise floor of this machine
   knee run mmap1 --format json | jq .curves
