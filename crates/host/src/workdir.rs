@@ -6,7 +6,7 @@
 //! end of a pipe. If both are killed, the next run removes each directory whose lock is free.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -23,8 +23,9 @@ use crate::temporary::Listed;
 const PREFIX: &str = "knee-work.";
 /// The lock file in it.
 const LOCK: &str = ".lock";
-/// The file in it with the process group of the running command, and the start time of its leader.
-const GROUP: &str = ".group";
+/// The file in it with the process groups of the running command, a line each: its number, and the start time
+/// of its leader.
+const GROUPS: &str = ".groups";
 /// The start time of a process, as a field of [`Stat`].
 const START_TIME: usize = 22;
 
@@ -70,18 +71,25 @@ impl WorkDir {
     }
 }
 
-/// Names the process group that the janitor kills if knee is killed while this value exists. The
-/// kernel kills the children of knee, but not their children. Drop it before the leader of the
-/// group is reaped, because the number of the group may be reused afterwards.
+/// Names the process groups that the janitor kills if knee is killed while this value exists. The
+/// kernel kills the children of knee, but not their children. Drop it before the leaders of the groups
+/// are reaped, because their numbers may be reused afterwards.
 pub struct DeadMansNote(PathBuf);
 
 impl DeadMansNote {
-    /// Writes it down beside `round`, a directory of [`WorkDir::begin_round`].
-    pub fn leave(round: &Path, group: u32) -> Option<Self> {
-        let started = Stat::read(group.cast_signed())?.number(START_TIME)?;
-        let file = round.parent()?.join(GROUP);
-        fs::write(&file, format!("{group} {started}\n")).ok()?;
-        Some(Self(file))
+    /// A note beside `round`, a directory of [`WorkDir::begin_round`]. It names no group yet.
+    pub fn beside(round: &Path) -> Option<Self> {
+        Some(Self(round.parent()?.join(GROUPS)))
+    }
+
+    /// Adds the group with the number of this process, if there is one, or the process creates it later.
+    pub fn add(&self, process: u32) {
+        let started = Stat::read(process.cast_signed()).and_then(|stat| stat.number(START_TIME));
+        if let (Some(started), Ok(mut file)) =
+            (started, File::options().append(true).create(true).open(&self.0))
+        {
+            let _ = writeln!(file, "{process} {started}");
+        }
     }
 }
 
@@ -99,10 +107,10 @@ impl Drop for DeadMansNote {
 ///
 /// Tasks that are being killed may still create files at that moment; then `rm` fails and is repeated.
 const WAIT_AND_REMOVE: &str = "trap '' INT TERM HUP; read -r nothing; n=0; dir=$1; \
-    if read -r group started < \"$dir/.group\"; then \
+    if [ -e \"$dir/.groups\" ]; then while read -r group started; do \
         now=$(cat \"/proc/$group/stat\"); set -- ${now##*) }; \
         if [ $# -eq 0 ] || [ \"${20}\" = \"$started\" ]; then kill -9 \"-$group\"; fi; \
-    fi; \
+    done < \"$dir/.groups\"; fi; \
     until rm -rf -- \"$dir\"; do n=$((n + 1)); [ $n -lt 300 ] || exit; sleep 0.1; done";
 
 /// Starts a janitor, which removes a directory after this process has died, for whatever reason.
@@ -208,29 +216,35 @@ mod tests {
     }
 
     #[test]
-    fn a_process_group_is_killed_only_if_its_leader_is_the_one_that_was_noted() {
+    fn process_groups_are_killed_only_if_their_leaders_are_those_that_were_noted() {
         for is_noted in [true, false] {
             let parent = tempfile::tempdir().unwrap();
             let dir = parent.path().join("work");
             let round = dir.join("1");
             fs::create_dir_all(&round).unwrap();
-            let mut command = Command::new("sleep");
-            command.arg("3600").process_group(0);
-            let mut leader = Tied(spawn(&mut command, Ties::default()).unwrap());
-            let note = DeadMansNote::leave(&round, leader.0.id()).unwrap();
+            let note = DeadMansNote::beside(&round).unwrap();
+            let start = |_| {
+                let mut command = Command::new("sleep");
+                command.arg("3600").process_group(0);
+                let leader = Tied(spawn(&mut command, Ties::default()).unwrap());
+                note.add(leader.0.id());
+                leader
+            };
+            let leaders = [0, 1].map(start);
             if !is_noted {
-                let text = fs::read_to_string(&note.0).unwrap();
-                let (group, _) = text.split_once(' ').unwrap();
-                fs::write(&note.0, format!("{group} 1\n")).unwrap();
+                let lines = leaders.iter().map(|leader| format!("{} 1\n", leader.0.id()));
+                fs::write(&note.0, lines.collect::<String>()).unwrap();
             }
             let mut janitor = hire_janitor(&dir).unwrap();
             drop(janitor.0.stdin.take());
             assert!(janitor.0.wait().unwrap().success());
             assert!(!dir.exists());
-            if is_noted {
-                assert!(!leader.0.wait().unwrap().success());
-            } else {
-                assert!(leader.0.try_wait().unwrap().is_none());
+            for mut leader in leaders {
+                if is_noted {
+                    assert!(!leader.0.wait().unwrap().success());
+                } else {
+                    assert!(leader.0.try_wait().unwrap().is_none());
+                }
             }
         }
     }

@@ -149,6 +149,22 @@ fn copies_that_create_process_groups_of_their_own_are_ended() {
 }
 
 #[test]
+fn copies_that_leave_their_group_end_even_if_knee_is_killed() {
+    let scratch = Scratch::new();
+    let args =
+        ["run", "-q", "-r", "1", "-t", "2", "-o", "record", "--", "timeout", "600", "sleep", "600"];
+    let mut knee = start(&mut scratch.knee(&args));
+    let is_sleep = |process: &&String| process.contains(": sleep 600");
+    wait_until("both copies run", || {
+        processes_in(scratch.path()).iter().filter(is_sleep).count() == 2
+    });
+    signal(&knee, Signal::KILL);
+    knee.wait().unwrap();
+    wait_until("no process is left", || processes_in(scratch.path()).is_empty());
+    wait_until("no file is left", || scratch.leftovers().is_empty());
+}
+
+#[test]
 fn an_interrupted_run_of_a_command_continues_with_the_same_command() {
     let scratch = Scratch::new();
     let line = "test -e go || sleep 600";

@@ -57,7 +57,8 @@ impl Running {
     ) -> Result<Self, Failure> {
         // Each copy has three descriptors.
         let open_files = raise_open_files();
-        let mut running = Self { copies: Vec::with_capacity(lines.len()), note: None };
+        let note = DeadMansNote::beside(&job.dir);
+        let mut running = Self { copies: Vec::with_capacity(lines.len()), note };
         for (line, cpus) in lines {
             let group = running.group();
             let ties = Ties { cpus, open_files: Some(open_files), ..Ties::bound() };
@@ -67,11 +68,10 @@ impl Running {
             })?;
             let copy = Started::watch(line, child)
                 .map_err(|error| Failure::runner(format!("cannot watch a command: {error}")))?;
-            running.copies.push(copy);
-            if group.is_none() {
-                let leader = running.copies[0].child.id();
-                running.note = DeadMansNote::leave(&job.dir, leader);
+            if let Some(note) = &running.note {
+                note.add(copy.child.id());
             }
+            running.copies.push(copy);
         }
         Ok(running)
     }
