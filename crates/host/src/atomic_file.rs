@@ -1,6 +1,6 @@
 //! Files that are replaced as a whole: readers see the old content or the new one.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -41,24 +41,26 @@ impl AtomicFile {
     /// # Errors
     /// The file cannot be created or opened, or it is a FIFO that no program reads.
     pub fn create(path: &Path) -> io::Result<Self> {
-        let there = match std::fs::metadata(path) {
-            Ok(there) => Some(there),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(error),
+        let found = |found: io::Result<Metadata>| match found {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            found => found.map(Some),
+        };
+        let here = found(std::fs::symlink_metadata(path))?;
+        let is_link = here.as_ref().is_some_and(Metadata::is_symlink);
+        let there = match here {
+            Some(link) if is_link => {
+                // Another user could make the link lead to any file of this user.
+                require_trusted(&link, "symbolic link")?;
+                found(std::fs::metadata(path))?
+            }
+            here => here,
         };
         if let Some(there) = there.as_ref().filter(|there| !there.is_file()) {
-            let file = match there.file_type().is_fifo() {
-                true => open_fifo(path)?,
-                false => File::options().write(true).open(path)?,
-            };
-            return Ok(Self { file: BufWriter::new(file), replaced: None });
+            let file = BufWriter::new(open_special(path, there)?);
+            return Ok(Self { file, replaced: None });
         }
         // A link keeps leading to the file.
-        let path = if path.is_symlink() && there.is_some() {
-            path.canonicalize()?
-        } else {
-            path.to_owned()
-        };
+        let path = if is_link && there.is_some() { path.canonicalize()? } else { path.to_owned() };
         let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let mut listed = None;
         let open = |path: &Path| {
@@ -86,6 +88,32 @@ impl AtomicFile {
         let Some(Replaced { path, temporary, _listed }) = self.replaced else { return Ok(()) };
         self.file.get_ref().sync_all()?;
         temporary.persist(path).map_err(|refused| refused.error)
+    }
+}
+
+/// Refuses a file that belongs to neither this user nor root.
+fn require_trusted(found: &Metadata, kind: &str) -> io::Result<()> {
+    match found.uid() {
+        owner if owner == geteuid().as_raw() || owner == 0 => Ok(()),
+        owner => Err(io::Error::other(format!(
+            "it is a {kind} of user {owner}; name a file in a directory of your own"
+        ))),
+    }
+}
+
+/// Opens what is not a regular file for writing.
+fn open_special(path: &Path, there: &Metadata) -> io::Result<File> {
+    let file = match there.file_type().is_fifo() {
+        true => {
+            require_trusted(there, "FIFO")?;
+            open_fifo(path)?
+        }
+        false => File::options().write(true).open(path)?,
+    };
+    // Another user may have put a link to a file of this user at the path meanwhile.
+    match file.metadata()?.is_file() {
+        true => Err(io::Error::other("another program has replaced it; try again")),
+        false => Ok(file),
     }
 }
 
@@ -123,6 +151,24 @@ mod tests {
         assert!(link.is_symlink());
         assert_eq!(fs::read(&file).unwrap(), b"new");
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
+    }
+
+    #[test]
+    fn a_link_or_fifo_of_another_user_is_refused() {
+        if !geteuid().is_root() {
+            return skip("root", "only root can give a file to another user");
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let [file, link, fifo] = ["file", "link", "fifo"].map(|name| dir.path().join(name));
+        fs::write(&file, "old").unwrap();
+        symlink("file", &link).unwrap();
+        mkfifoat(CWD, &fifo, Mode::RUSR | Mode::WUSR).unwrap();
+        for (path, kind) in [(&link, "symbolic link"), (&fifo, "FIFO")] {
+            std::os::unix::fs::lchown(path, Some(65534), None).unwrap();
+            let refused = write_atomically(path, b"new").unwrap_err().to_string();
+            assert!(refused.starts_with(&format!("it is a {kind} of user 65534")), "{refused}");
+        }
+        assert_eq!(fs::read(&file).unwrap(), b"old");
     }
 
     #[test]
