@@ -17,6 +17,7 @@
 //! | [`temporary`] | which files must a process remove that ends without running destructors? |
 //! | [`atomic_file`] | how is a file replaced so that no reader sees half of it? |
 //! | [`regular_file`] | how is a file opened that another user may have made? |
+//! | [`fixed`] | can another user replace a directory? |
 //! | [`lock_file`] | how is a directory locked against other writers? |
 //! | [`mapping`] | can another user truncate a file that is mapped into memory? |
 //! | [`digest`] | is this the content that was recorded? |
@@ -48,6 +49,7 @@ pub mod cpulist;
 pub mod digest;
 pub mod environment;
 pub mod filesystem;
+pub mod fixed;
 pub mod interrupt;
 pub mod json;
 pub mod limits;

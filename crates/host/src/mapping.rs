@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Uid, geteuid};
 
-use crate::regular_file::{FileError, others_can_write};
+use crate::regular_file::{FileError, has_acl, others_can_write};
 
 /// Whether only root and this user can change an open file.
 ///
@@ -19,7 +19,7 @@ use crate::regular_file::{FileError, others_can_write};
 pub fn is_trusted(file: &File) -> io::Result<bool> {
     let found = file.metadata()?;
     let is_own = [Uid::ROOT, geteuid()].map(Uid::as_raw).contains(&found.uid());
-    Ok(is_own && !others_can_write(found.mode(), found.gid()))
+    Ok(is_own && !others_can_write(found.mode(), found.gid(), || has_acl(file)))
 }
 
 /// The file itself if only root and this user can change it, and otherwise a copy in memory of at most

@@ -9,7 +9,7 @@ use std::io::{self, BufRead, Read};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, open};
+use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, getxattr, lgetxattr, open};
 use rustix::io::Errno;
 use rustix::process::{Uid, geteuid};
 
@@ -18,6 +18,8 @@ use rustix::process::{Uid, geteuid};
 const MOST_BYTES: u64 = 512 << 20;
 /// The longest line that knee reads. A sample of 100,000 tasks is a line of 2 MB.
 const LONGEST_LINE: u64 = 64 << 20;
+/// The extended attribute with the access control list of a file, see acl(5).
+const ACL: &str = "system.posix_acl_access";
 /// The permissions of the group and of everybody to write.
 const GROUP_MAY_WRITE: u32 = 0o020;
 const ALL_MAY_WRITE: u32 = 0o002;
@@ -105,7 +107,7 @@ impl<'a> RegularFile<'a> {
         let found = open(self.path, OFlags::PATH | OFlags::CLOEXEC | links, Mode::empty());
         let found = found.map_err(io::Error::from)?;
         let stat = fstat(&found).map_err(io::Error::from)?;
-        self.check(&stat)?;
+        self.check(&found, &stat)?;
         open_found(&found, OFlags::NONBLOCK)
     }
 
@@ -130,7 +132,7 @@ impl<'a> RegularFile<'a> {
         Ok(io::read_to_string(&*self.read()?)?)
     }
 
-    fn check(&self, stat: &Stat) -> Result<(), FileError> {
+    fn check(&self, found: &OwnedFd, stat: &Stat) -> Result<(), FileError> {
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => {}
             // The error that reading it would have.
@@ -141,7 +143,7 @@ impl<'a> RegularFile<'a> {
             _ => return Err(FileError::Special("a device")),
         }
         if self.is_own {
-            check_own(stat)?;
+            check_own(stat, || has_acl(found))?;
         }
         match self.owners {
             Some(owners) if !owners.contains(&stat.st_uid) => Err(FileError::Owner(stat.st_uid)),
@@ -154,8 +156,7 @@ impl<'a> RegularFile<'a> {
 /// for a lease: the kernel asks its holder to release it, and the holder may take the seconds in
 /// `/proc/sys/fs/lease-break-time` to do so.
 fn open_found(found: &OwnedFd, flags: OFlags) -> Result<File, FileError> {
-    let same = format!("/proc/self/fd/{}", found.as_raw_fd());
-    match open(same, OFlags::RDONLY | OFlags::CLOEXEC | flags, Mode::empty()) {
+    match open(path_of(found), OFlags::RDONLY | OFlags::CLOEXEC | flags, Mode::empty()) {
         Ok(file) => Ok(file.into()),
         Err(Errno::WOULDBLOCK) => Err(FileError::Leased),
         Err(error) => Err(io::Error::from(error).into()),
@@ -176,14 +177,15 @@ pub fn directory(path: &Path) -> io::Result<File> {
 /// # Errors
 /// It does not, or somebody else can.
 pub fn require_own(file: impl AsFd) -> Result<(), FileError> {
-    check_own(&fstat(file).map_err(io::Error::from)?)
+    let stat = fstat(&file).map_err(io::Error::from)?;
+    check_own(&stat, || has_acl(&file))
 }
 
-fn check_own(stat: &Stat) -> Result<(), FileError> {
+fn check_own(stat: &Stat, has_acl: impl FnOnce() -> bool) -> Result<(), FileError> {
     if stat.st_uid != geteuid().as_raw() {
         return Err(FileError::Owner(stat.st_uid));
     }
-    match others_can_write(stat.st_mode, stat.st_gid) {
+    match others_can_write(stat.st_mode, stat.st_gid, has_acl) {
         false => Ok(()),
         true => Err(FileError::Shared),
     }
@@ -191,14 +193,35 @@ fn check_own(stat: &Stat) -> Result<(), FileError> {
 
 /// Whether others than the owner can write to a file with this mode and group. The group whose number is that of
 /// this user counts as this user: with a umask of 002, the default of several distributions, this private group may
-/// write to every file that the user creates. Root has no private group.
-pub fn others_can_write(mode: u32, group: u32) -> bool {
-    can_others_write(mode, group, geteuid())
+/// write to every file that the user creates. Root has no private group. If the file has an access control list,
+/// the bits of the group are its mask, and may be for anybody.
+pub fn others_can_write(mode: u32, group: u32, has_acl: impl FnOnce() -> bool) -> bool {
+    can_others_write(mode, group, geteuid(), has_acl)
 }
 
-fn can_others_write(mode: u32, group: u32, user: Uid) -> bool {
-    let is_private = !user.is_root() && group == user.as_raw();
-    mode & ALL_MAY_WRITE != 0 || (mode & GROUP_MAY_WRITE != 0 && !is_private)
+fn can_others_write(mode: u32, group: u32, user: Uid, has_acl: impl FnOnce() -> bool) -> bool {
+    let is_private = || !user.is_root() && group == user.as_raw() && !has_acl();
+    mode & ALL_MAY_WRITE != 0 || (mode & GROUP_MAY_WRITE != 0 && !is_private())
+}
+
+/// Whether an open file has an access control list. A file system without such lists has none.
+pub fn has_acl(file: impl AsFd) -> bool {
+    // fgetxattr(2) does not work for a descriptor that was opened with O_PATH.
+    is_list(getxattr(path_of(file), ACL, &mut [0_u8; 0]))
+}
+
+/// A path to an open file, whatever is at its own path by now.
+fn path_of(file: impl AsFd) -> String {
+    format!("/proc/self/fd/{}", file.as_fd().as_raw_fd())
+}
+
+/// Whether the file at this path, and not one to which it links, has an access control list.
+pub fn has_acl_at(path: &Path) -> bool {
+    is_list(lgetxattr(path, ACL, &mut [0_u8; 0]))
+}
+
+fn is_list(found: rustix::io::Result<usize>) -> bool {
+    !matches!(found, Err(Errno::NODATA | Errno::OPNOTSUPP))
 }
 
 /// Opens a file that the user named on the command line. This may also be a FIFO, as in `<(…)` of a shell, or
@@ -315,12 +338,15 @@ mod tests {
 
     #[test]
     fn the_private_group_of_a_user_may_write_but_not_that_of_root() {
-        let can_write = |mode, group, user| can_others_write(mode, group, Uid::from_raw(user));
-        assert!(!can_write(0o644, 5, 1000));
-        assert!(!can_write(0o664, 1000, 1000));
-        assert!(can_write(0o664, 5, 1000));
-        assert!(can_write(0o666, 1000, 1000));
-        assert!(can_write(0o664, 0, 0));
+        let can_write = |mode, group, user, has_acl| {
+            can_others_write(mode, group, Uid::from_raw(user), || has_acl)
+        };
+        assert!(!can_write(0o644, 5, 1000, true));
+        assert!(!can_write(0o664, 1000, 1000, false));
+        assert!(can_write(0o664, 1000, 1000, true));
+        assert!(can_write(0o664, 5, 1000, false));
+        assert!(can_write(0o666, 1000, 1000, false));
+        assert!(can_write(0o664, 0, 0, false));
     }
 
     #[test]

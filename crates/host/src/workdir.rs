@@ -5,9 +5,9 @@
 //! after the round. If knee is killed, a janitor removes the directory: a shell that waits for the
 //! end of a pipe. If both are killed, the next run removes each directory whose lock is free.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -15,6 +15,7 @@ use std::process::{Command, Stdio};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::geteuid;
 
+use crate::fixed;
 use crate::process::{Stat, Tied, Ties, spawn};
 use crate::regular_file::RegularFile;
 use crate::temporary::Listed;
@@ -42,8 +43,11 @@ pub struct WorkDir {
 impl WorkDir {
     /// Creates a directory below `parent`, after removing the directories of dead runs there.
     pub fn create(parent: &Path) -> io::Result<Self> {
+        fixed::require(&std::path::absolute(parent)?).map_err(io::Error::other)?;
         sweep(parent);
-        let dir = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?;
+        // A user who can open the directory can watch it (inotify(7)), which slows down its files.
+        let own = Permissions::from_mode(0o700);
+        let dir = tempfile::Builder::new().prefix(PREFIX).permissions(own).tempdir_in(parent)?;
         let listed = Listed::new(dir.path());
         // Locked before it gets its name, so that a visible lock file is never free by mistake.
         let nameless = dir.path().join(".lock.new");
@@ -86,7 +90,7 @@ impl DeadMansNote {
     pub fn add(&self, process: u32) {
         let started = Stat::read(process.cast_signed()).and_then(|stat| stat.number(START_TIME));
         if let (Some(started), Ok(mut file)) =
-            (started, File::options().append(true).create(true).open(&self.0))
+            (started, File::options().append(true).create(true).mode(0o600).open(&self.0))
         {
             let _ = writeln!(file, "{process} {started}");
         }
@@ -108,6 +112,7 @@ impl Drop for DeadMansNote {
 /// Tasks that are being killed may still create files at that moment; then `rm` fails and is repeated.
 const WAIT_AND_REMOVE: &str = "trap '' INT TERM HUP; read -r nothing; n=0; dir=$1; \
     if [ -e \"$dir/.groups\" ]; then while read -r group started; do \
+        case $group in ''|0|1|*[!0-9]*) continue ;; esac; \
         now=$(cat \"/proc/$group/stat\"); set -- ${now##*) }; \
         if [ $# -eq 0 ] || [ \"${20}\" = \"$started\" ]; then kill -9 \"-$group\"; fi; \
     done < \"$dir/.groups\"; fi; \
@@ -276,6 +281,20 @@ mod tests {
         drop(janitor.0.stdin.take());
         assert!(janitor.0.wait().unwrap().success());
         assert!(!dir.exists());
+    }
+
+    #[test]
+    fn other_users_can_neither_look_into_the_directory_nor_replace_it() {
+        let parent = tempfile::tempdir().unwrap();
+        let mut work = WorkDir::create(parent.path()).unwrap();
+        let mode = fs::metadata(work.begin_round().unwrap().parent().unwrap()).unwrap().mode();
+        assert_eq!(mode & 0o777, 0o700);
+        drop(work);
+        fs::set_permissions(parent.path(), Permissions::from_mode(0o777)).unwrap();
+        let refused = WorkDir::create(parent.path()).map(drop).unwrap_err().to_string();
+        assert!(refused.contains("other users can write to it; use a directory"), "{refused}");
+        fs::set_permissions(parent.path(), Permissions::from_mode(0o1777)).unwrap();
+        assert!(WorkDir::create(parent.path()).is_ok());
     }
 
     #[test]

@@ -3,26 +3,19 @@
 //! knee runs the programs and kernels in its cache, and runs apt with a configuration from there. So no other
 //! user may be able to change the cache.
 
-use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use knee_host::regular_file::{FileError, directory, others_can_write, require_own};
+use knee_host::fixed::{self, NotFixed};
+use knee_host::regular_file::{FileError, directory, require_own};
 use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
-use rustix::process::geteuid;
 
 use crate::package::PackageError;
 
 /// Permissions of new directories.
 const MODE: u32 = 0o700;
-/// With this bit, users who may write to a directory cannot replace the files of others there.
-const STICKY: u32 = 0o1000;
-const ROOT: u32 = 0;
-/// The kernel follows no more symbolic links in a path either (`MAXSYMLINKS`).
-const MOST_LINKS: usize = 40;
 /// The directory for downloads in a directory of the cache. What is complete moves to its final path.
 const PARTIAL: &str = "partial";
 
@@ -42,9 +35,9 @@ fn base(cache: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> {
 }
 
 fn cache_in(base: &Path, name: &str) -> Result<PathBuf, PackageError> {
-    require_fixed(base)?;
     let knee = base.join("knee");
     let dir = knee.join(name);
+    require_fixed(&dir)?;
     for dir in [&knee, &dir] {
         match directory(dir) {
             Ok(found) => require_own(found).map_err(foreign(dir))?,
@@ -55,47 +48,9 @@ fn cache_in(base: &Path, name: &str) -> Result<PathBuf, PackageError> {
     Ok(dir)
 }
 
-/// Checks that no other user can replace what is in a directory, or the directory itself. A user who may rename
-/// any directory of its path can put another one in its place, so this checks each of them, and each symbolic
-/// link on the way. If the directory is missing, checks those in which it will be created.
+/// Checks that no other user can replace what is in a directory, or the directory itself.
 fn require_fixed(dir: &Path) -> Result<(), PackageError> {
-    let mut here = PathBuf::new();
-    let mut rest: Vec<OsString> = names(dir).collect();
-    let mut links = 0;
-    while let Some(name) = rest.pop() {
-        if name == ".." {
-            here.pop();
-            continue;
-        }
-        let next = here.join(&name);
-        let found = match fs::symlink_metadata(&next) {
-            Ok(found) => found,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(PackageError::read(&next)(error)),
-        };
-        if found.uid() != ROOT && found.uid() != geteuid().as_raw() {
-            return Err(foreign(&next)(FileError::Owner(found.uid())));
-        }
-        if found.is_symlink() {
-            links += 1;
-            if links > MOST_LINKS {
-                return Err(PackageError::read(dir)(Errno::LOOP.into()));
-            }
-            let target = fs::read_link(&next).map_err(PackageError::read(&next))?;
-            rest.extend(names(&target));
-            continue;
-        }
-        if others_can_write(found.mode(), found.gid()) && found.mode() & STICKY == 0 {
-            return Err(foreign(&next)(FileError::Shared));
-        }
-        here = next;
-    }
-    Ok(())
-}
-
-/// The parts of a path, the last one first. The first part of an absolute path is `/`.
-fn names(path: &Path) -> impl Iterator<Item = OsString> + '_ {
-    path.components().rev().map(|part| part.as_os_str().to_owned())
+    fixed::require(dir).map_err(|NotFixed { dir, error }| PackageError::ForeignCache { dir, error })
 }
 
 fn foreign(dir: &Path) -> impl FnOnce(FileError) -> PackageError + '_ {
@@ -105,6 +60,7 @@ fn foreign(dir: &Path) -> impl FnOnce(FileError) -> PackageError + '_ {
 /// Creates a directory of the cache unless it exists, and locks it until the returned file is closed. Waits
 /// while another process holds the lock.
 pub(crate) fn locked(dir: &Path) -> Result<File, PackageError> {
+    require_fixed(dir)?;
     let created = DirBuilder::new().recursive(true).mode(MODE).create(dir);
     created.map_err(PackageError::write(dir))?;
     // In a directory for everybody, another user may have created a missing one first.
@@ -143,9 +99,11 @@ pub(crate) fn remove(dir: &Path) -> Result<(), PackageError> {
 #[cfg(test)]
 mod tests {
     use std::fs::Permissions;
-    use std::os::unix::fs::{PermissionsExt, chown, lchown, symlink};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
 
     use knee_host::skip::skip;
+
+    use rustix::process::geteuid;
 
     use super::*;
 
@@ -197,6 +155,23 @@ mod tests {
     }
 
     #[test]
+    fn a_link_of_another_user_in_a_directory_for_everybody_leads_to_no_cache() {
+        if !geteuid().is_root() {
+            return skip("root", "only root can give a link to another user");
+        }
+        let [base, own] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        set(base.path(), 0o1777);
+        let link = base.path().join("knee");
+        symlink(own.path(), &link).unwrap();
+        assert!(cache_in(base.path(), "apt").is_ok());
+        std::os::unix::fs::lchown(&link, Some(65534), None).unwrap();
+        let refused = refusal(cache_in(base.path(), "apt"));
+        assert!(refused.contains("it belongs to user 65534"), "{refused}");
+        assert!(locked(&link.join("apt")).is_err());
+        assert!(!own.path().join("apt").exists());
+    }
+
+    #[test]
     fn a_cache_below_a_directory_that_others_can_change_is_refused() {
         let top = tempfile::tempdir().unwrap();
         let [shared, own] = ["shared", "own"].map(|name| top.path().join(name));
@@ -224,14 +199,14 @@ mod tests {
             assert!(cache_in(path, "apt").is_ok(), "{}", path.display());
         }
         symlink("loop", own.join("loop")).unwrap();
-        assert!(matches!(cache_in(&own.join("loop"), "apt"), Err(PackageError::Read { .. })));
+        assert!(refusal(cache_in(&own.join("loop"), "apt")).contains("symbolic links"));
         if !geteuid().is_root() {
             return skip("root", "only root can give a directory to another user");
         }
         chown(&shared, Some(65534), None).unwrap();
         let refused = refusal(cache_in(&base, "apt"));
         assert!(refused.contains("it belongs to user 65534"), "{refused}");
-        chown(&shared, Some(ROOT), None).unwrap();
+        chown(&shared, Some(0), None).unwrap();
         // In a directory for everybody, the owner of a link can change it.
         lchown(own.join("absolute"), Some(65534), None).unwrap();
         let refused = refusal(cache_in(&own.join("absolute"), "apt"));
@@ -250,7 +225,7 @@ mod tests {
             chown(changed, Some(65534), None).unwrap();
             let refused = refusal(cache_in(base.path(), "apt"));
             assert!(refused.contains("it belongs to user 65534"), "{refused}");
-            chown(changed, Some(ROOT), None).unwrap();
+            chown(changed, Some(0), None).unwrap();
         }
     }
 
