@@ -2,11 +2,15 @@
 
 use std::fs::{self, DirEntry, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use knee_host::lock_file::LOCK_FILE;
+use knee_host::regular_file::{directory, require_own};
 use knee_host::text::escape_json;
 use knee_host::{LockFile, write_atomically};
+
+use rustix::fs::OFlags;
 
 use super::reader::{is_record, read_check, read_tests};
 use super::{CHECK_FILE, Check, FindingsError, TESTS_FILE, TestLine};
@@ -119,12 +123,17 @@ fn describe(dir: &Path, check: &Check) -> Result<(), FindingsError> {
 /// Opens the file of tests. Creates the file if it is missing, because knee may have been killed
 /// before it created the file.
 fn open(path: &Path) -> Result<File, FindingsError> {
-    let file = OpenOptions::new().create(true).append(true).open(path);
-    file.map_err(FindingsError::write(path))
+    let mut options = OpenOptions::new();
+    let file =
+        options.create(true).append(true).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+    file.open(path).map_err(FindingsError::write(path))
 }
 
-/// Locks a record until the returned lock is dropped.
+/// Locks a record until the returned lock is dropped. Refuses a directory in which another user could lead the
+/// files of the record elsewhere.
 fn lock(dir: &Path) -> Result<LockFile, FindingsError> {
+    let found = directory(dir).map_err(FindingsError::write(dir))?;
+    require_own(found).map_err(|error| FindingsError::write(dir)(error.into()))?;
     let lock = LockFile::take(dir).map_err(FindingsError::write(dir))?;
     lock.ok_or_else(|| FindingsError::InUse(dir.to_owned()))
 }
