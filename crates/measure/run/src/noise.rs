@@ -274,7 +274,7 @@ impl NoiseFloors {
 /// All saved floors of `machine`.
 fn read(machine: &Machine) -> Result<Option<NoiseFloors>, NoiseError> {
     let Some(path) = file() else { return Ok(None) };
-    let text = match RegularFile::at(&path).read().map_err(io::Error::from) {
+    let text = match RegularFile::at(&path).own().read().map_err(io::Error::from) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(NoiseError::Io { path, error }),

@@ -296,6 +296,8 @@ fn modified(path: &Path) -> Option<SystemTime> {
 fn run(command: &mut Command) -> Result<String, PackageError> {
     // apt's messages are parsed, so they must not be translated.
     command.env("LC_ALL", "C").env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
+    // It names a configuration, and so programs that apt runs.
+    command.env_remove("APT_CONFIG");
     Ok(String::from_utf8_lossy(&output(command, APT)?).into_owned())
 }
 
