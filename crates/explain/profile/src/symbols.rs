@@ -127,6 +127,8 @@ impl Symbols {
         let inlined = symbol.inlined.iter().rev().map(|inlined| (&*inlined.name, true));
         let all = inlined.chain([(&*symbol.name, false)]);
         all.map(|(name, inlined)| {
+            // Many symbols of a file may have parts of one long name.
+            let name = cut(name);
             let names = self.names.entry(name.into());
             function(names.or_insert_with(|| demangled(name).into_owned()), inlined)
         })
@@ -170,6 +172,12 @@ fn function(stacks: &mut Stacks, name: &str, module: &str, kind: Kind, inlined: 
 /// The longest name in the source, in bytes. Names of templates can have some thousands. A mangled name of 230 bytes
 /// can stand for 100 MB, because each part of it may repeat all parts before it.
 const MAX_NAME: usize = 16 << 10;
+
+/// The beginning of a name that is too long.
+fn cut(name: &str) -> &str {
+    let end = (0..=name.len().min(MAX_NAME)).rev().find(|&end| name.is_char_boundary(end));
+    &name[..end.unwrap_or(0)]
+}
 
 /// A name of limited length. Writing more is an error.
 #[derive(Default)]
