@@ -41,7 +41,8 @@ pub(crate) fn text(load: &Load, outcome: &Outcome, screen: &Screen) -> String {
     }
     let _ = writeln!(
         text,
-        "\nGenerator: {}, {} busy",
+        "\nServer: {}. Generator: {}, {} busy.",
+        load.target,
         plural(outcome.workers, "CPU"),
         percent(outcome.busy())
     );
