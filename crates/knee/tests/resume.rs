@@ -214,6 +214,21 @@ fn no_record_begins_in_a_directory_of_another_user() {
 }
 
 #[test]
+fn no_record_begins_behind_a_link_of_another_user() {
+    if !geteuid().is_root() {
+        return skip("root", "only root can give a link to another user");
+    }
+    let scratch = Scratch::new();
+    let own = scratch.path().join("own");
+    fs::create_dir(&own).unwrap();
+    std::os::unix::fs::symlink(&own, scratch.record()).unwrap();
+    std::os::unix::fs::lchown(scratch.record(), Some(65534), None).unwrap();
+    let run = ["getppid1", "-t", "1", "-m", "processes"];
+    finish(&mut scratch.run(&run)).assert_code(3).assert_stderr_has("it belongs to user 65534");
+    assert_eq!(fs::read_dir(&own).unwrap().count(), 0);
+}
+
+#[test]
 fn a_user_who_may_read_a_record_cannot_keep_it_locked() {
     let scratch = Scratch::new();
     let run = ["getppid1", "-t", "1", "-m", "processes"];

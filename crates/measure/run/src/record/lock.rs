@@ -1,12 +1,14 @@
 //! One writer per record.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use knee_host::LockFile;
 use knee_host::regular_file::{FileError, directory, require_own};
+use rustix::process::geteuid;
 
 use super::{Access, RecordError};
 
@@ -27,6 +29,13 @@ impl Lock {
         access: Access,
         foreign: impl FnOnce(FileError) -> RecordError,
     ) -> Result<Self, RecordError> {
+        // Another user could make a link lead to any directory of this user.
+        if let Ok(found) = fs::symlink_metadata(dir)
+            && found.is_symlink()
+            && ![0, geteuid().as_raw()].contains(&found.uid())
+        {
+            return Err(foreign(FileError::Owner(found.uid())));
+        }
         let directory = directory(dir).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
                 RecordError::NoRecord { dir: dir.to_owned() }
