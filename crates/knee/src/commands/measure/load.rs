@@ -48,7 +48,7 @@ Exit status:
   3  the server cannot be reached
   4  replies were wrong or missing")]
 pub(crate) struct Args {
-    /// Server: http://HOST[:PORT]/PATH, HOST:PORT, or unix:PATH for a Unix socket
+    /// Server: http://HOST:PORT/PATH, HOST:PORT, or unix:PATH for a Unix socket
     #[arg(value_name = "ADDRESS")]
     address: String,
 
