@@ -197,7 +197,7 @@ impl Rounds {
     }
 
     /// The rates before and after of clean rounds of both points, in the order of the rounds. A clean round
-    /// whose partner is disturbed is paired with one that is at most [`FARTHEST`] rounds away. The choice
+    /// whose partner is disturbed is paired with one that is at most two rounds away. The choice
     /// does not depend on the rates, so it favours no result.
     pub fn clean_pairs(&self, before: &PointId, after: &PointId) -> Vec<(f64, f64)> {
         let clean = |point: &PointId| -> BTreeMap<u32, f64> {
