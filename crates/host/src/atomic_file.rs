@@ -9,6 +9,7 @@ use rustix::fs::{Mode, OFlags, fcntl_setfl, open};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
+use crate::regular_file::is_trusted_owner;
 use crate::temporary::Listed;
 
 /// Replaces the file at `path` by one with this content: readers see the old one or the new one.
@@ -94,7 +95,7 @@ impl AtomicFile {
 /// Refuses a file that belongs to neither this user nor root.
 fn require_trusted(found: &Metadata, kind: &str) -> io::Result<()> {
     match found.uid() {
-        owner if owner == geteuid().as_raw() || owner == 0 => Ok(()),
+        owner if is_trusted_owner(owner) => Ok(()),
         owner => Err(io::Error::other(format!(
             "it is a {kind} of user {owner}; name a file in a directory of your own"
         ))),

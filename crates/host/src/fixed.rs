@@ -7,13 +7,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
-use rustix::process::geteuid;
 
-use crate::regular_file::{FileError, has_acl_at, others_can_write};
+use crate::regular_file::{FileError, has_acl_at, is_trusted_owner, others_can_write};
 
 /// With this bit, users who may write to a directory cannot replace the files of others there.
 const STICKY: u32 = 0o1000;
-const ROOT: u32 = 0;
 /// The kernel follows no more symbolic links in a path either (`MAXSYMLINKS`).
 const MOST_LINKS: usize = 40;
 
@@ -49,7 +47,7 @@ pub fn require(dir: &Path) -> Result<(), NotFixed> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(refused(&next, error.into())),
         };
-        if found.uid() != ROOT && found.uid() != geteuid().as_raw() {
+        if !is_trusted_owner(found.uid()) {
             return Err(refused(&next, FileError::Owner(found.uid())));
         }
         if found.is_symlink() {

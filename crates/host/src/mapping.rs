@@ -8,9 +8,8 @@ use std::io::{self, Read, Seek};
 use std::os::unix::fs::MetadataExt;
 
 use rustix::fs::{MemfdFlags, memfd_create};
-use rustix::process::{Uid, geteuid};
 
-use crate::regular_file::{FileError, has_acl, others_can_write};
+use crate::regular_file::{FileError, has_acl, is_trusted_owner, others_can_write};
 
 /// Whether only root and this user can change an open file.
 ///
@@ -18,8 +17,8 @@ use crate::regular_file::{FileError, has_acl, others_can_write};
 /// The system does not tell who owns the file.
 pub fn is_trusted(file: &File) -> io::Result<bool> {
     let found = file.metadata()?;
-    let is_own = [Uid::ROOT, geteuid()].map(Uid::as_raw).contains(&found.uid());
-    Ok(is_own && !others_can_write(found.mode(), found.gid(), || has_acl(file)))
+    let can_change = || others_can_write(found.mode(), found.gid(), || has_acl(file));
+    Ok(is_trusted_owner(found.uid()) && !can_change())
 }
 
 /// The file itself if only root and this user can change it, and otherwise a copy in memory of at most
@@ -48,6 +47,8 @@ pub fn mappable(mut file: File, most_bytes: u64) -> Result<File, FileError> {
 mod tests {
     use std::fs::{self, Permissions};
     use std::os::unix::fs::{FileExt, PermissionsExt, chown};
+
+    use rustix::process::geteuid;
 
     use super::*;
     use crate::skip::skip;

@@ -172,6 +172,11 @@ pub fn directory(path: &Path) -> io::Result<File> {
     Ok(open(path, flags, Mode::empty())?.into())
 }
 
+/// Whether this user or root owns a file, so that nobody else decides what it is or where it leads.
+pub fn is_trusted_owner(owner: u32) -> bool {
+    [Uid::ROOT, geteuid()].map(Uid::as_raw).contains(&owner)
+}
+
 /// Checks that an open file or directory belongs to this user, and that nobody else can write to it.
 ///
 /// # Errors

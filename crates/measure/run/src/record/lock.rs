@@ -7,8 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use knee_host::LockFile;
-use knee_host::regular_file::{FileError, directory, require_own};
-use rustix::process::geteuid;
+use knee_host::regular_file::{FileError, directory, is_trusted_owner, require_own};
 
 use super::{Access, RecordError};
 
@@ -32,7 +31,7 @@ impl Lock {
         // Another user could make a link lead to any directory of this user.
         if let Ok(found) = fs::symlink_metadata(dir)
             && found.is_symlink()
-            && ![0, geteuid().as_raw()].contains(&found.uid())
+            && !is_trusted_owner(found.uid())
         {
             return Err(foreign(FileError::Owner(found.uid())));
         }
