@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::io::{self, BufRead, Read};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, getxattr, lgetxattr, open};
@@ -170,6 +171,21 @@ fn open_found(found: &OwnedFd, flags: OFlags) -> Result<File, FileError> {
 pub fn directory(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(open(path, flags, Mode::empty())?.into())
+}
+
+/// Opens a directory that belongs to this user, and in which nobody else can replace files. Never waits, whatever is at
+/// the path. Refuses a symbolic link of another user, who could make it lead to any directory of this user.
+///
+/// # Errors
+/// There is no such directory, or it cannot be opened.
+pub fn own_directory(path: &Path) -> Result<File, FileError> {
+    let found = path.symlink_metadata()?;
+    if found.is_symlink() && !is_trusted_owner(found.uid()) {
+        return Err(FileError::Owner(found.uid()));
+    }
+    let directory = directory(path)?;
+    require_own(&directory)?;
+    Ok(directory)
 }
 
 /// Whether this user or root owns a file, so that nobody else decides what it is or where it leads.
@@ -339,6 +355,20 @@ mod tests {
         assert!(RegularFile::at(&file).own().open().is_ok());
         fs::set_permissions(&file, Permissions::from_mode(0o646)).unwrap();
         assert_eq!(reason(RegularFile::at(&file).own().open()), "other users can write to it");
+    }
+
+    #[test]
+    fn a_directory_behind_a_link_of_another_user_is_not_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let [own, link] = ["own", "link"].map(|name| dir.path().join(name));
+        fs::create_dir(&own).unwrap();
+        symlink(&own, &link).unwrap();
+        assert!(own_directory(&own).is_ok() && own_directory(&link).is_ok());
+        if !geteuid().is_root() {
+            return skip("root", "only root can give a link to another user");
+        }
+        std::os::unix::fs::lchown(&link, Some(65534), None).unwrap();
+        assert_eq!(reason(own_directory(&link)), "it belongs to user 65534");
     }
 
     #[test]

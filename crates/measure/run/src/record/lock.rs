@@ -1,13 +1,12 @@
 //! One writer per record.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use knee_host::LockFile;
-use knee_host::regular_file::{FileError, directory, is_trusted_owner, require_own};
+use knee_host::regular_file::{FileError, own_directory};
 
 use super::{Access, RecordError};
 
@@ -28,20 +27,15 @@ impl Lock {
         access: Access,
         foreign: impl FnOnce(FileError) -> RecordError,
     ) -> Result<Self, RecordError> {
-        // Another user could make a link lead to any directory of this user.
-        if let Ok(found) = fs::symlink_metadata(dir)
-            && found.is_symlink()
-            && !is_trusted_owner(found.uid())
-        {
-            return Err(foreign(FileError::Owner(found.uid())));
-        }
-        let directory = directory(dir).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-                RecordError::NoRecord { dir: dir.to_owned() }
-            }
-            _ => RecordError::io(Access::Read, dir, error),
+        let directory = own_directory(dir).map_err(|error| match error {
+            FileError::System(error) => match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+                    RecordError::NoRecord { dir: dir.to_owned() }
+                }
+                _ => RecordError::io(Access::Read, dir, error),
+            },
+            error => foreign(error),
         })?;
-        require_own(&directory).map_err(foreign)?;
         let file = LockFile::take(&path(&directory));
         match file.map_err(|error| RecordError::io(access, dir, error))? {
             Some(_file) => Ok(Self { _file, directory }),

@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use knee_host::lock_file::LOCK_FILE;
-use knee_host::regular_file::{directory, require_own};
+use knee_host::regular_file::own_directory;
 use knee_host::text::escape_json;
 use knee_host::{LockFile, write_atomically};
 
@@ -132,15 +132,19 @@ fn open(path: &Path) -> Result<File, FindingsError> {
 /// Locks a record until the returned lock is dropped. Refuses a directory in which another user could lead the
 /// files of the record elsewhere.
 fn lock(dir: &Path) -> Result<LockFile, FindingsError> {
-    let found = directory(dir).map_err(FindingsError::write(dir))?;
-    require_own(found).map_err(|error| FindingsError::write(dir)(error.into()))?;
+    own_directory(dir).map_err(|error| FindingsError::write(dir)(error.into()))?;
     let lock = LockFile::take(dir).map_err(FindingsError::write(dir))?;
     lock.ok_or_else(|| FindingsError::InUse(dir.to_owned()))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::{PermissionsExt, lchown, symlink};
+
+    use knee_host::skip::skip;
     use rustix::fs::{FlockOperation, flock};
+    use rustix::process::geteuid;
 
     use super::super::samples::{check, free, kernel};
     use super::super::{Findings, Shard};
@@ -211,6 +215,27 @@ mod tests {
         drop(Writer::create(&scratch.path().join("half"), halves[0].clone()).unwrap());
         let message = resume(&scratch.path().join("half"), &halves[1]).unwrap_err();
         assert!(message.contains("it is shard 1/2, not 2/2"), "{message}");
+    }
+
+    #[test]
+    fn no_record_begins_in_a_directory_that_others_can_change_or_behind_their_link() {
+        let scratch = tempfile::tempdir().unwrap();
+        let [own, link] = ["own", "link"].map(|name| scratch.path().join(name));
+        let refusal = |dir: &Path| match Writer::create(dir, check(Shard::WHOLE, &IDS)) {
+            Err(error) => error.to_string(),
+            Ok(_) => panic!("a record begins in {}", dir.display()),
+        };
+        fs::create_dir(&own).unwrap();
+        fs::set_permissions(&own, Permissions::from_mode(0o777)).unwrap();
+        assert!(refusal(&own).contains("other users can write to it"));
+        fs::set_permissions(&own, Permissions::from_mode(0o755)).unwrap();
+        if !geteuid().is_root() {
+            return skip("root", "only root can give a link to another user");
+        }
+        symlink(&own, &link).unwrap();
+        lchown(&link, Some(65534), None).unwrap();
+        assert!(refusal(&link).contains("it belongs to user 65534"));
+        assert_eq!(fs::read_dir(&own).unwrap().count(), 0);
     }
 
     #[test]
