@@ -21,15 +21,19 @@ pub fn is_trusted(file: &File) -> io::Result<bool> {
     Ok(is_trusted_owner(found.uid()) && !can_change())
 }
 
-/// The file itself if only root and this user can change it, and otherwise a copy in memory of at most
-/// `most_bytes`, which nobody else can open.
+/// The file itself if only root and this user can change it, and otherwise a [`copy`] of at most `most_bytes`.
 ///
 /// # Errors
 /// The file cannot be copied, or is larger than the limit.
-pub fn mappable(mut file: File, most_bytes: u64) -> Result<File, FileError> {
-    if is_trusted(&file)? {
-        return Ok(file);
-    }
+pub fn mappable(file: File, most_bytes: u64) -> Result<File, FileError> {
+    if is_trusted(&file)? { Ok(file) } else { copy(file, most_bytes) }
+}
+
+/// A copy of a file in memory, which nobody else can open.
+///
+/// # Errors
+/// The file cannot be copied, or has more than `most_bytes`.
+pub fn copy(mut file: File, most_bytes: u64) -> Result<File, FileError> {
     if file.metadata()?.len() > most_bytes {
         return Err(FileError::TooLarge(most_bytes));
     }

@@ -5,7 +5,7 @@
 
 use std::fs::File;
 
-use knee_host::mapping::{is_trusted, mappable};
+use knee_host::mapping::copy;
 use knee_host::regular_file::FileError;
 
 /// The most bytes of maps and copies together. A server has a few megabytes of maps, and a program with symbols a
@@ -41,12 +41,9 @@ impl Budget {
         self.left = self.left.saturating_sub(bytes);
     }
 
-    /// A file of names that can be mapped: a copy, if other users can change the file. `None` if it cannot be
-    /// copied.
-    pub(super) fn mappable(&mut self, file: File) -> Option<File> {
-        let is_trusted = is_trusted(&file).ok()?;
-        match mappable(file, self.left) {
-            Ok(file) if is_trusted => Some(file),
+    /// A copy of a file of names. `None` if it cannot be copied.
+    pub(super) fn copy(&mut self, file: File) -> Option<File> {
+        match copy(file, self.left) {
             Ok(copy) => {
                 self.take(copy.metadata().ok()?.len());
                 Some(copy)

@@ -27,7 +27,8 @@ impl ObjectFile {
     pub(super) fn open(path: &Path, budget: &mut Budget) -> Option<ObjectFile> {
         let file = RegularFile::at(path).open().ok()?;
         let has_debug_symbols = is_trusted(&file).ok()?;
-        Some(ObjectFile { has_debug_symbols, file: budget.mappable(file)? })
+        let file = if has_debug_symbols { file } else { budget.copy(file)? };
+        Some(ObjectFile { has_debug_symbols, file })
     }
 
     /// The file for the symbolizer: under a path that leads to this open file, whatever is at its own path now.
