@@ -299,7 +299,7 @@ fn children_of_a_command_end_when_knee_is_killed() {
     let lives = || processes_in(scratch.path()).iter().any(|line| line.contains(": sleep 100"));
     wait_until("the pipeline runs", lives);
     wait_until("its group is noted", || {
-        scratch.leftovers().iter().any(|dir| dir.join(".group").exists())
+        scratch.leftovers().iter().any(|dir| dir.join(".groups").exists())
     });
     signal(&knee, Signal::KILL);
     knee.wait().unwrap();
