@@ -120,6 +120,11 @@ pub(crate) fn require_utf8(option: &str, path: &Path) -> anyhow::Result<()> {
     }
 }
 
+/// Whether a shell reads `text` unchanged, as one word.
+pub(crate) fn is_one_word(text: &str) -> bool {
+    text.chars().all(|c| c.is_alphanumeric() || "_-./=:,@%+".contains(c))
+}
+
 /// Returns an error if a command contains the placeholder for a directory below `dir`, and a shell would not read
 /// this path as one word.
 pub(crate) fn require_one_word(option: &str, dir: &Path, cases: &[Case]) -> anyhow::Result<()> {
@@ -127,8 +132,7 @@ pub(crate) fn require_one_word(option: &str, dir: &Path, cases: &[Case]) -> anyh
         Source::Command { command } => command.line.contains(Command::DIR),
         Source::Plugin { .. } | Source::BuiltIn {} => false,
     };
-    let is_plain = |c: char| c.is_alphanumeric() || "_-./=:,@%+".contains(c);
-    if cases.iter().any(is_used) && !dir.to_string_lossy().chars().all(is_plain) {
+    if cases.iter().any(is_used) && !is_one_word(&dir.to_string_lossy()) {
         bail_usage!(
             "{option} {}: a shell would not read this path as one word, so it cannot replace {}; use \
              another directory",

@@ -1,6 +1,9 @@
 //! What the rate of a command is.
 
+use anyhow::Context;
 use knee_run::job::{Command, Score};
+
+use super::require_utf8;
 
 #[derive(clap::Args)]
 pub(crate) struct ScoreArgs {
@@ -21,10 +24,13 @@ impl ScoreArgs {
         read.or_else(|| self.rate.then_some("--rate"))
     }
 
-    /// `command`, with the rate that the user asked for.
-    pub(crate) fn of(&self, command: Command) -> Command {
+    /// The command with this line in the current directory, with the rate that the user asked for.
+    pub(crate) fn command(&self, line: impl Into<String>) -> anyhow::Result<Command> {
+        let dir = std::env::current_dir()
+            .context("cannot determine the current directory, in which commands run")?;
+        require_utf8("the current directory", &dir)?;
         let score = if self.given().is_some() { Score::Printed } else { Score::Time };
-        Command { score, read: self.read.clone(), ..command }
+        Ok(Command { score, read: self.read.clone(), ..Command::timed(line, dir) })
     }
 }
 

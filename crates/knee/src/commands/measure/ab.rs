@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use clap::ValueEnum;
 use knee_host::number::plural;
 use knee_host::process::program;
@@ -399,10 +399,7 @@ fn case(option: &str, text: &str, args: &Args) -> anyhow::Result<Case> {
         }
         _ => {}
     }
-    let dir = std::env::current_dir()
-        .context("cannot determine the current directory, in which commands run")?;
-    require_utf8("the current directory", &dir)?;
-    Ok(Case::command(args.score.of(Command::timed(text, dir))))
+    Ok(Case::command(args.score.command(text)?))
 }
 
 /// Whether `text` needs a shell, because it is more than the name of a program in `PATH`. A single

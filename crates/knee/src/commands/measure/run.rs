@@ -11,7 +11,7 @@ use clap::ValueEnum;
 use knee_host::number::plural;
 use knee_host::{CpuList, Placement, cgroup};
 use knee_results::{Mode, Order, Request};
-use knee_run::job::{Command, START_TIMEOUT};
+use knee_run::job::START_TIMEOUT;
 use knee_run::noise::{AA_ROUNDS, AA_ROUNDS_AT_LEAST};
 use knee_run::plan::Case;
 use knee_run::record::{Record, RunRecord};
@@ -298,15 +298,7 @@ fn is_quick(args: &Args) -> bool {
 
 fn cases(args: &Args) -> anyhow::Result<Vec<Case>> {
     if !args.command.is_empty() {
-        let case = command::case(&args.command, &args.score)?;
-        let takes_seconds = args.command.iter().any(|word| word.contains(Command::SECONDS));
-        ensure_usage!(
-            args.interval.is_none() || takes_seconds,
-            "--interval: {} does not use the interval; insert {} where the seconds belong",
-            case.id,
-            Command::SECONDS
-        );
-        return Ok(vec![case]);
+        return Ok(vec![command::case(&args.command, &args.score, args.interval)?]);
     }
     if let Some(option) = args.score.given() {
         bail_usage!(

@@ -1,23 +1,31 @@
 //! The user's own program as a testcase.
 
-use anyhow::Context;
 use knee_run::job::Command;
 use knee_run::plan::Case;
 
-use crate::args::require_utf8;
+use crate::args::is_one_word;
 use crate::args::score::ScoreArgs;
 use crate::exit::ensure_usage;
 
-/// The testcase that runs the command with these words.
-pub(super) fn case(words: &[String], score: &ScoreArgs) -> anyhow::Result<Case> {
+/// The testcase that runs the command with these words. `interval` is the option `--interval`.
+pub(super) fn case(
+    words: &[String],
+    score: &ScoreArgs,
+    interval: Option<f64>,
+) -> anyhow::Result<Case> {
     let line = line(words);
     ensure_usage!(!line.trim().is_empty(), "the command after -- is empty; name a program");
-    let dir = std::env::current_dir()
-        .context("cannot determine the current directory, in which commands run")?;
-    require_utf8("the current directory", &dir)?;
-    let command = score.of(Command::timed(line, dir));
+    let command = score.command(line)?;
+    let unused = interval.is_some() && !command.takes_seconds();
     let copies = !command.takes_tasks();
-    Ok(Case::command(Command { copies, ..command }))
+    let case = Case::command(Command { copies, ..command });
+    ensure_usage!(
+        !unused,
+        "--interval: {} does not use the interval; insert {} where the seconds belong",
+        case.id,
+        Command::SECONDS
+    );
+    Ok(case)
 }
 
 /// The command line of `words`, as a shell reads it. A single word is a whole command line.
@@ -33,8 +41,7 @@ fn quoted(word: &str) -> String {
     let placeholders =
         [Command::TASKS, Command::CPUS, Command::SECONDS, Command::DIR, Command::PORT];
     let rest = placeholders.iter().fold(word.to_owned(), |rest, name| rest.replace(name, ""));
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,@%+".contains(c);
-    match word.is_empty() || !rest.chars().all(is_plain) {
+    match word.is_empty() || !is_one_word(&rest) {
         true => format!("'{}'", word.replace('\'', r"'\''")),
         false => word.to_owned(),
     }
