@@ -8,11 +8,23 @@ use serde_json::{Value, json};
 
 use super::json::point_json;
 
-/// The columns of a point, as paths in its JSON.
-const POINT: [&str; 24] = [
-    "/testcase",
-    "/mode",
-    "/tasks",
+/// The first columns of a point and of a round, as paths in their JSON.
+const FIRST: [&str; 3] = ["/testcase", "/mode", "/tasks"];
+/// The last columns of both.
+const LAST: [&str; 10] = [
+    "/min",
+    "/max",
+    "/fairness",
+    "/cpu/user",
+    "/cpu/system",
+    "/cpu/idle",
+    "/cpu/machine_idle",
+    "/samples",
+    "/marked",
+    "/marks",
+];
+/// The other columns of a point.
+const POINT: [&str; 11] = [
     "/rate",
     "/low",
     "/high",
@@ -24,37 +36,9 @@ const POINT: [&str; 24] = [
     "/disturbed",
     "/oversubscribed",
     "/implausible",
-    "/min",
-    "/max",
-    "/fairness",
-    "/cpu/user",
-    "/cpu/system",
-    "/cpu/idle",
-    "/cpu/machine_idle",
-    "/samples",
-    "/marked",
-    "/marks",
 ];
-
-/// The columns of a round.
-const ROUND: [&str; 16] = [
-    "/testcase",
-    "/mode",
-    "/tasks",
-    "/round",
-    "/rate",
-    "/disturbed",
-    "/min",
-    "/max",
-    "/fairness",
-    "/cpu/user",
-    "/cpu/system",
-    "/cpu/idle",
-    "/cpu/machine_idle",
-    "/samples",
-    "/marked",
-    "/marks",
-];
+/// The other columns of a round.
+const ROUND: [&str; 3] = ["/round", "/rate", "/disturbed"];
 
 /// What separates the cells of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +52,8 @@ pub(super) enum Separator {
 /// A row per point.
 pub(super) fn points(curves: &[Curve], separator: Separator) -> String {
     let points = curves.iter().flat_map(|curve| curve.points().iter().map(move |p| (curve, p)));
-    table(&POINT, points.map(|(curve, point)| point_json(curve, point)), separator)
+    let columns = [&FIRST[..], &POINT, &LAST].concat();
+    table(&columns, points.map(|(curve, point)| point_json(curve, point)), separator)
 }
 
 /// A row per round of each point.
@@ -79,7 +64,7 @@ pub(super) fn rounds(curves: &[Curve], finished: &Rounds, separator: Separator) 
         let of_point = finished.numbered(&point).map(|(nr, round)| round_json(&point, nr, round));
         of_point.collect::<Vec<Value>>()
     });
-    table(&ROUND, rounds, separator)
+    table(&[&FIRST[..], &ROUND, &LAST].concat(), rounds, separator)
 }
 
 /// A round. Its rate is that of its undisturbed samples, or of all samples if it is disturbed.
@@ -147,7 +132,7 @@ impl Separator {
 }
 
 fn quoted(cell: String) -> String {
-    match cell.contains([',', '"', '\n', '\r']) {
+    match cell.contains([',', '"']) {
         true => format!("\"{}\"", cell.replace('"', "\"\"")),
         false => cell,
     }
