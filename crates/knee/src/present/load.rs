@@ -25,9 +25,8 @@ pub(crate) fn text(load: &Load, outcome: &Outcome, screen: &Screen) -> String {
         time(outcome.seconds),
         plural(load.connections, "connection"),
     );
-    let titles = ["", "p50", "p90", "p99", "p99.9", "max"];
     let mut columns = vec![Column::left("")];
-    columns.extend(titles[1..].iter().map(|title| Column::right(*title)));
+    columns.extend(["p50", "p90", "p99", "p99.9", "max"].map(Column::right));
     let mut table = Table::new(columns);
     table.titles();
     for (name, times) in [("latency", &outcome.latency), ("sent late", &outcome.lateness)] {

@@ -60,10 +60,9 @@ impl Failures {
         self.errors + self.wrong + self.unanswered
     }
 
-    pub(crate) fn note(&mut self, what: impl FnOnce() -> String) {
-        if self.first.is_none() {
-            self.first = Some(what());
-        }
+    /// Keeps the first failure in words.
+    pub(crate) fn note(&mut self, what: impl Into<String>) {
+        self.first.get_or_insert_with(|| what.into());
     }
 }
 
@@ -104,9 +103,7 @@ impl Outcome {
         self.failures.errors += other.failures.errors;
         self.failures.wrong += other.failures.wrong;
         self.failures.unanswered += other.failures.unanswered;
-        if self.failures.first.is_none() {
-            self.failures.first = other.failures.first;
-        }
+        self.failures.first = self.failures.first.take().or(other.failures.first);
         self.latency.add(other.latency).expect("all histograms have the same bounds");
         self.lateness.add(other.lateness).expect("all histograms have the same bounds");
         self.cpu += other.cpu;
@@ -169,7 +166,7 @@ mod tests {
         let mut all = one(1.0, 10);
         all.failures.wrong = 1;
         let mut other = one(0.5, 30);
-        other.failures.note(|| "refused".to_owned());
+        other.failures.note("refused");
         all.add(other);
         assert_eq!((all.rate(), all.busy(), all.workers), (20.0, 0.375, 2));
         assert_eq!((all.failures.count(), all.failures.first.as_deref()), (1, Some("refused")));

@@ -42,17 +42,20 @@ pub(crate) struct Worker<'l> {
     /// The measured time, in nanoseconds.
     begin: u64,
     end: u64,
-    /// When the next request is due, and the nanoseconds from one to the next. `None` if a request is due
-    /// as soon as a connection is free.
+    /// `None` if a request is due as soon as a connection is free.
     schedule: Option<Schedule>,
     random: Rand64,
     weights: u64,
     outcome: Outcome,
 }
 
+/// When requests are due.
 struct Schedule {
+    /// The first request, in nanoseconds.
     first: f64,
+    /// Nanoseconds from one request to the next.
     step: f64,
+    /// How many requests have been sent.
     sent: u64,
 }
 
@@ -149,11 +152,12 @@ impl<'l> Worker<'l> {
     fn send_due(&mut self, now: u64) {
         // Each connection at most once, because a request may fail at once.
         for _ in 0..self.free.len() {
+            let at = self.now();
             // Connecting to Unix sockets takes time if the server's queue is full.
-            if self.now() > now + LOOK.as_nanos() as u64 {
+            if at > now + LOOK.as_nanos() as u64 {
                 return;
             }
-            let due = self.schedule.as_ref().map_or_else(|| self.now(), Schedule::due);
+            let due = self.schedule.as_ref().map_or(at, Schedule::due);
             if (self.schedule.is_some() && due > now) || due >= self.end {
                 return;
             }
@@ -162,7 +166,7 @@ impl<'l> Worker<'l> {
                 schedule.sent += 1;
                 let ready = due.max(self.connections[nr].free_since);
                 if due >= self.begin {
-                    self.outcome.lateness.saturating_record(self.now().saturating_sub(ready));
+                    self.outcome.lateness.saturating_record(at.saturating_sub(ready));
                 }
             }
             let kind = self.choose();
@@ -211,11 +215,11 @@ impl<'l> Worker<'l> {
             }
             Step::Wrong(reason) => {
                 self.outcome.failures.wrong += 1;
-                self.outcome.failures.note(|| reason);
+                self.outcome.failures.note(reason);
             }
             Step::Broken(reason) => {
                 self.outcome.failures.errors += 1;
-                self.outcome.failures.note(|| reason);
+                self.outcome.failures.note(reason);
             }
         }
         connection.free_since = now;
@@ -281,7 +285,7 @@ impl<'l> Worker<'l> {
             }
         }
         if self.outcome.failures.unanswered > 0 {
-            self.outcome.failures.note(|| "the server did not reply in time".to_owned());
+            self.outcome.failures.note("the server did not reply in time");
         }
     }
 }
