@@ -140,8 +140,10 @@ fn ctrl_c_ends_the_wait_for_a_fifo_that_the_user_named() {
         let mut knee = Tied(start(&mut scratch.knee(args)));
         let mut writer = None;
         wait_until("knee has opened the FIFO", || {
-            // This fails as long as there is no reader.
-            writer = open(&path, OFlags::WRONLY | OFlags::NONBLOCK, Mode::empty()).ok();
+            // This fails as long as there is no reader. The children of other tests must not inherit the writer: the
+            // next knee would find it, read an end of file and stop before we look.
+            let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            writer = open(&path, flags, Mode::empty()).ok();
             writer.is_some()
         });
         signal(&knee.0, Signal::INT);
