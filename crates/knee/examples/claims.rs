@@ -6,12 +6,12 @@
 //! cargo run --release -p knee --example claims -- identical --pairs 40
 //! cargo run --release -p knee --example claims -- ab --runs 100
 //! cargo run --release -p knee --example claims -- power --runs 50 --percent 5 --default-settings
-//! cargo run --release -p knee --example claims -- power --runs 50 --percent 2 --until-decided
+//! cargo run --release -p knee --example claims -- power --runs 50 --percent 2 -- --until-decided 2%
 //! ```
 //!
 //! `--load none|hog|hogs|bursts|stream` restricts a measurement to one load. The loads are threads of
-//! this program. Rounds are short, unless `--default-settings` is given. Each line of the output is a
-//! row of a table in docs/benchmarks.md.
+//! this program. Rounds are short, unless `--default-settings` is given. Options after `--` are those of
+//! `knee run` or `knee ab`. Each line of the output is a row of a table in docs/benchmarks.md.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -44,9 +44,6 @@ struct Args {
     /// How much more a plug-in does than the other
     #[arg(long, default_value_t = 5)]
     percent: u32,
-    /// Measure with `knee ab --until-decided PERCENT%`
-    #[arg(long)]
-    until_decided: bool,
     /// Measure rounds as long as knee's defaults make them
     #[arg(long)]
     default_settings: bool,
@@ -59,6 +56,9 @@ struct Args {
     /// The program to measure with
     #[arg(long, default_value = "target/release/knee")]
     knee: PathBuf,
+    /// Further options of `knee run` or `knee ab`
+    #[arg(last = true, value_name = "OPTION")]
+    more: Vec<String>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -167,7 +167,7 @@ struct Bench {
     knee: PathBuf,
     dir: tempfile::TempDir,
     /// Options of all measurements.
-    options: &'static [&'static str],
+    options: Vec<String>,
     keep: Option<PathBuf>,
 }
 
@@ -180,6 +180,10 @@ impl Bench {
         let status = output.status.code();
         ensure!(matches!(status, Some(0 | 5)), "knee {args:?}: {}", show(&output.stderr));
         Ok(serde_json::from_slice(&output.stdout).unwrap_or(Value::Null))
+    }
+
+    fn options(&self) -> Vec<&str> {
+        self.options.iter().map(String::as_str).collect()
     }
 
     fn forget(&self, record: &str) {
@@ -195,7 +199,7 @@ impl Bench {
                 let _load = if loaded { load } else { Load::None }.start();
                 self.forget(name);
                 let args = ["run", "-q", "-m", "processes", "-t", "1,2,3", "-o", name];
-                self.knee(&[&args[..], self.options, &TESTCASES].concat())?;
+                self.knee(&[&args[..], &self.options(), &TESTCASES].concat())?;
             }
             let claims = tally.changed;
             tally.add(&self.knee(&["compare", "before", "after", "--json"])?);
@@ -212,7 +216,7 @@ impl Bench {
         Ok(tally)
     }
 
-    fn ab(&self, load: Load, sides: [&str; 2], more: &[&str], runs: u32) -> anyhow::Result<Tally> {
+    fn ab(&self, load: Load, sides: [&str; 2], runs: u32) -> anyhow::Result<Tally> {
         let mut tally = Tally::default();
         for run in 0..runs {
             let _load = load.start();
@@ -220,7 +224,7 @@ impl Bench {
             let [before, after] = sides;
             let args = ["ab", "-q", "-t", "1", "-m", "processes", "-o", "ab", "--json"];
             let sides = ["--before", before, "--after", after];
-            tally.add(&self.knee(&[&args[..], &sides, more, self.options].concat())?);
+            tally.add(&self.knee(&[&args[..], &sides, &self.options()].concat())?);
             eprint!("\r{load:?}: {} of {runs} runs, {} claims ", run + 1, tally.changed);
         }
         eprintln!();
@@ -254,7 +258,8 @@ fn main() -> anyhow::Result<()> {
     if !Path::new(&knee).exists() {
         bail!("{} is missing: run cargo build --release first", knee.display());
     }
-    let options: &[_] = if args.default_settings { &[] } else { &SHORT };
+    let short: &[&str] = if args.default_settings { &[] } else { &SHORT };
+    let options = short.iter().map(|option| (*option).to_owned()).chain(args.more).collect();
     let keep = args.keep;
     let bench = Bench { knee, dir: tempfile::tempdir()?, options, keep };
     println!(
@@ -266,15 +271,13 @@ fn main() -> anyhow::Result<()> {
             continue;
         }
         let begun = Instant::now();
-        let within = format!("{}%", args.percent);
-        let until: &[&str] = if args.until_decided { &["--until-decided", &within] } else { &[] };
         let tally = match args.what {
             What::Identical => bench.identical(load, args.pairs)?,
-            What::Ab => bench.ab(load, ["getppid1"; 2], until, args.runs)?,
+            What::Ab => bench.ab(load, ["getppid1"; 2], args.runs)?,
             What::Power => {
                 let before = bench.plugin("before", STEPS)?;
                 let after = bench.plugin("after", STEPS + STEPS * args.percent / 100)?;
-                bench.ab(load, [&before, &after], until, args.runs)?
+                bench.ab(load, [&before, &after], args.runs)?
             }
         };
         let minutes = begun.elapsed().as_secs_f64() / 60.0;
