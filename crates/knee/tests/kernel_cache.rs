@@ -10,7 +10,7 @@ use std::process::Command;
 
 use knee_host::process::Tied;
 use knee_trace::Kernel;
-use support::{Finished, Scratch, finish, skip, start, wait_until};
+use support::{Finished, Scratch, finish, skip, start, start_telling, wait_until};
 
 const NAME: &str = "linux-image-6.1.0-50-cloud-amd64";
 const VERSION: &str = "6.1.176-1";
@@ -27,6 +27,10 @@ case "$*" in
     killed) head -c 1000 "$FAKE/package" > $file; kill -9 $PPID ;;
     changed) echo changed > $file ;;
     refused) echo "E: no network" >&2; exit 100 ;;
+    slow)
+        head -c 3000000 /dev/zero > $file
+        until [ -e "$FAKE/seen" ]; do sleep 0.1; done
+        cp "$FAKE/package" $file ;;
     endless) head -c 1000 "$FAKE/package" > $file; echo $$ > "$FAKE/pid"; exec sleep 3600 ;;
     esac ;;
 esac
@@ -37,7 +41,7 @@ name=linux-image-6.1.0-50-cloud-amd64
 case "$*" in
 *" pkgnames "*) echo $name ;;
 *" madison "*) echo "$name | 6.1.176-1 | http://mirror.example/debian bookworm/main amd64 Packages" ;;
-*" show $name=6.1.176-1") echo "SHA256: $(sha256sum "$FAKE/package" | cut -d ' ' -f 1)" ;;
+*" show $name=6.1.176-1") echo "Size: 4000000" && echo "SHA256: $(sha256sum "$FAKE/package" | cut -d ' ' -f 1)" ;;
 esac
 "#;
 
@@ -219,4 +223,19 @@ fn a_cache_that_another_user_can_change_is_refused() {
     }
     chown(&apt, Some(65534), None).unwrap();
     mirror.fetch("whole").assert_code(3).assert_stderr_has("it belongs to user 65534");
+}
+
+#[test]
+fn a_download_that_takes_longer_reports_its_progress() {
+    let Some(mirror) = Mirror::new() else { return };
+    let stderr = mirror.scratch.path().join("stderr");
+    let told = fs::File::create(&stderr).unwrap();
+    let mut knee = Tied(start_telling(&mut mirror.command("slow"), told.into()));
+    let progress = format!("knee: fetching {NAME}: 3.0 of 4.0 MB\n");
+    wait_until("knee reports its progress", || {
+        fs::read_to_string(&stderr).unwrap().contains(&progress)
+    });
+    fs::write(mirror.scratch.path().join("seen"), "").unwrap();
+    wait_until("knee has fetched the kernel", || knee.0.try_wait().unwrap().is_some());
+    assert!(mirror.file().exists());
 }

@@ -9,6 +9,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
 use std::time::{Duration, SystemTime};
 
 use knee_host::{RegularFile, write_atomically};
@@ -35,6 +37,10 @@ const DEBIAN: [&str; 10] = [
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 /// Lists older than this are fetched again.
 const LISTS_AGE: Duration = Duration::from_secs(24 * 60 * 60);
+/// Time from the start of a download to the first message about its progress.
+const FIRST_MESSAGE: Duration = Duration::from_secs(2);
+/// Time between two messages about the progress of a download.
+const MESSAGE_INTERVAL: Duration = Duration::from_secs(10);
 /// Name of the configuration file.
 const CONFIGURATION: &str = "apt.conf";
 /// Directory of the lists.
@@ -148,7 +154,8 @@ impl Apt {
             let recorded = fetched::recorded(&file);
             let is_recorded = recorded.is_some();
             // An older knee did not record the digests of its files.
-            let digest = recorded.map_or_else(|| self.digest(name, version), Ok)?;
+            let digest =
+                recorded.map_or_else(|| self.described(name, version).map(|it| it.sha256), Ok)?;
             if fetched::has_digest(&file, &digest) {
                 if !is_recorded {
                     fetched::record(&file, &digest)?;
@@ -161,12 +168,13 @@ impl Apt {
             ));
         }
         fetched::remove(&file)?;
-        let digest = self.digest(name, version)?;
+        let Described { sha256: digest, size } = self.described(name, version)?;
         in_partial(dir, |partial| {
             let failed = |error| PackageError::NotFetched { name: file_name.clone(), error };
             let mut download = self.program("apt-get");
             download.args(["-q", "download", &format!("{name}={version}")]);
-            run(download.current_dir(partial)).map_err(|error| match error {
+            download.current_dir(partial);
+            self.watched(name, &mut download, partial, size).map_err(|error| match error {
                 PackageError::Tool(error @ ToolError::Failed { .. }) => failed(error),
                 other => other,
             })?;
@@ -183,11 +191,37 @@ impl Apt {
         Ok(file)
     }
 
-    /// The SHA-256 that apt's signed index gives for one version of a package.
-    fn digest(&self, name: &str, version: &str) -> Result<String, PackageError> {
+    /// What apt's signed index says of one version of a package.
+    fn described(&self, name: &str, version: &str) -> Result<Described, PackageError> {
         let package = format!("{name}={version}");
         let described = run(self.program("apt-cache").args(["show", &package]))?;
-        digest_in(&described).ok_or(PackageError::NoDigest(package))
+        Described::parse(&described).ok_or(PackageError::NoDigest(package))
+    }
+
+    /// Runs a command that downloads `what` into `dir`, and reports from time to time how much has arrived.
+    /// `size` is what shall arrive, in bytes.
+    fn watched(
+        &self,
+        what: &str,
+        command: &mut Command,
+        dir: &Path,
+        size: Option<u64>,
+    ) -> Result<String, PackageError> {
+        let (ended, end) = mpsc::channel::<()>();
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                let mut interval = FIRST_MESSAGE;
+                while end.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
+                    let arrived = megabytes(content_size(dir));
+                    let of = size.map_or(String::new(), |size| format!(" of {}", megabytes(size)));
+                    (self.report)(&format!("fetching {what}: {arrived}{of} MB"));
+                    interval = MESSAGE_INTERVAL;
+                }
+            });
+            let output = run(command);
+            drop(ended);
+            output
+        })
     }
 
     /// Downloads a package and all of its dependencies, as if nothing were installed, into `dir`,
@@ -204,7 +238,8 @@ impl Apt {
         install.args(["-q", "-y", "--no-install-recommends", "--download-only"]);
         install.arg("-o").arg(format!("Dir::Cache::Archives={}", dir.display()));
         install.args(["-t", &package.suite, "install"]);
-        run(install.arg(format!("{}={}", package.name, package.full_version)))?;
+        install.arg(format!("{}={}", package.name, package.full_version));
+        self.watched(&format!("{} and its dependencies", package.name), &mut install, dir, None)?;
         let entries = fs::read_dir(dir).map_err(PackageError::read(dir))?;
         let files = entries.flatten().map(|entry| entry.path());
         Ok(files.filter(|path| path.extension().is_some_and(|end| end == "deb")).collect())
@@ -359,10 +394,35 @@ fn configuration(dir: &Path) -> String {
     )
 }
 
-/// The SHA-256 in the output of `apt-cache show`.
-fn digest_in(description: &str) -> Option<String> {
-    let digest = description.lines().find_map(|line| line.strip_prefix("SHA256:"))?;
-    Some(digest.trim().to_owned())
+/// What `apt-cache show` says of a package file.
+#[derive(Debug, PartialEq, Eq)]
+struct Described {
+    sha256: String,
+    /// In bytes.
+    size: Option<u64>,
+}
+
+impl Described {
+    fn parse(description: &str) -> Option<Described> {
+        let field = |name| description.lines().find_map(|line| line.strip_prefix(name));
+        let size = field("Size:").and_then(|size| size.trim().parse().ok());
+        Some(Described { sha256: field("SHA256:")?.trim().to_owned(), size })
+    }
+}
+
+fn megabytes(bytes: u64) -> String {
+    format!("{:.1}", bytes as f64 / 1e6)
+}
+
+/// The bytes in the files of a directory and of its subdirectories.
+fn content_size(dir: &Path) -> u64 {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let size = |entry: fs::DirEntry| match entry.metadata() {
+        Ok(metadata) if metadata.is_dir() => content_size(&entry.path()),
+        Ok(metadata) => metadata.len(),
+        Err(_) => 0,
+    };
+    entries.map(size).sum()
 }
 
 /// Parses the output of `apt-cache madison`: `name | version | uri suite/component amd64 Packages`.
@@ -403,10 +463,12 @@ mod tests {
     }
 
     #[test]
-    fn the_digest_of_a_package_is_read_from_its_description() {
-        let description = "Package: p\nMD5sum: 0f\nSHA256: 1a2b\nDescription: SHA256 tools\n";
-        assert_eq!(digest_in(description).as_deref(), Some("1a2b"));
-        assert_eq!(digest_in("Package: p\nMD5sum: 0f\n"), None);
+    fn the_digest_and_the_size_of_a_package_are_read_from_its_description() {
+        let description = "Package: p\nInstalled-Size: 7\nSize: 12\nMD5sum: 0f\nSHA256: 1a2b\n\
+                           Description: SHA256 tools\n";
+        let described = Described { sha256: "1a2b".to_owned(), size: Some(12) };
+        assert_eq!(Described::parse(description), Some(described));
+        assert_eq!(Described::parse("Package: p\nMD5sum: 0f\n"), None);
     }
 
     #[test]
