@@ -14,6 +14,8 @@ use std::process::Command;
 
 /// The target of these programs, whatever the target of knee is.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
+/// The profile of the workspace that builds them.
+const PROFILE: &str = "guest";
 /// Crates whose changes require a rebuild.
 const SOURCES: [&str; 6] =
     ["../agent", "../harness", "../marks", "../operations", "../plugin", "../../commute"];
@@ -66,7 +68,7 @@ fn variable(name: &str) -> OsString {
 /// Builds a crate. Returns the directory of the results.
 fn build(manifest: &Path, target_dir: &Path, flags: &[String]) -> PathBuf {
     let mut cargo = Command::new(variable("CARGO"));
-    cargo.args(["build", "--release", "--locked", "--quiet", "--target", TARGET]);
+    cargo.args(["build", "--profile", PROFILE, "--locked", "--quiet", "--target", TARGET]);
     cargo.arg("--manifest-path").arg(manifest).arg("--target-dir").arg(target_dir);
     for name in OVERRIDES {
         cargo.env_remove(name);
@@ -74,7 +76,7 @@ fn build(manifest: &Path, target_dir: &Path, flags: &[String]) -> PathBuf {
     // Unlike RUSTFLAGS, this variable allows spaces in a path.
     cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
     match cargo.status() {
-        Ok(status) if status.success() => target_dir.join(TARGET).join("release"),
+        Ok(status) if status.success() => target_dir.join(TARGET).join(PROFILE),
         Ok(status) => panic!("cargo build of {} ended with {status}", manifest.display()),
         Err(error) => panic!("cannot start cargo for {}: {error}", manifest.display()),
     }
