@@ -109,7 +109,8 @@ fn two_comparisons_of_commands_show_the_drift_between_them() {
     let compare = ["compare", "record", "record", "--format", "json"];
     let json = finish(&mut scratch.knee(&compare)).assert_code(0).stdout.clone();
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
-    assert_eq!(json["comparisons"][0]["drift"], 1.0);
+    let machine = &json["comparisons"][0]["machine"];
+    assert_eq!(machine, &serde_json::json!([{ "tasks": 1, "cpu": 1.0, "memory": null }]));
 }
 
 #[test]
@@ -131,7 +132,9 @@ medians over interleaved rounds (ABBA); Hodges–Lehmann changes within a round;
 
 "#]]
     );
-    assert_eq!(scratch.measured().len(), 2 * 2 * 9);
+    // Less than at the second look, after eleven rounds. On a busy machine, knee repeats rounds.
+    let measured = scratch.measured().len();
+    assert!((2 * 2 * 9..2 * 2 * 11).contains(&measured), "{measured}");
     let asked = &scratch.run_json()["request"]["until_decided"];
     assert_eq!(asked, &serde_json::json!({ "within": 0.02, "confidence": 0.95 }));
 }

@@ -59,7 +59,6 @@ impl JudgementArgs {
             confidence: given.given().map_or(asked.confidence, |_| options.confidence),
             threshold: self.threshold.or(Some(asked.within)),
             looks: run.looks(),
-            ..options
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use knee_stats::{CompareOptions, Comparison, Verdict, compare_all, median};
+use knee_stats::{CompareOptions, Comparison, Drift, Verdict, compare_all, median};
 use serde::Serialize;
 
 use crate::results::ITERATIONS;
@@ -19,16 +19,43 @@ pub struct Compared {
     pub families: Vec<FamilySummary>,
     /// Other differences between the two sides.
     pub differences: Vec<Difference>,
-    /// The speed of the machine itself, after divided by before: the median over the points, from
-    /// the reference loop. `None` if a side does not contain it, or if all points were measured in
+    /// How the machine itself changed, by task count. Empty if all points were measured in
     /// interleaved rounds.
-    pub drift: Option<f64>,
+    pub machine: BTreeMap<u32, MachineChange>,
     /// The number of points requested on both sides.
     pub in_common: usize,
     /// Testcases with one variant on each side, where the variants differ and are compared.
     pub variants: Vec<VariantPair>,
     /// Whether both sides were measured in interleaved rounds, and compared pair by pair.
     pub in_turns: bool,
+}
+
+/// How the CPUs and the memory of a number of tasks changed between two results: medians over the
+/// common points of the speed after, divided by the speed before. `None` if a side does not contain
+/// the speeds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct MachineChange {
+    /// By the reference loop, which never enters the kernel.
+    pub cpu: Option<f64>,
+    /// By the loop that reads memory. A change that is [within chance](MachineChange::MEMORY_NOISE)
+    /// does not count.
+    pub memory: Option<f64>,
+}
+
+impl MachineChange {
+    /// Changes of the speed of memory up to this share are not corrected. It varies between identical runs on a quiet
+    /// machine, with the share of the last-level cache that the tasks get.
+    pub const MEMORY_NOISE: f64 = 0.15;
+
+    /// The change of memory, if it is more than chance.
+    pub fn sure_memory(&self) -> Option<f64> {
+        let within = 1.0 - Self::MEMORY_NOISE..=1.0 / (1.0 - Self::MEMORY_NOISE);
+        self.memory.filter(|change| !within.contains(change))
+    }
+
+    fn drift(&self) -> Drift {
+        Drift::covering(self.cpu.into_iter().chain(self.sure_memory()))
+    }
 }
 
 /// One point on both sides.
@@ -113,8 +140,7 @@ impl Verdicts {
 
 impl Compared {
     /// Compares all common points of two results, and [two variants](VariantPair) of one testcase.
-    /// P-values are corrected over all comparisons. The drift between the results replaces that of
-    /// `options`.
+    /// P-values are corrected over all comparisons.
     pub fn new(before: &Results, after: &Results, options: &CompareOptions) -> Self {
         let variants = VariantPair::of(before, after);
         let before = &*VariantPair::rename(before, &variants, |pair| &pair.before);
@@ -123,11 +149,17 @@ impl Compared {
         let rounds = |side: &'_ Results, key: &Key| {
             side.points.get(key).map(|m| m.rounds.clone()).unwrap_or_default()
         };
-        let drift = drift(before, after);
-        let options = CompareOptions { drift: drift.unwrap_or(1.0), ..*options };
-        let pairs = keys.into_iter().map(|key| (key, (rounds(before, key), rounds(after, key))));
-        let compare = |pairs: &[_]| compare_all(pairs, &options);
-        Self { drift, variants, ..Self::assemble(before, after, pairs.collect(), compare) }
+        let machine = machine_changes(before, after);
+        let drift = |key: &Key| {
+            let change = key.tasks.and_then(|tasks| machine.get(&tasks));
+            change.map_or(Drift::NONE, MachineChange::drift)
+        };
+        let points = keys
+            .into_iter()
+            .map(|key| (key, (rounds(before, key), rounds(after, key), drift(key))));
+        let compare = |points: &[_]| compare_all(points, options);
+        let compared = Self::assemble(before, after, points.collect(), compare);
+        Self { machine, variants, ..compared }
     }
 
     /// Compares `points` of two results by `compare`. Disturbed points do not count in the
@@ -168,7 +200,7 @@ impl Compared {
             points,
             gaps,
             differences: differences(before, after),
-            drift: None,
+            machine: BTreeMap::new(),
             in_common,
             variants: Vec::new(),
             in_turns: false,
@@ -181,15 +213,22 @@ impl Compared {
     }
 }
 
-/// The median over the common points, so that other points do not affect it.
-fn drift(before: &Results, after: &Results) -> Option<f64> {
-    let ratios: Vec<f64> = before
-        .points
-        .iter()
-        .filter_map(|(key, b)| Some(after.points.get(key)?.reference? / b.reference?))
-        .filter(|ratio| ratio.is_finite() && *ratio > 0.0)
-        .collect();
-    median(&ratios)
+/// Only the common points count, so that other points do not affect it. A machine need not change
+/// alike for all task counts: other work takes a CPU that one task does not use.
+fn machine_changes(before: &Results, after: &Results) -> BTreeMap<u32, MachineChange> {
+    let mut ratios: BTreeMap<u32, [Vec<f64>; 2]> = BTreeMap::new();
+    for (key, b) in &before.points {
+        let (Some(a), Some(tasks)) = (after.points.get(key), key.tasks) else { continue };
+        let [cpu, memory] = ratios.entry(tasks).or_default();
+        let ratio = |a: Option<f64>, b: Option<f64>| {
+            Some(a? / b?).filter(|ratio| ratio.is_finite() && *ratio > 0.0)
+        };
+        cpu.extend(ratio(a.reference, b.reference));
+        memory.extend(ratio(a.memory, b.memory));
+    }
+    let change =
+        |[cpu, memory]: [Vec<f64>; 2]| MachineChange { cpu: median(&cpu), memory: median(&memory) };
+    ratios.into_iter().map(|(tasks, ratios)| (tasks, change(ratios))).collect()
 }
 
 fn point(key: &Key, comparison: Comparison, before: &Results, after: &Results) -> ComparedPoint {
@@ -339,23 +378,47 @@ mod tests {
     }
 
     #[test]
-    fn the_drift_is_computed_from_the_common_points() {
+    fn the_change_of_the_machine_is_computed_from_the_common_points_of_each_task_count() {
         let mut before = results(&[("mmap1", STEADY), ("read1", STEADY), ("open1", STEADY)]);
         let mut after = results(&[("mmap1", HALF), ("read1", HALF), ("brk1", STEADY)]);
         for (side, speeds) in [(&mut before, [100.0, 7.0, 100.0]), (&mut after, [7.0, 75.0, 75.0])]
         {
             // In the order of the names: mmap1, open1, read1; brk1, mmap1, read1.
             for (measured, speed) in side.points.values_mut().zip(speeds) {
-                measured.reference = Some(speed);
+                (measured.reference, measured.memory) = (Some(speed), Some(2.0 * speed));
             }
+            // One task does not use all of these CPUs.
+            let (key, measured) = side.points.last_key_value().unwrap();
+            let (key, mut alone) = (Key { tasks: Some(1), ..key.clone() }, measured.clone());
+            (alone.reference, alone.memory) = (Some(60.0), None);
+            side.points.insert(key, alone);
         }
         let options = CompareOptions { threshold: Some(0.02), ..CompareOptions::default() };
         let compared = Compared::new(&before, &after, &options);
-        assert_eq!(compared.drift, Some(0.75));
-        for measured in after.points.values_mut() {
-            measured.reference = None;
-        }
-        assert_eq!(Compared::new(&before, &after, &options).drift, None);
+        let change = |cpu, memory| MachineChange { cpu, memory };
+        assert_eq!(
+            compared.machine.into_iter().collect::<Vec<_>>(),
+            [(1, change(Some(1.0), None)), (2, change(Some(0.75), Some(0.75)))]
+        );
+        after.points.values_mut().for_each(|measured| measured.reference = None);
+        let compared = Compared::new(&before, &after, &options);
+        assert_eq!(compared.machine[&2], change(None, Some(0.75)));
+    }
+
+    #[test]
+    fn what_a_change_of_the_speed_of_memory_explains_is_not_claimed() {
+        let options = CompareOptions { threshold: Some(0.02), ..CompareOptions::default() };
+        let verdict = |memory: f64| {
+            let mut sides = [results(&[("mmap1", STEADY)]), results(&[("mmap1", HALF)])];
+            for (side, memory) in sides.iter_mut().zip([100.0, memory]) {
+                side.points.values_mut().for_each(|measured| measured.memory = Some(memory));
+            }
+            Compared::new(&sides[0], &sides[1], &options).points[0].comparison.verdict
+        };
+        assert_eq!([100.0, 90.0, 80.0].map(verdict), [Verdict::Slower; 3]);
+        assert_eq!([50.0, 40.0].map(verdict), [Verdict::Inconclusive; 2]);
+        // Memory became faster, and the testcase slower all the same.
+        assert_eq!(verdict(150.0), Verdict::Slower);
     }
 
     #[test]

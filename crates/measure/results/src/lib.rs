@@ -37,7 +37,7 @@ mod verdict;
 mod will_it_scale;
 
 pub use case_id::{CaseId, Side};
-pub use compared::{Compared, ComparedPoint, FamilySummary, Gap, Verdicts};
+pub use compared::{Compared, ComparedPoint, FamilySummary, Gap, MachineChange, Verdicts};
 pub use curve::{Curve, Knee, MAX_PLAUSIBLE_EFFICIENCY, Scaling};
 pub use difference::{Difference, differences};
 pub use family::Family;

@@ -74,9 +74,12 @@ pub struct Measured {
     pub cpu: Option<CpuShares>,
     /// Why results are missing or incomplete.
     pub gap: Option<String>,
-    /// Median speed of the machine before these rounds, in steps of the reference loop per second;
-    /// `None` if the format does not contain it.
+    /// Median speed of the CPUs before and after these rounds, in steps of the reference loop per
+    /// second; `None` if the format does not contain it.
     pub reference: Option<f64>,
+    /// Median speed of memory before these rounds, in bytes per second that a task read; `None` if
+    /// it was not measured.
+    pub memory: Option<f64>,
 }
 
 /// Information about a testcase.

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use knee_stats::{CompareOptions, compare_all};
+use knee_stats::{CompareOptions, Drift, compare_all};
 
 fn main() {
     let mut arguments = std::env::args().skip(1).map(|a| a.parse::<usize>().expect("a number"));
@@ -11,7 +11,7 @@ fn main() {
     let rounds = arguments.next().unwrap_or(10);
     let mut random = oorandom::Rand64::new(1);
     let mut side = || (0..rounds).map(|_| 100.0 + random.rand_float()).collect::<Vec<f64>>();
-    let pairs: Vec<_> = (0..points).map(|_| (side(), side())).collect();
+    let pairs: Vec<_> = (0..points).map(|_| (side(), side(), Drift::NONE)).collect();
     let start = Instant::now();
     let comparisons = compare_all(&pairs, &CompareOptions::default());
     let took = start.elapsed();

@@ -5,7 +5,7 @@
 //! of medians contains 1, and how often a comparison calls the sides different. The tables in the
 //! documentation of `bootstrap` and `comparison` are from this example.
 
-use knee_stats::{CompareOptions, Verdict, compare, compare_all, ratio_of_medians};
+use knee_stats::{CompareOptions, Drift, Verdict, compare, compare_all, ratio_of_medians};
 use oorandom::Rand64;
 
 const PAIRS: usize = 40_000;
@@ -54,7 +54,11 @@ fn main() {
         row(name, |n| {
             let runs = PAIRS / 100;
             let any = (0..runs).filter(|_| {
-                let points: Vec<_> = (0..100).map(|_| sides(n, round, &mut random)).collect();
+                let mut point = || {
+                    let (before, after) = sides(n, round, &mut random);
+                    (before, after, Drift::NONE)
+                };
+                let points: Vec<_> = (0..100).map(|_| point()).collect();
                 compare_all(&points, &options).iter().flatten().any(|c| different(c.verdict))
             });
             any.count() as f64 / runs as f64

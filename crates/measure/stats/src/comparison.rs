@@ -10,9 +10,9 @@
 //!
 //! Two runs are minutes or days apart, and the state of the machine during a run affects all of its
 //! rounds. No test over rounds can detect that. If the speed of the machine itself is known for
-//! both runs ([`CompareOptions::drift`]), each point is compared twice: as measured, and with the
-//! drift divided out. A claim requires both (the greater p-value counts: Berger's
-//! intersection-union test, Technometrics 24, 1982), and the interval spans both.
+//! both runs ([`Drift`]), each point is compared as measured and with the drift divided out. A claim
+//! requires all of these comparisons (the greatest p-value counts: Berger's intersection-union
+//! test, Technometrics 24, 1982), and the interval spans them.
 //!
 //! # Repeated looks
 //!
@@ -73,15 +73,51 @@ pub struct CompareOptions {
     /// The smallest relative difference that matters (0.02 is 2%). Without it, every significant
     /// difference counts, and nothing can be called the same.
     pub threshold: Option<f64>,
-    /// The speed of the machine itself, after divided by before; 1 if it is unknown.
-    pub drift: f64,
     /// The looks, if the pairs are judged repeatedly.
     pub looks: Option<Looks>,
 }
 
 impl Default for CompareOptions {
     fn default() -> Self {
-        Self { confidence: 0.95, threshold: None, drift: 1.0, looks: None }
+        Self { confidence: 0.95, threshold: None, looks: None }
+    }
+}
+
+/// How the machine itself may have changed between two runs: the least and the greatest of its
+/// speeds after, divided by those before. Contains 1, because a point need not depend on that speed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Drift {
+    /// At most 1.
+    low: f64,
+    /// At least 1.
+    high: f64,
+}
+
+impl Drift {
+    /// The machine has not changed, or it is unknown whether it has.
+    pub const NONE: Drift = Drift { low: 1.0, high: 1.0 };
+
+    /// The smallest range that contains 1 and all `ratios`. Ignores ratios that are not positive and finite.
+    pub fn covering(ratios: impl IntoIterator<Item = f64>) -> Self {
+        let sound = ratios.into_iter().filter(|ratio| ratio.is_finite() && *ratio > 0.0);
+        sound.fold(Self::NONE, |range, ratio| Self {
+            low: range.low.min(ratio),
+            high: range.high.max(ratio),
+        })
+    }
+
+    /// What is left of the change of a rate by `ratio`, whatever part of this drift caused it.
+    pub fn least_change(&self, ratio: f64) -> f64 {
+        match ratio {
+            _ if ratio < self.low => 1.0 - ratio / self.low,
+            _ if ratio > self.high => ratio / self.high - 1.0,
+            _ => 0.0,
+        }
+    }
+
+    /// The width that the drift adds to the interval of `ratio`.
+    fn width(&self, ratio: f64) -> f64 {
+        ratio * (1.0 / self.low - 1.0 / self.high)
     }
 }
 
@@ -154,10 +190,12 @@ pub struct Comparison {
     /// Median rate of the rounds after.
     pub after_median: f64,
     /// Median after divided by median before, or for pairs the Hodges–Lehmann estimate of the ratio
-    /// within a pair, with its interval. The interval spans both comparisons if the machine has
+    /// within a pair, with its interval. The interval spans all comparisons if the machine has
     /// drifted. `None` if a round before has no throughput: the verdict then follows from the test
     /// and the medians alone.
     pub ratio: Option<RatioInterval>,
+    /// The drift that the interval, the p-value and the verdict allow for.
+    pub drift: Drift,
     /// Two-sided p-value of this point alone; 1 without a test.
     pub p: f64,
     /// The p-value corrected for all points compared (Benjamini–Hochberg), or for all points and
@@ -200,6 +238,7 @@ impl Comparison {
             before_median: median(before)?,
             after_median: median(after)?,
             ratio,
+            drift: Drift::NONE,
             p,
             adjusted_p: p,
             test,
@@ -209,22 +248,25 @@ impl Comparison {
     }
 }
 
-/// Compares the rates of the rounds of one point. `None` if a side has no rounds. Panics on NaN.
+/// Compares the rates of the rounds of one point on a machine that has not drifted. `None` if a side
+/// has no rounds. Panics on NaN.
 pub fn compare(before: &[f64], after: &[f64], options: &CompareOptions) -> Option<Comparison> {
-    compare_all(&[(before, after)], options).pop()?
+    compare_all(&[(before, after, Drift::NONE)], options).pop()?
 }
 
-/// Compares all points of two runs, given as (before, after), with p-values corrected for the
+/// Compares all points of two runs, given as (before, after, drift), with p-values corrected for the
 /// number of points. A point without rounds on a side gives `None` and does not count. Panics on
 /// NaN.
 pub fn compare_all<Side: AsRef<[f64]>>(
-    points: &[(Side, Side)],
+    points: &[(Side, Side, Drift)],
     options: &CompareOptions,
 ) -> Vec<Option<Comparison>> {
-    let sides = || points.iter().map(|(before, after)| (before.as_ref(), after.as_ref()));
+    let sides = || points.iter().map(|(before, after, _)| (before.as_ref(), after.as_ref()));
     let tested = sides().filter(|(b, a)| b.len() >= 2 && a.len() >= 2).count();
-    let mut comparisons: Vec<_> =
-        sides().map(|(b, a)| measure_both(b, a, tested, options)).collect();
+    let mut comparisons: Vec<_> = points
+        .iter()
+        .map(|(b, a, drift)| measure_drifted(b.as_ref(), a.as_ref(), *drift, tested, options))
+        .collect();
     adjust(&mut comparisons);
     for (comparison, (before, after)) in comparisons.iter_mut().zip(sides()) {
         let Some(comparison) = comparison else { continue };
@@ -237,13 +279,12 @@ pub fn compare_all<Side: AsRef<[f64]>>(
 }
 
 /// Compares all points of two sides that were measured in interleaved rounds, given as the pairs of
-/// rates (before, after) of each point. What affects both rates of a pair cancels, so
-/// [`CompareOptions::drift`] is ignored. A point without pairs gives `None`.
+/// rates (before, after) of each point. What affects both rates of a pair cancels, so there is no
+/// drift. A point without pairs gives `None`.
 pub fn compare_pairs<Pairs: AsRef<[(f64, f64)]>>(
     points: &[Pairs],
     options: &CompareOptions,
 ) -> Vec<Option<Comparison>> {
-    let options = &CompareOptions { drift: 1.0, ..*options };
     let pairs = || points.iter().map(AsRef::as_ref);
     let mut comparisons: Vec<_> = pairs().map(|pairs| measure_pairs(pairs, options)).collect();
     if options.looks.is_none() {
@@ -295,25 +336,26 @@ fn measure_pairs(pairs: &[(f64, f64)], options: &CompareOptions) -> Option<Compa
     Some(comparison)
 }
 
-/// Compares a point as measured, and corrected for the drift of the machine. The weaker claim
+/// Compares a point as measured, and with each end of the drift divided out. The weakest claim
 /// counts.
-fn measure_both(
+fn measure_drifted(
     before: &[f64],
     after: &[f64],
+    drift: Drift,
     points: usize,
     options: &CompareOptions,
 ) -> Option<Comparison> {
     let mut measured = measure(before, after, points, options)?;
-    if options.drift == 1.0 {
-        return Some(measured);
-    }
-    let steadied: Vec<f64> = after.iter().map(|rate| rate / options.drift).collect();
-    let steadied = measure(before, &steadied, points, options)?;
-    measured.p = measured.p.max(steadied.p);
-    measured.adjusted_p = measured.p;
-    if let (Some(ratio), Some(steadied)) = (&mut measured.ratio, steadied.ratio) {
-        ratio.low = ratio.low.min(steadied.low);
-        ratio.high = ratio.high.max(steadied.high);
+    measured.drift = drift;
+    for speed in [drift.low, drift.high].into_iter().filter(|speed| *speed != 1.0) {
+        let steadied: Vec<f64> = after.iter().map(|rate| rate / speed).collect();
+        let steadied = measure(before, &steadied, points, options)?;
+        measured.p = measured.p.max(steadied.p);
+        measured.adjusted_p = measured.p;
+        if let (Some(ratio), Some(steadied)) = (&mut measured.ratio, steadied.ratio) {
+            ratio.low = ratio.low.min(steadied.low);
+            ratio.high = ratio.high.max(steadied.high);
+        }
     }
     Some(measured)
 }
@@ -365,8 +407,7 @@ fn judge(
         return;
     };
     let threshold = options.threshold.unwrap_or(0.0);
-    let drift = options.drift;
-    let least = (ratio - 1.0).abs().min((ratio / drift - 1.0).abs());
+    let least = comparison.drift.least_change(ratio);
     let any_size = options.looks.is_some();
     let within = low >= 1.0 - threshold && high <= 1.0 + threshold;
     let is_same = trusts_interval && threshold > 0.0 && within;
@@ -379,7 +420,7 @@ fn judge(
         comparison.verdict = Verdict::Same;
     } else {
         // More rounds do not narrow the part of the interval that is due to the drift.
-        let drifted = ratio * (1.0 - 1.0 / drift).abs();
+        let drifted = comparison.drift.width(ratio);
         let half_width = (high - low - drifted).max(0.0) / 2.0;
         // The interval must exclude 1 or, for a ratio within the threshold, must lie within the
         // threshold.

@@ -47,7 +47,8 @@ mod welch;
 pub use bootstrap::{RatioInterval, ratio_of_medians};
 pub use change_points::{ChangeOptions, ChangePoint, change_points};
 pub use comparison::{
-    CompareOptions, Comparison, Test, Verdict, compare, compare_all, compare_pairs, pairs_to_claim,
+    CompareOptions, Comparison, Drift, Test, Verdict, compare, compare_all, compare_pairs,
+    pairs_to_claim,
 };
 pub use grouped::ungrouped;
 pub use looks::Looks;

@@ -1,6 +1,6 @@
 //! JSON for programs, with all computed values.
 
-use knee_results::{Compared, ComparedPoint, Results};
+use knee_results::{Compared, ComparedPoint, MachineChange, Results};
 use knee_stats::Test;
 use serde_json::{Value, json};
 
@@ -40,13 +40,18 @@ fn comparison(after: &Results, compared: &Compared) -> Value {
         "after": side(after),
         "verdicts": compared.verdicts(),
         "differences": compared.differences,
-        "drift": compared.drift,
+        "machine": compared.machine.iter().map(machine).collect::<Vec<Value>>(),
         "in_turns": compared.in_turns,
         "variants": compared.variants,
         "families": compared.families,
         "points": compared.points.iter().map(point).collect::<Vec<Value>>(),
         "gaps": compared.gaps,
     })
+}
+
+/// How the machine itself changed, at a task count.
+fn machine((tasks, change): (&u32, &MachineChange)) -> Value {
+    json!({ "tasks": tasks, "cpu": change.cpu, "memory": change.memory })
 }
 
 /// One side of a point: 0 before, 1 after.

@@ -3,6 +3,7 @@
 pub(crate) mod benchstat;
 mod form;
 mod json;
+mod machine;
 mod markdown;
 mod table;
 
@@ -26,7 +27,8 @@ pub(crate) struct Comparisons<'r> {
 
 /// Formats a ratio as a change: `+12.3%`, `-4.50%`, or `12.3×` if it exceeds tenfold.
 pub(crate) fn change(ratio: f64) -> String {
-    let percent = (ratio - 1.0) * 100.0;
+    // Not -0.00%.
+    let percent = Some((ratio - 1.0) * 100.0).filter(|p| p.abs() >= 0.005).unwrap_or(0.0);
     match percent.abs() {
         _ if ratio >= 10.0 => format!("{ratio:.1}×"),
         p if p < 9.995 => format!("{percent:+.2}%"),
@@ -74,7 +76,7 @@ pub(crate) fn p_value(p: f64) -> String {
 }
 
 /// The verdict in words; if it is inconclusive, what would decide it.
-fn verdict(point: &ComparedPoint, compared: &Compared, options: &CompareOptions) -> String {
+fn verdict(point: &ComparedPoint, options: &CompareOptions) -> String {
     match point.comparison.verdict {
         Verdict::Faster => "▲ faster".to_owned(),
         Verdict::Slower => "▼ slower".to_owned(),
@@ -85,7 +87,7 @@ fn verdict(point: &ComparedPoint, compared: &Compared, options: &CompareOptions)
             "~ different, but perhaps by less than the threshold".to_owned()
         }
         Verdict::Inconclusive => match point.comparison.rounds_needed {
-            Some(n) if exceeds_threshold(point, compared, options) => {
+            Some(n) if exceeds_threshold(point, options) => {
                 format!("~ unconfirmed; about {n} rounds needed to confirm the change")
             }
             Some(n) => format!(
@@ -105,13 +107,10 @@ fn is_small_but_real(point: &ComparedPoint) -> bool {
         .is_some_and(|i| point.comparison.adjusted_p < 0.05 && (i.low > 1.0 || i.high < 1.0))
 }
 
-/// Whether the estimated change is at least the threshold, with and without the correction for
-/// drift.
-fn exceeds_threshold(point: &ComparedPoint, compared: &Compared, options: &CompareOptions) -> bool {
+/// Whether the estimated change is at least the threshold, with and without the correction for drift.
+fn exceeds_threshold(point: &ComparedPoint, options: &CompareOptions) -> bool {
     point.comparison.ratio.is_some_and(|RatioInterval { ratio, .. }| {
-        let drift = compared.drift.unwrap_or(1.0);
-        let change = (ratio - 1.0).abs().min((ratio / drift - 1.0).abs());
-        change >= options.threshold.unwrap_or(0.0)
+        point.comparison.drift.least_change(ratio) >= options.threshold.unwrap_or(0.0)
     })
 }
 
@@ -167,7 +166,7 @@ fn notes(before: &Results, compared: &Compared, options: &CompareOptions) -> Vec
         })
         .collect();
     notes.extend(variants(compared));
-    notes.extend(drift(before, compared));
+    notes.extend(machine::notes(before, compared));
     notes.extend(unfinished(compared));
     notes.extend(too_few_pairs(before, compared, options));
     notes.extend(undecided(before, compared, options));
@@ -309,31 +308,6 @@ fn undecided(before: &Results, compared: &Compared, options: &CompareOptions) ->
     ))
 }
 
-/// Smallest drift to report. The reference loop itself varies by up to half a percent.
-const DRIFT_WORTH_A_WORD: f64 = 0.005;
-
-/// A note on how the speed of the machine changed between the runs.
-fn drift(before: &Results, compared: &Compared) -> Option<String> {
-    let is_measured_here = before.origin.is_some() && !compared.in_turns;
-    if is_measured_here && compared.drift.is_none() && !compared.points.is_empty() {
-        return Some(
-            "it is unknown how fast the machine was in each run, so a change may be drift; measure \
-             the two in interleaved rounds, which cancels drift: knee ab"
-                .to_owned(),
-        );
-    }
-    let off = compared.drift? - 1.0;
-    (off.abs() >= DRIFT_WORTH_A_WORD).then(|| {
-        format!(
-            "the machine was {} {} in the second run than in the first, as measured with a loop \
-             that never enters the kernel; intervals cover the results with and without a \
-             correction for this drift; `knee ab` interleaves rounds, which cancels drift",
-            spread(off.abs()),
-            if off > 0.0 { "faster" } else { "slower" }
-        )
-    })
-}
-
 /// A note on claims that an A/A run of this machine could show by chance.
 fn hidden_in_noise(before: &Results, compared: &Compared) -> Option<String> {
     if compared.in_turns {
@@ -402,8 +376,7 @@ fn method(compared: &Compared, options: &CompareOptions) -> String {
              {confidence:.1}% intervals{by}{corrected}; {changes}"
         );
     }
-    let drift = compared.drift.map_or(String::new(), |drift| {
-        let by = change(drift);
+    let drift = machine::divided_out(compared).map_or(String::new(), |by| {
         format!(
             "; verdicts hold both as measured and with the drift of the machine ({by}) divided out"
         )

@@ -108,7 +108,7 @@ pub(super) fn points(
             Cell::new(ratio, colour),
             interval.into(),
             p.into(),
-            Cell::new(verdict(point, compared, options), colour),
+            Cell::new(verdict(point, options), colour),
         ]);
     }
     table

@@ -6,7 +6,7 @@ use knee_report::{
 };
 use knee_results::{self as results, CaseId, CaseInfo, CpuShares, Family, Mode, PerTask, Point};
 use knee_stats::usl::{FitOptions, fit};
-use knee_stats::{CompareOptions, compare_all};
+use knee_stats::{CompareOptions, Drift, compare_all};
 
 const POWERS: [u32; 10] = [1, 2, 4, 8, 12, 16, 24, 32, 48, 64];
 
@@ -359,7 +359,7 @@ fn compare(curves: &mut [Curve]) {
         for point in curve.measured.points() {
             let Some(before) = first.measured.at(point.tasks) else { continue };
             places.push((nr, point.tasks));
-            rounds.push((before.rounds.clone(), point.rounds.clone()));
+            rounds.push((before.rounds.clone(), point.rounds.clone(), Drift::NONE));
         }
     }
     let options = CompareOptions { threshold: Some(0.02), ..CompareOptions::default() };

@@ -25,10 +25,11 @@ fn measured<'r>(
     }
     let fairness: Vec<f64> = rounds.clone().filter_map(RoundSummary::fairness).collect();
     let clean = || rounds.clone().filter(|round| round.clean_rate().is_some());
-    let mut references: Vec<f64> = clean().filter_map(|round| round.reference).collect();
-    if references.is_empty() {
-        references = rounds.clone().filter_map(|round| round.reference).collect();
-    }
+    // Of the clean rounds, which give the rate; of all, if there are none.
+    let typical = |speed: fn(&RoundSummary) -> Option<f64>| {
+        let of_clean: Vec<f64> = clean().filter_map(speed).collect();
+        median(&of_clean).or_else(|| median(&rounds.clone().filter_map(speed).collect::<Vec<_>>()))
+    };
     let cpu: Vec<CpuShares> = rounds.clone().filter_map(RoundSummary::cpu).collect();
     let n = cpu.len() as f64;
     Measured {
@@ -47,7 +48,8 @@ fn measured<'r>(
         }),
         cpu: cpu.into_iter().reduce(|sum, shares| sum + shares).map(|sum| sum / n),
         gap: None,
-        reference: median(&references),
+        reference: typical(RoundSummary::cpu_speed),
+        memory: typical(|round| round.memory),
     }
 }
 

@@ -122,6 +122,12 @@ impl RoundSummary {
         self.all.rate()
     }
 
+    /// Steps per second of the reference loop, before and after the round.
+    pub fn cpu_speed(&self) -> Option<f64> {
+        let before = self.reference?;
+        Some(self.after.map_or(before, |after| (before + after) / 2.0))
+    }
+
     /// Seconds of all samples that count.
     pub fn seconds(&self) -> f64 {
         self.all.seconds

@@ -20,7 +20,6 @@ pub(super) fn is_decided(pairs: &[(f64, f64)], asked: UntilDecided, looks: &Look
             confidence: asked.confidence,
             threshold: Some(asked.within),
             looks: Some(*looks),
-            ..CompareOptions::default()
         };
         let comparison = compare_pairs(&[pairs], &options).pop().flatten();
         comparison.is_some_and(|c| c.verdict != Verdict::Inconclusive)

@@ -87,7 +87,8 @@ fn no_rounds_give_no_comparison_and_do_not_count_as_a_test() {
     let options = CompareOptions::default();
     assert_eq!(compare(&[], &QUIET, &options), None);
     let after = times(&QUIET, 1.05);
-    let all = compare_all(&[(&QUIET[..], &after[..]), (&[], &after)], &options);
+    let all =
+        compare_all(&[(&QUIET[..], &after[..], Drift::NONE), (&[], &after, Drift::NONE)], &options);
     assert_eq!(all[0].unwrap().adjusted_p, all[0].unwrap().p);
 }
 
@@ -113,8 +114,9 @@ fn one_changed_point_among_a_hundred_is_found_with_five_rounds() {
     let mut random = oorandom::Rand64::new(5);
     let mut rounds =
         |mean: f64| (0..5).map(|_| mean * (0.99 + 0.02 * random.rand_float())).collect();
-    let points: Vec<(Vec<f64>, Vec<f64>)> =
-        (0..100).map(|i| (rounds(100.0), rounds(if i == 37 { 80.0 } else { 100.0 }))).collect();
+    let points: Vec<(Vec<f64>, Vec<f64>, Drift)> = (0..100)
+        .map(|i| (rounds(100.0), rounds(if i == 37 { 80.0 } else { 100.0 }), Drift::NONE))
+        .collect();
     let verdicts = compare_all(&points, &CompareOptions::default());
     for (i, c) in verdicts.iter().enumerate() {
         let called = matches!(c.unwrap().verdict, Verdict::Faster | Verdict::Slower);
@@ -150,23 +152,38 @@ proptest! {
     }
 }
 
-const DRIFTED: CompareOptions =
-    CompareOptions { confidence: 0.95, threshold: Some(0.02), drift: 0.95, looks: None };
 const STEADY: [f64; 6] = [100.0, 100.1, 99.9, 100.2, 99.8, 100.05];
 
 #[test]
 fn a_slower_machine_is_not_a_slower_testcase() {
-    let still = CompareOptions { drift: 1.0, ..DRIFTED };
-    let verdict =
-        |factor, options: &_| compare(&STEADY, &times(&STEADY, factor), options).unwrap().verdict;
-    assert_eq!(verdict(0.95, &still), Verdict::Slower);
-    assert_eq!(verdict(0.95, &DRIFTED), Verdict::Inconclusive);
-    assert_eq!(verdict(0.80, &DRIFTED), Verdict::Slower);
-    assert_eq!(verdict(1.10, &DRIFTED), Verdict::Faster);
+    let compare = |factor, speeds: &[f64]| {
+        let drift = Drift::covering(speeds.iter().copied());
+        let point = (&STEADY[..], &times(&STEADY, factor)[..], drift);
+        compare_all(&[point], &within(0.02))[0].unwrap()
+    };
+    let verdict = |factor, speeds: &[f64]| compare(factor, speeds).verdict;
+    assert_eq!(verdict(0.95, &[]), Verdict::Slower);
+    assert_eq!(verdict(0.95, &[0.95]), Verdict::Inconclusive);
+    assert_eq!(verdict(0.80, &[0.95]), Verdict::Slower);
+    assert_eq!(verdict(1.10, &[0.95]), Verdict::Faster);
     // As fast as before on a machine that is slower: faster if that says it all, the same if not.
-    assert_eq!(verdict(1.0, &DRIFTED), Verdict::Inconclusive);
-    let interval = compare(&STEADY, &times(&STEADY, 0.95), &DRIFTED).unwrap().ratio.unwrap();
+    assert_eq!(verdict(1.0, &[0.95]), Verdict::Inconclusive);
+    let interval = compare(0.95, &[0.95]).ratio.unwrap();
     assert!(interval.low < 0.951 && interval.high > 0.999, "{interval:?}");
+    // Its CPUs became slower, its memory faster.
+    assert_eq!(verdict(1.2, &[0.95]), Verdict::Faster);
+    assert_eq!(verdict(1.2, &[0.95, 1.3]), Verdict::Inconclusive);
+    assert_eq!(verdict(1.4, &[0.95, 1.3]), Verdict::Faster);
+    assert_eq!(verdict(0.90, &[0.95, 1.3]), Verdict::Slower);
+}
+
+#[test]
+fn what_is_left_of_a_change_lies_outside_the_drift() {
+    let drift = Drift::covering([0.8, 1.25, f64::NAN, 0.0]);
+    assert_eq!([0.8, 1.0, 1.25].map(|ratio| drift.least_change(ratio)), [0.0; 3]);
+    assert!((drift.least_change(0.6) - 0.25).abs() < 1e-12);
+    assert!((drift.least_change(1.5) - 0.2).abs() < 1e-12);
+    assert_eq!(Drift::NONE.least_change(0.5), 0.5);
 }
 
 #[test]
