@@ -327,7 +327,7 @@ fn drift(before: &Results, compared: &Compared) -> Option<String> {
         format!(
             "the machine was {} {} in the second run than in the first, as measured with a loop \
              that never enters the kernel; intervals cover the results with and without a \
-             correction for this drift; `knee ab` interleaves rounds, which cancels drift",
+             correction for this drift; to cancel drift, measure in interleaved rounds: knee ab",
             spread(off.abs()),
             if off > 0.0 { "faster" } else { "slower" }
         )
