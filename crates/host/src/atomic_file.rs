@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, fcntl_setfl, open};
+use rustix::fs::{Mode, OFlags, fcntl_setfl, fstatfs, open};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
@@ -104,30 +104,34 @@ fn require_trusted(found: &Metadata, kind: &str) -> io::Result<()> {
 
 /// Opens what is not a regular file for writing.
 fn open_special(path: &Path, there: &Metadata) -> io::Result<File> {
-    let file = match there.file_type().is_fifo() {
-        true => {
-            require_trusted(there, "FIFO")?;
-            open_fifo(path)?
-        }
-        false => File::options().write(true).open(path)?,
-    };
-    // Another user may have put a link to a file of this user at the path meanwhile.
-    match file.metadata()?.is_file() {
-        true => Err(io::Error::other("another program has replaced it; try again")),
-        false => Ok(file),
-    }
-}
-
-/// Opens a FIFO for writing. Without `O_NONBLOCK`, this would wait until a program reads it, perhaps forever.
-fn open_fifo(path: &Path) -> io::Result<File> {
+    // Without O_NONBLOCK, the opening of a FIFO would wait until a program reads it, perhaps forever.
     let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let fifo = open(path, flags, Mode::empty()).map_err(|error| match error {
-        Errno::NXIO => io::Error::other("no program reads this FIFO; start its reader first"),
+    let opened = open(path, flags, Mode::empty()).map_err(|error| match error {
+        Errno::NXIO if there.file_type().is_fifo() => match require_trusted(there, "FIFO") {
+            Ok(()) => io::Error::other("no program reads this FIFO; start its reader first"),
+            Err(error) => error,
+        },
         error => error.into(),
     })?;
+    let file = File::from(opened);
+    // Another user may have put something else at the path meanwhile.
+    let found = file.metadata()?;
+    if found.is_file() {
+        return Err(io::Error::other("another program has replaced it; try again"));
+    }
+    if found.file_type().is_fifo() && !is_pipe(&file)? {
+        require_trusted(&found, "FIFO")?;
+    }
     // A write waits while the reader is slow.
-    fcntl_setfl(&fifo, OFlags::empty())?;
-    Ok(fifo.into())
+    fcntl_setfl(&file, OFlags::empty())?;
+    Ok(file)
+}
+
+/// Whether a FIFO is a pipe, which has no name in a file system. Only a link of the kernel leads to a pipe, such as
+/// `/dev/stdout`. The pipe behind the standard output of `sudo knee` belongs to the user of the shell.
+fn is_pipe(fifo: &File) -> io::Result<bool> {
+    const PIPEFS_MAGIC: u64 = 0x5049_5045;
+    Ok(fstatfs(fifo)?.f_type as u64 & 0xffff_ffff == PIPEFS_MAGIC)
 }
 
 #[cfg(test)]
@@ -170,6 +174,21 @@ mod tests {
             assert!(refused.starts_with(&format!("it is a {kind} of user 65534")), "{refused}");
         }
         assert_eq!(fs::read(&file).unwrap(), b"old");
+    }
+
+    #[test]
+    fn a_pipe_may_belong_to_another_user() {
+        if !geteuid().is_root() {
+            return skip("root", "only root can give a pipe to another user");
+        }
+        let (mut reader, writer) = io::pipe().unwrap();
+        std::os::unix::fs::fchown(&writer, Some(65534), None).unwrap();
+        let path = crate::regular_file::path_of(&writer);
+        write_atomically(&path, b"new").unwrap();
+        drop(writer);
+        let mut read = Vec::new();
+        reader.read_to_end(&mut read).unwrap();
+        assert_eq!(read, b"new");
     }
 
     #[test]

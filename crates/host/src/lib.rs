@@ -18,6 +18,7 @@
 //! | [`atomic_file`] | how is a file replaced so that no reader sees half of it? |
 //! | [`regular_file`] | how is a file opened that another user may have made? |
 //! | [`fixed`] | can another user replace a directory? |
+//! | [`own_directory`] | how is a directory created and opened in which nobody else can replace files? |
 //! | [`lock_file`] | how is a directory locked against other writers? |
 //! | [`mapping`] | can another user truncate a file that is mapped into memory? |
 //! | [`digest`] | is this the content that was recorded? |
@@ -56,6 +57,7 @@ pub mod limits;
 pub mod lock_file;
 pub mod mapping;
 pub mod number;
+pub mod own_directory;
 pub mod placement;
 pub mod process;
 pub mod regular_file;
@@ -78,6 +80,7 @@ pub use cpulist::CpuList;
 pub use environment::Environment;
 pub use interrupt::Interrupt;
 pub use lock_file::LockFile;
+pub use own_directory::OwnDirectory;
 pub use placement::{Placement, auto_tasks};
 pub use regular_file::RegularFile;
 pub use topology::{Topology, TopologyError};

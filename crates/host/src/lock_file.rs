@@ -37,6 +37,22 @@ impl LockFile {
     /// # Errors
     /// The file cannot be created in the directory.
     pub fn take(dir: &Path) -> io::Result<Option<Self>> {
+        Self::lock(dir, FlockOperation::NonBlockingLockExclusive)
+    }
+
+    /// Like [`LockFile::take`], but waits while another process holds the lock.
+    ///
+    /// # Errors
+    /// The file cannot be created in the directory, or a signal ends the wait.
+    pub fn wait(dir: &Path) -> io::Result<Self> {
+        loop {
+            if let Some(lock) = Self::lock(dir, FlockOperation::LockExclusive)? {
+                return Ok(lock);
+            }
+        }
+    }
+
+    fn lock(dir: &Path, operation: FlockOperation) -> io::Result<Option<Self>> {
         let path = dir.join(LOCK_FILE);
         for _ in 0..ATTEMPTS {
             let flags = OFlags::RDWR
@@ -52,11 +68,14 @@ impl LockFile {
                 fs::remove_file(&path)?;
                 continue;
             }
-            if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
-                return Ok(None);
+            match flock(&file, operation) {
+                Err(Errno::WOULDBLOCK) => return Ok(None),
+                Err(Errno::INTR) => return Err(Errno::INTR.into()),
+                // Any other error means a file system without locks. To write without one is better than not
+                // to write.
+                Ok(()) | Err(_) => {}
             }
-            // Any other error means a file system without locks. To write without one is better than not to
-            // write. The last holder may have removed the file after it was opened here.
+            // The last holder may have removed the file after it was opened here.
             let is_same =
                 |there: fs::Metadata| (there.dev(), there.ino()) == (opened.dev(), opened.ino());
             if fs::symlink_metadata(&path).is_ok_and(is_same) {
@@ -98,6 +117,20 @@ mod tests {
         drop(lock);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
         assert!(LockFile::take(dir.path()).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_process_that_waits_for_a_lock_takes_it_next() {
+        let dir = tempfile::tempdir().unwrap();
+        let lock = LockFile::take(dir.path()).unwrap().unwrap();
+        let path = dir.path().to_owned();
+        let waiting = std::thread::spawn(move || LockFile::wait(&path).unwrap());
+        // Whether the thread waits already or not, it locks a new file, because this one is removed.
+        drop(lock);
+        let lock = waiting.join().unwrap();
+        assert!(LockFile::take(dir.path()).unwrap().is_none());
+        drop(lock);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 
     #[test]

@@ -92,6 +92,28 @@ fn a_table_for_a_pull_request() {
 }
 
 #[test]
+fn text_of_a_record_adds_no_links_images_or_mentions_to_markdown() {
+    let scratch = Scratch::new();
+    let [image, link, mention] = ["<img src=//evil/p.png>", "[x](javascript:alert)", "@all"];
+    for name in ["before", "after"] {
+        renamed(&scratch, name, &[("mmap1", image)]);
+    }
+    let file = scratch.path().join("after/run.json");
+    let mut run: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    run["environment"]["cpu_model"] = link.into();
+    run["failures"][0]["reason"] = mention.into();
+    fs::write(&file, run.to_string()).unwrap();
+    let finished = compare(&scratch, &["before", "after", "--markdown"]);
+    finished.assert_code(0);
+    // Code spans are between the odd and the even ticks.
+    let outside: String = finished.stdout.split('`').step_by(2).collect();
+    for hostile in [image, link, mention] {
+        finished.assert_stdout_has(hostile);
+        assert!(!outside.contains(hostile), "{finished:#?}");
+    }
+}
+
+#[test]
 fn a_policy_decides_the_exit_status_after_everything_has_been_printed() {
     let scratch = before_and_after();
     for (policy, code) in [("slower", 1), ("faster", 1), ("missing", 1), ("inconclusive,slower", 1)]

@@ -6,7 +6,7 @@ use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::thread::{CpuSet, sched_setaffinity};
-use support::{Finished, Scratch, finish};
+use support::{Finished, Scratch, finish, mode, without_umask};
 
 const UNKNOWN: &str = "noise floor of this machine is unknown";
 
@@ -39,6 +39,16 @@ fn a_second_aa_run_keeps_the_points_of_the_first() {
     let point = &kept["points"][0];
     assert_eq!((&point["interval"], &point["samples"]), (&0.05.into(), &1.into()));
     assert_eq!((&point["placement"], &point["rounds"]), (&"cores".into(), &4.into()));
+}
+
+#[test]
+fn only_the_owner_can_change_the_noise_floor_whatever_the_umask() {
+    let scratch = Scratch::new();
+    let run = scratch.run(&["--aa", "-r", "4", "-t", "1", "-m", "threads", "getppid1"]);
+    finish(&mut without_umask(&run)).assert_code(0);
+    for (path, expected) in [("", 0o700), ("knee", 0o700), ("knee/noise.json", 0o644)] {
+        assert_eq!(mode(scratch.path().join("state").join(path)), expected, "{path}");
+    }
 }
 
 #[test]

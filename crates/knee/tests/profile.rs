@@ -9,7 +9,10 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
-use support::{Finished, Scratch, assert_schema, finish, signal, skip, start_telling, wait_until};
+use support::{
+    Finished, Scratch, assert_schema, finish, mode, signal, skip, start_telling, wait_until,
+    without_umask,
+};
 
 /// Runs knee; `None` if the kernel does not permit sampling.
 fn profile(scratch: &Scratch, args: &[&str]) -> Option<Finished> {
@@ -98,6 +101,20 @@ fn every_format_shows_the_same_samples() {
     fs::write(scratch.path().join("c.folded"), &folded).unwrap();
     let again = profile(&scratch, &["show", "c.folded", "--format", "folded"]).unwrap();
     assert_eq!(again.stdout, folded, "what is written is read");
+}
+
+#[test]
+fn only_the_owner_can_replace_captures_whatever_the_umask() {
+    let scratch = Scratch::new();
+    let finished = finish(&mut without_umask(&scratch.knee(&["profile", "--", "true"])));
+    if finished.stderr.contains("not permitted") {
+        return skip("sampling", &finished.stderr);
+    }
+    let profiles = scratch.path().join("profiles");
+    assert_eq!(mode(&profiles), 0o755);
+    for file in fs::read_dir(profiles).unwrap() {
+        assert_eq!(mode(file.unwrap().path()), 0o644);
+    }
 }
 
 #[test]

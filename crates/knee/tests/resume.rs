@@ -5,11 +5,13 @@ mod support;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
-use std::process::Command;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Signal, geteuid};
-use support::{Scratch, compile_plugin, finish, signal, skip, start, start_telling, wait_until};
+use support::{
+    Scratch, compile_plugin, finish, mode, signal, skip, start, start_telling, wait_until,
+    without_umask,
+};
 
 /// The files of the record, to see that nothing has touched them.
 fn files(scratch: &Scratch) -> [Vec<u8>; 2] {
@@ -131,10 +133,6 @@ fn a_run_cannot_resume_on_cpus_that_are_missing() {
 
 fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
-}
-
-fn mode(path: &Path) -> u32 {
-    fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
 /// The commands that resume a record.
@@ -292,14 +290,10 @@ fn a_plugin_that_has_changed_since_the_run_began_is_not_loaded() {
 fn only_the_owner_can_write_to_a_new_record_whatever_the_umask() {
     let scratch = Scratch::new();
     let run = scratch.run(&["getppid1", "-t", "1", "-m", "processes"]);
-    let mut shell = Command::new("sh");
-    shell.args(["-c", "umask 0; exec \"$@\"", "sh"]).arg(run.get_program()).args(run.get_args());
-    shell.current_dir(scratch.path());
-    shell.envs(run.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    finish(&mut shell).assert_code(0);
-    assert_eq!(mode(&scratch.record()), 0o755);
+    finish(&mut without_umask(&run)).assert_code(0);
+    assert_eq!(mode(scratch.record()), 0o755);
     for file in ["run.json", "samples.jsonl"] {
-        assert_eq!(mode(&scratch.record().join(file)), 0o644, "{file}");
+        assert_eq!(mode(scratch.record().join(file)), 0o644, "{file}");
     }
     finish(&mut scratch.knee(&["run", "-q", "--resume", "record"])).assert_code(0);
 }

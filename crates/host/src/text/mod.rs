@@ -3,6 +3,7 @@
 mod ascii;
 mod control;
 mod excerpt;
+mod markdown;
 mod style;
 mod table;
 
@@ -11,6 +12,7 @@ use std::os::fd::BorrowedFd;
 pub use self::ascii::to_ascii;
 pub use self::control::{clean, escape_json, for_terminal, one_line, original, plain};
 pub use self::excerpt::excerpt;
+pub use self::markdown::{code, markdown};
 pub use self::style::Style;
 pub use self::table::{Cell, Column, Table};
 

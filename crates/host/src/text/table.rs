@@ -5,7 +5,7 @@ use std::fmt;
 use textwrap::core::display_width;
 
 use super::style::Style;
-use super::{NARROWEST, Screen, clean, plain, to_ascii};
+use super::{NARROWEST, Screen, clean, markdown, plain, to_ascii};
 
 const DIM: Style = Style::DIM;
 
@@ -161,13 +161,13 @@ impl Table {
         text + &screen.wrap(&dropped, "  ")
     }
 
-    /// A table for Markdown, with aligned columns so that its source is readable too. The first row
-    /// is the header. Styles and lines of text are left out.
+    /// A table for Markdown, with aligned columns so that its source is readable too. Cells that Markdown would not
+    /// show as they are become code. The first row is the header. Styles and lines of text are left out.
     ///
     /// # Panics
     /// If the table has no row.
     pub fn markdown(&self) -> String {
-        let escape = |cell: &Cell| cell.text.replace('\\', "\\\\").replace('|', "\\|");
+        let escape = |cell: &Cell| markdown::cell(&cell.text);
         let cells = self.lines.iter().filter_map(|line| match line {
             Line::Cells(cells) => Some(cells.iter().map(escape).collect()),
             Line::Text(_) => None,

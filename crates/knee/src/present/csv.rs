@@ -40,7 +40,7 @@ const POINT: [&str; 11] = [
 /// The other columns of a round.
 const ROUND: [&str; 3] = ["/round", "/rate", "/disturbed"];
 
-/// What separates the cells of a row.
+/// What separates the cells of a row. Neither format lets text imitate a row, a column or a formula.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Separator {
     /// CSV, which quotes a cell with a comma.
@@ -91,38 +91,29 @@ fn table(paths: &[&str], rows: impl Iterator<Item = Value>, separator: Separator
     let names = paths.iter().map(|path| path.rsplit('/').next().unwrap_or(path).to_owned());
     let mut text = separator.row(names);
     for row in rows {
-        text += &separator.row(paths.iter().map(|path| cell(row.pointer(path))));
+        text += &separator.row(paths.iter().map(|path| separator.cell(row.pointer(path))));
     }
     text
 }
 
-fn cell(value: Option<&Value>) -> String {
-    match value {
-        None | Some(Value::Null) => String::new(),
-        Some(Value::String(text)) => harmless(text),
-        Some(Value::Array(rates)) => {
-            rates.iter().map(Value::to_string).collect::<Vec<String>>().join(" ")
-        }
-        Some(Value::Object(counts)) => {
-            let counts = counts.iter().map(|(name, count)| format!("{name}={count}"));
-            counts.collect::<Vec<String>>().join(" ")
-        }
-        Some(number) => number.to_string(),
-    }
-}
-
-/// Text that a spreadsheet does not take for a formula, which it could run.
-pub(super) fn harmless(text: &str) -> String {
-    match text.starts_with(['=', '+', '-', '@', '\t', '\r']) {
-        true => format!("'{text}"),
-        false => text.to_owned(),
-    }
-}
-
 impl Separator {
+    fn cell(self, value: Option<&Value>) -> String {
+        match value {
+            None | Some(Value::Null) => String::new(),
+            Some(Value::String(text)) if self == Self::Tab => unquoted(text),
+            Some(Value::String(text)) => harmless(&on_one_line(text)),
+            Some(Value::Array(rates)) => {
+                rates.iter().map(Value::to_string).collect::<Vec<String>>().join(" ")
+            }
+            Some(Value::Object(counts)) => {
+                let counts = counts.iter().map(|(name, count)| format!("{name}={count}"));
+                counts.collect::<Vec<String>>().join(" ")
+            }
+            Some(number) => number.to_string(),
+        }
+    }
+
     fn row(self, cells: impl Iterator<Item = String>) -> String {
-        // A name with a newline or a tab would imitate a row or a column.
-        let cells = cells.map(|cell| cell.replace(['\t', '\n', '\r'], " "));
         let (separator, cells): (&str, Vec<String>) = match self {
             Self::Comma => (",", cells.map(quoted).collect()),
             Self::Tab => ("\t", cells.collect()),
@@ -131,8 +122,40 @@ impl Separator {
     }
 }
 
+/// Text for a format without quotes. Spreadsheets also split lines at other separators than that of the format, and
+/// take a quotation mark at the start of a cell for the start of a quoted one, which may contain further lines. So no
+/// part of the text begins like a formula or with a quotation mark.
+pub(super) fn unquoted(text: &str) -> String {
+    let part = |part: &str| match part.trim_start().starts_with('"') {
+        true => format!("'{part}"),
+        false => harmless(part),
+    };
+    on_one_line(text).split_inclusive([',', ';', '|']).map(part).collect()
+}
+
+/// A name with a newline or a tab would imitate a row or a column.
+fn on_one_line(text: &str) -> String {
+    text.replace(['\t', '\n', '\r'], " ")
+}
+
+/// Text that a spreadsheet does not take for a formula, which it could run.
+fn harmless(text: &str) -> String {
+    // Spreadsheets ignore quotation marks, blanks and invisible characters before a formula.
+    let is_visible = |c: &char| c.is_alphanumeric() || c.is_ascii_graphic() || is_formula(*c);
+    match text.chars().filter(is_visible).find(|c| *c != '"') {
+        Some(first) if is_formula(first) => format!("'{text}"),
+        _ => text.to_owned(),
+    }
+}
+
+/// Whether a formula can begin with this character. East Asian keyboards also have wide ones.
+fn is_formula(character: char) -> bool {
+    matches!(character, '=' | '+' | '-' | '@' | '＝' | '＋' | '－' | '＠')
+}
+
+/// Quotes a cell that any of the separators in use would split, or from which a reader would remove blanks.
 fn quoted(cell: String) -> String {
-    match cell.contains([',', '"']) {
+    match cell.contains([',', ';', '|', '"']) || cell.starts_with(char::is_whitespace) {
         true => format!("\"{}\"", cell.replace('"', "\"\"")),
         false => cell,
     }
@@ -174,5 +197,47 @@ mod tests {
             "testcase\trate\trounds\tuser\tidle\tdisturbed\tefficiency\tmarks\tmode\n\
              a@x=1,y=2\t1.5\t1.0 2.0\t0.25\t\tfalse\t\tlate=1 steal=2\t'=1+\" 1\n"
         );
+    }
+
+    #[test]
+    fn no_text_is_a_formula_whatever_precedes_it() {
+        for formula in [
+            "=1+1",
+            "+1",
+            "-1",
+            "@SUM(A1)",
+            "＝1",
+            "＋1",
+            "－1",
+            "＠SUM(A1)",
+            "\"=1+1\"",
+            "\" =1",
+            " \u{a0}=1",
+            "\u{feff}=1",
+            "\u{200b}\u{2060}=1",
+            "\u{7}=1",
+            "\t=1",
+        ] {
+            let cell = |separator: Separator| separator.cell(Some(&json!(formula)));
+            assert!(cell(Separator::Comma).starts_with('\''), "{formula:?}");
+            assert!(cell(Separator::Tab).starts_with('\''), "{formula:?}");
+        }
+        for text in ["mmap1", "a=1", "'=1", "\"quoted\" =", ""] {
+            assert_eq!(Separator::Comma.cell(Some(&json!(text))), text);
+        }
+        assert_eq!(unquoted("vm_mmap1@di=epoch,rmap=page"), "vm_mmap1@di=epoch,rmap=page");
+        assert_eq!(unquoted("x,=1+1,-2\n+3,@a"), "x,'=1+1,'-2 +3,'@a");
+    }
+
+    #[test]
+    fn other_separators_split_no_cell_into_a_formula() {
+        let row = |separator: Separator, name: &str| {
+            table(&["/name"], std::iter::once(json!({ "name": name })), separator)
+        };
+        let hostile = "x;=cmd|'/c calc'!A0";
+        assert_eq!(row(Separator::Comma, hostile), "name\n\"x;=cmd|'/c calc'!A0\"\n");
+        assert_eq!(row(Separator::Tab, hostile), "name\nx;'=cmd|'/c calc'!A0\n");
+        assert_eq!(row(Separator::Comma, " x"), "name\n\" x\"\n");
+        assert_eq!(row(Separator::Tab, "\"a"), "name\n'\"a\n", "it does not quote the next rows");
     }
 }

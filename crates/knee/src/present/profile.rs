@@ -103,6 +103,13 @@ pub(crate) fn losses(capture: &Capture) {
             number::plural(losses.unnamed_files as usize, "file")
         );
     }
+    if losses.unknown_mappings > 0 {
+        tell!(
+            "knee: left out at least {} of code, because all of them would take too much memory, so functions \
+             there have no names; sample fewer processes with -p, or for a shorter time with -d",
+            number::plural(losses.unknown_mappings as usize, "mapping")
+        );
+    }
 }
 
 /// The lock waits in a file, or `None` if it contains something else.

@@ -5,6 +5,7 @@
 pub(crate) mod schema;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -108,6 +109,21 @@ pub(crate) fn copy(
         samples += &format!("{line}\n");
     }
     fs::write(dir.join("samples.jsonl"), samples).unwrap();
+}
+
+/// The same command without a umask, so that knee alone decides who can write to its files.
+pub(crate) fn without_umask(command: &Command) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "umask 0; exec \"$@\"", "sh"]);
+    shell.arg(command.get_program()).args(command.get_args());
+    shell.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    shell.current_dir(command.get_current_dir().unwrap_or(Path::new(".")));
+    shell
+}
+
+/// The permissions of a file or directory.
+pub(crate) fn mode(path: impl AsRef<Path>) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
 /// Runs to the end; the whole output is in the panic if a test fails on it.

@@ -6,11 +6,11 @@
 //! difference depends on the length of rounds and on the placement of tasks, so a floor applies
 //! only to runs with the same conditions.
 
+use std::io;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 use knee_host::json::fault_in_file;
-use knee_host::{Placement, RegularFile, write_atomically};
+use knee_host::{OwnDirectory, Placement, RegularFile, write_atomically};
 use knee_results::{CaseId, PointId, Request, Results};
 use knee_stats::{median, noise_floor};
 use schemars::JsonSchema;
@@ -233,7 +233,7 @@ impl NoiseFloors {
     pub fn check_place(machine: &Machine) -> Result<(), NoiseError> {
         let file = file().ok_or(NoiseError::NoPlace)?;
         let dir = file.parent().unwrap_or(Path::new("/"));
-        let made = fs::create_dir_all(dir).and_then(|()| tempfile::tempfile_in(dir));
+        let made = OwnDirectory::create_private(dir).and_then(|()| tempfile::tempfile_in(dir));
         made.map_err(|error| NoiseError::Io { path: dir.to_owned(), error })?;
         read(machine).map(drop)
     }
@@ -247,7 +247,7 @@ impl NoiseFloors {
         let file = file().ok_or(NoiseError::NoPlace)?;
         let named = |error| NoiseError::Io { path: file.clone(), error };
         if let Some(dir) = file.parent() {
-            fs::create_dir_all(dir).map_err(named)?;
+            OwnDirectory::create_private(dir).map_err(named)?;
         }
         let all = match read(&self.machine)? {
             Some(kept) => kept.updated_by(self),

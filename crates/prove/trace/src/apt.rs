@@ -13,7 +13,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use knee_host::{RegularFile, write_atomically};
+use knee_host::{OwnDirectory, RegularFile, write_atomically};
 
 use crate::cache::{cache, in_partial, locked};
 use crate::fetched;
@@ -233,7 +233,7 @@ impl Apt {
     ) -> Result<Vec<PathBuf>, PackageError> {
         self.update()?;
         let partial = dir.join("partial");
-        fs::create_dir_all(&partial).map_err(PackageError::write(&partial))?;
+        OwnDirectory::create_private(&partial).map_err(PackageError::write(&partial))?;
         let mut install = self.program("apt-get");
         install.args(["-q", "-y", "--no-install-recommends", "--download-only"]);
         install.arg("-o").arg(format!("Dir::Cache::Archives={}", dir.display()));
@@ -254,7 +254,7 @@ impl Apt {
         let mirror = mirror()?;
         for dir in [&format!("{LISTS}/partial"), "cache/archives/partial"] {
             let dir = self.dir.join(dir);
-            fs::create_dir_all(&dir).map_err(PackageError::write(&dir))?;
+            OwnDirectory::create_private(&dir).map_err(PackageError::write(&dir))?;
         }
         self.write(Path::new("status"), "")?;
         self.write(Path::new(CONFIGURATION), &configuration(&self.dir))?;

@@ -3,19 +3,15 @@
 //! knee runs the programs and kernels in its cache, and runs apt with a configuration from there. So no other
 //! user may be able to change the cache.
 
-use std::fs::{self, DirBuilder, File};
-use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use knee_host::fixed::{self, NotFixed};
 use knee_host::regular_file::{FileError, directory, require_own};
-use rustix::fs::{FlockOperation, flock};
+use knee_host::{LockFile, OwnDirectory};
 
 use crate::package::PackageError;
 
-/// Permissions of new directories.
-const MODE: u32 = 0o700;
 /// The directory for downloads in a directory of the cache. What is complete moves to its final path.
 const PARTIAL: &str = "partial";
 
@@ -57,19 +53,16 @@ fn foreign(dir: &Path) -> impl FnOnce(FileError) -> PackageError + '_ {
     |error| PackageError::ForeignCache { dir: dir.to_owned(), error }
 }
 
-/// Creates a directory of the cache unless it exists, and locks it until the returned file is closed. Waits
+/// Creates a directory of the cache unless it exists, and locks it until the returned lock is dropped. Waits
 /// while another process holds the lock.
-pub(crate) fn locked(dir: &Path) -> Result<File, PackageError> {
+pub(crate) fn locked(dir: &Path) -> Result<LockFile, PackageError> {
     require_fixed(dir)?;
-    let created = DirBuilder::new().recursive(true).mode(MODE).create(dir);
-    created.map_err(PackageError::write(dir))?;
+    OwnDirectory::create_private(dir).map_err(PackageError::write(dir))?;
     // In a directory for everybody, another user may have created a missing one first.
     require_fixed(dir)?;
-    let file = directory(dir).map_err(PackageError::read(dir))?;
-    require_own(&file).map_err(foreign(dir))?;
-    // On NFS, which does not support locks on directories, continue without a lock.
-    let _ = flock(&file, FlockOperation::LockExclusive);
-    Ok(file)
+    let opened = directory(dir).map_err(PackageError::read(dir))?;
+    require_own(&opened).map_err(foreign(dir))?;
+    LockFile::wait(dir).map_err(PackageError::write(dir))
 }
 
 /// Calls `fetch` with an empty directory in `dir`, which must be locked, and removes that directory afterwards.
@@ -80,7 +73,7 @@ pub(crate) fn in_partial<T>(
     let partial = dir.join(PARTIAL);
     // A knee process that was killed may have left this directory behind.
     remove(&partial)?;
-    fs::create_dir(&partial).map_err(PackageError::write(&partial))?;
+    OwnDirectory::create_private(&partial).map_err(PackageError::write(&partial))?;
     let fetched = fetch(&partial);
     let removed = remove(&partial);
     fetched.and_then(|fetched| removed.map(|()| fetched))
@@ -100,9 +93,10 @@ pub(crate) fn remove(dir: &Path) -> Result<(), PackageError> {
 mod tests {
     use std::fs::Permissions;
     use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
+    use std::time::Duration;
 
     use knee_host::skip::skip;
-
+    use rustix::fs::{FlockOperation, flock};
     use rustix::process::geteuid;
 
     use super::*;
@@ -131,7 +125,7 @@ mod tests {
         let base = tempfile::tempdir().unwrap();
         let dir = cache_in(base.path(), "apt").unwrap();
         drop(locked(&dir).unwrap());
-        assert_eq!(fs::metadata(&dir).unwrap().mode() & 0o777, MODE);
+        assert_eq!(fs::metadata(&dir).unwrap().mode() & 0o777, 0o700);
         assert_eq!(cache_in(base.path(), "apt").unwrap(), dir);
         for changed in [&dir, dir.parent().unwrap(), base.path()] {
             set(changed, 0o702);
@@ -227,6 +221,20 @@ mod tests {
             assert!(refused.contains("it belongs to user 65534"), "{refused}");
             chown(changed, Some(0), None).unwrap();
         }
+    }
+
+    #[test]
+    fn a_user_who_may_read_a_cache_cannot_keep_it_locked() {
+        let base = tempfile::tempdir().unwrap();
+        let dir = cache_in(base.path(), "apt").unwrap();
+        drop(locked(&dir).unwrap());
+        let of_reader = fs::File::open(&dir).unwrap();
+        flock(&of_reader, FlockOperation::NonBlockingLockExclusive).unwrap();
+        // Another thread, because a lock on the directory would make this one wait forever.
+        let (sender, receiver) = std::sync::mpsc::channel();
+        std::thread::spawn(move || sender.send(locked(&dir).map(drop).is_ok()));
+        assert!(receiver.recv_timeout(Duration::from_secs(60)).unwrap());
+        drop(of_reader);
     }
 
     #[test]

@@ -115,6 +115,10 @@ pub struct Losses {
     /// programs that other users can change would take too much memory.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unnamed_files: u64,
+    /// Mappings of code that were left out, because all mappings of the sampled processes would take too much
+    /// memory. Functions there have no names.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unknown_mappings: u64,
 }
 
 fn is_zero(count: &u64) -> bool {

@@ -2,14 +2,16 @@
 //! `perf record`.
 //!
 //! Samples with the same addresses are counted together at once. Their addresses get names when sampling
-//! ends, or earlier if there are too many stacks: processes share names, but not addresses.
+//! ends, or earlier if there are too many stacks or mappings: processes share names, but not addresses.
 
+mod areas;
 mod family;
 mod naming;
 mod off_cpu;
 mod order;
 mod space;
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use foldhash::{HashMap, HashMapExt};
@@ -23,7 +25,7 @@ use space::NO_MAPS;
 pub(crate) use family::Family;
 pub(crate) use off_cpu::OffCpu;
 pub(crate) use order::InOrder;
-pub(crate) use space::{Place, Spaces};
+pub(crate) use space::{Place, Spaces, read_maps};
 
 use crate::capture::{Losses, Stacks};
 use crate::kernel_symbols::KernelSymbols;
@@ -206,7 +208,12 @@ impl Records {
             CpuMode::Kernel | CpuMode::GuestKernel | CpuMode::Hypervisor => {
                 self.symbols.kernel_mapped(&path, offset);
             }
-            _ => self.spaces.map(pid, area, offset, &path),
+            _ => {
+                if self.spaces.is_full() {
+                    self.give_names();
+                }
+                self.spaces.map(pid, area, offset, &path);
+            }
         }
     }
 
@@ -215,7 +222,7 @@ impl Records {
         if self.without == Some(thread) {
             return;
         }
-        if self.unnamed.len() >= STACKS_WITHOUT_NAMES {
+        if self.unnamed.len() >= STACKS_WITHOUT_NAMES || self.spaces.is_full() {
             self.give_names();
         }
         let program = match self.programs.get(&thread) {
@@ -266,9 +273,11 @@ impl Records {
     fn give_names(&mut self) {
         let unnamed = self.unnamed.drain().collect();
         naming::give_names(unnamed, &self.spaces, &mut self.symbols, &mut self.stacks);
-        // The stacks of off-CPU threads still refer to the maps.
-        if self.off_cpu.is_none() {
-            self.spaces.forget_old();
+        let off_cpu = self.off_cpu.as_ref().map_or_else(HashSet::new, OffCpu::maps);
+        self.spaces.forget(|maps| off_cpu.contains(&maps));
+        // Each of a thousand waiting threads may have other maps. Their functions then get no names.
+        if self.spaces.is_full() {
+            self.spaces.forget(|_| false);
         }
     }
 
@@ -276,6 +285,7 @@ impl Records {
     pub(crate) fn finish(mut self) -> (Stacks, Losses) {
         self.give_names();
         self.losses.unnamed_files = self.symbols.left_out();
+        self.losses.unknown_mappings = self.spaces.left_out();
         (self.stacks, self.losses)
     }
 }

@@ -25,7 +25,7 @@ pub(super) fn give_names(
 ) {
     unnamed.iter_mut().for_each(|(key, _)| outward_in(&mut key[1..]));
     unnamed.sort_unstable_by(|(a, _), (b, _)| {
-        let by_stack = maps(a).cmp(&maps(b)).then_with(|| a[1..].cmp(&b[1..]));
+        let by_stack = maps_of(a).cmp(&maps_of(b)).then_with(|| a[1..].cmp(&b[1..]));
         by_stack.then_with(|| a[0].cmp(&b[0]))
     });
     let mut places = IndexSet::default();
@@ -39,7 +39,7 @@ pub(super) fn give_names(
             if word >= PERF_CONTEXT_MAX {
                 is_user = word == PERF_CONTEXT_USER;
             } else if at >= shared {
-                let maps = if is_user { maps(key) } else { NO_MAPS };
+                let maps = if is_user { maps_of(key) } else { NO_MAPS };
                 numbers.push(places.insert_full((maps, word)).0);
             }
         }
@@ -69,13 +69,14 @@ pub(super) fn give_names(
     }
 }
 
-fn maps(key: &[u64]) -> u32 {
+/// The number of the maps of a stack.
+pub(super) fn maps_of(key: &[u64]) -> u32 {
     key[0] as u32
 }
 
 /// Length of the common prefix of two keys.
 fn shared(a: &[u64], b: &[u64]) -> usize {
-    if maps(a) != maps(b) {
+    if maps_of(a) != maps_of(b) {
         return 1;
     }
     1 + a[1..].iter().zip(&b[1..]).take_while(|(a, b)| a == b).count()

@@ -4,7 +4,9 @@
 //! of a timer between the two. Shares, their errors and costs per iteration then mean the same as for time
 //! on a CPU.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+
+use super::naming::maps_of;
 
 /// The off-CPU threads.
 #[derive(Debug)]
@@ -47,6 +49,11 @@ impl OffCpu {
     /// counts until the last event.
     pub(super) fn exit(&mut self, thread: i32) -> Option<Samples> {
         self.come(thread, self.latest)
+    }
+
+    /// The numbers of the maps of off-CPU threads.
+    pub(super) fn maps(&self) -> HashSet<u32> {
+        self.gone.values().map(|(stack, _)| maps_of(stack)).collect()
     }
 
     /// Records were lost: off-CPU threads may have been on a CPU meanwhile.

@@ -221,6 +221,40 @@ fn many_stacks_get_names_early_and_count_the_same() {
 }
 
 #[test]
+fn a_process_that_changes_many_mappings_takes_limited_memory() {
+    let mut records = Records::new(None);
+    records.take(comm(1, "x", false));
+    records.take(map(1, "/no/file"));
+    let areas = 10_000;
+    for nr in 1..=areas {
+        records.spaces.map(1, nr * 0x4000..nr * 0x4000 + 0x1000, 0, "/no/other");
+    }
+    let rounds = 300;
+    for nr in 0..rounds {
+        records.spaces.map(1, 0x1_0000_0000..0x1_0000_0000 + (nr << 12) + 1, 0, "/no/other");
+        sample(&mut records, 1, &[PERF_CONTEXT_USER, 0x1010]);
+    }
+    assert!(records.spaces.areas() < 1_200_000, "{} areas", records.spaces.areas());
+    assert_eq!(collected(records), [format!("x;[file] {rounds}")]);
+}
+
+#[test]
+fn the_stack_of_a_waiting_thread_keeps_its_code_when_others_get_names() {
+    let mut records = Records::new(None);
+    records.off_cpu = Some(OffCpu::new(10));
+    records.take(comm(1, "x", false));
+    records.take(map(1, "/no/before"));
+    sample(&mut records, 1, &[PERF_CONTEXT_USER, 0x1010]);
+    records.take(map(1, "/no/after"));
+    records.give_names();
+    assert_eq!(records.spaces.areas(), 2);
+    records.on_cpu(1, 35);
+    records.give_names();
+    assert_eq!(records.spaces.areas(), 1, "no sample refers to the maps before the change");
+    assert_eq!(collected(records), ["x;[before] 3"]);
+}
+
+#[test]
 fn an_off_cpu_stack_counts_for_as_long_as_the_wait() {
     let mut records = Records::new(None);
     records.off_cpu = Some(OffCpu::new(10));

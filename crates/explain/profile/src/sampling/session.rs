@@ -18,7 +18,7 @@ use super::event::{Chosen, Event, Role};
 use super::proc::threads;
 use super::ring::Ring;
 use super::target::Target;
-use crate::records::Family;
+use crate::records::{Family, read_maps};
 
 /// Events, and a thread that collects their records into a `T`.
 #[derive(Debug)]
@@ -132,7 +132,7 @@ impl<T: Send + 'static> Session<T> {
     /// Enables the events.
     pub(super) fn enable(&mut self) -> Result<(), SampleError> {
         if let Some(root) = self.root.filter(|_| !self.chosen.follows_code) {
-            let maps = std::fs::read(format!("/proc/{root}/maps")).unwrap_or_default();
+            let maps = read_maps(root).unwrap_or_default();
             let started = Family::of(root, []).adopt(parents());
             // This fails only if the thread has panicked, which is reported when it is joined.
             let _ = self.codes.send(Code { pid: root, maps, started });

@@ -9,6 +9,7 @@ use clap::Subcommand;
 use clap::builder::PossibleValuesParser;
 use clap_complete::Shell;
 use clap_complete::env::Shells;
+use knee_host::OwnDirectory;
 use knee_host::number::plural;
 use knee_run::noise::noise_schema;
 use knee_run::record::{run_schema, sample_schema};
@@ -94,7 +95,7 @@ pub(crate) fn run(args: Args, knee: clap::Command) -> anyhow::Result<ExitStatus>
 }
 
 fn write_pages(knee: clap::Command, dir: &Path) -> anyhow::Result<ExitStatus> {
-    std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
+    OwnDirectory::create(dir).with_context(|| format!("cannot create {}", dir.display()))?;
     let pages = man::pages(knee)?;
     for man::Page { file, text } in &pages {
         file::write(&dir.join(file), text)?;

@@ -27,7 +27,7 @@ pub(super) fn notes(before: &Results, compared: &Compared) -> Vec<String> {
     let note = |what| {
         format!(
             "{what}; intervals cover the results with and without a correction for this drift; \
-             `knee ab` interleaves rounds, which cancels drift"
+             to cancel drift, measure in interleaved rounds: knee ab"
         )
     };
     cpu.into_iter().chain(memory).map(note).collect()

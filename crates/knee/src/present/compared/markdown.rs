@@ -1,8 +1,10 @@
-//! Markdown for a pull request or a mailing list: a table that is also readable as plain text.
+//! Markdown for a pull request or a mailing list: a table that is also readable as plain text. Names and messages
+//! that Markdown would not show as they are become code.
 
 use std::fmt::Write;
 
 use knee_host::number::plural;
+use knee_host::text::{code, markdown};
 
 use super::table::points;
 use super::{Comparisons, gaps, method, notes, tally};
@@ -18,27 +20,29 @@ pub(crate) fn render(comparisons: &Comparisons<'_>) -> String {
         let _ = write!(
             text,
             "### {} against {}\n\n{}: {}.\n\n",
-            after.source.display(),
-            before.source.display(),
+            markdown(&after.source.display().to_string()),
+            markdown(&before.source.display().to_string()),
             plural(compared.points.len(), "point"),
             tally(&compared.verdicts())
         );
         for (side, results) in [("Before", before), ("After", after)] {
             if let Some(run) = &results.origin {
                 let machine = run.environment.summary();
+                let machine = markdown(&machine);
                 let _ = match compared.in_turns {
                     true => {
-                        writeln!(text, "- {side}: `{}`, on {machine}", results.source.display())
+                        let source = code(&results.source.display().to_string());
+                        writeln!(text, "- {side}: {source}, on {machine}")
                     }
                     false => writeln!(text, "- {side}: {machine}"),
                 };
             }
         }
         for note in notes(before, compared, &comparisons.options) {
-            let _ = writeln!(text, "- Note: {note}");
+            let _ = writeln!(text, "- Note: {}", markdown(&note));
         }
         for absent in gaps(&compared.gaps) {
-            let _ = writeln!(text, "- Not compared: {absent}");
+            let _ = writeln!(text, "- Not compared: {}", markdown(&absent));
         }
         if text.ends_with("\n\n") {
             text.pop();

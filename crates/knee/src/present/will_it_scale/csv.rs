@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use knee_results::{CaseId, Curve, Mode, Point};
 
-use crate::present::csv::harmless;
+use crate::present::csv::unquoted;
 
 /// One block per testcase. If there are several testcases, a `# NAME` line precedes each block.
 pub(crate) fn render(curves: &[Curve]) -> String {
@@ -17,17 +17,11 @@ pub(crate) fn render(curves: &[Curve]) -> String {
     for (i, name) in names.iter().enumerate() {
         if names.len() > 1 {
             let gap = if i > 0 { "\n" } else { "" };
-            let _ = writeln!(text, "{gap}# {}", on_one_line(&name.to_string()));
+            let _ = writeln!(text, "{gap}# {}", unquoted(&name.to_string()));
         }
         text += &block(name, curves);
     }
     text
-}
-
-/// A name on one line, in which no cell begins like a formula.
-fn on_one_line(name: &str) -> String {
-    let name = name.replace(['\n', '\t'], " ");
-    name.split(',').map(harmless).collect::<Vec<_>>().join(",")
 }
 
 fn block(name: &CaseId, curves: &[Curve]) -> String {
@@ -60,15 +54,4 @@ fn block(name: &CaseId, curves: &[Curve]) -> String {
         let _ = writeln!(text, "{n},{},{},{linear:.0}", cell(Mode::Processes), cell(Mode::Threads));
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_cell_of_a_name_begins_like_a_formula() {
-        assert_eq!(on_one_line("vm_mmap1@di=epoch,rmap=page"), "vm_mmap1@di=epoch,rmap=page");
-        assert_eq!(on_one_line("x,=1+1,-2\n+3,@a"), "x,'=1+1,'-2 +3,'@a");
-    }
 }

@@ -1,12 +1,10 @@
 //! One writer per record.
 
-use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-use knee_host::LockFile;
-use knee_host::regular_file::{FileError, own_directory};
+use knee_host::regular_file::FileError;
+use knee_host::{LockFile, OwnDirectory};
 
 use super::{Access, RecordError};
 
@@ -15,7 +13,7 @@ use super::{Access, RecordError};
 pub(super) struct Lock {
     /// Dropped before the directory, through which it is removed.
     _file: LockFile,
-    directory: File,
+    directory: OwnDirectory,
 }
 
 impl Lock {
@@ -27,7 +25,7 @@ impl Lock {
         access: Access,
         foreign: impl FnOnce(FileError) -> RecordError,
     ) -> Result<Self, RecordError> {
-        let directory = own_directory(dir).map_err(|error| match error {
+        let directory = OwnDirectory::open(dir).map_err(|error| match error {
             FileError::System(error) => match error.kind() {
                 io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
                     RecordError::NoRecord { dir: dir.to_owned() }
@@ -36,7 +34,7 @@ impl Lock {
             },
             error => foreign(error),
         })?;
-        let file = LockFile::take(&path(&directory));
+        let file = LockFile::take(&directory.path());
         match file.map_err(|error| RecordError::io(access, dir, error))? {
             Some(_file) => Ok(Self { _file, directory }),
             None => Err(RecordError::InUse { dir: dir.to_owned() }),
@@ -46,10 +44,6 @@ impl Lock {
     /// A path to the directory that stays valid if another user moves the directory, or puts something else in
     /// its place.
     pub(super) fn path(&self) -> PathBuf {
-        path(&self.directory)
+        self.directory.path()
     }
-}
-
-fn path(directory: &File) -> PathBuf {
-    format!("/proc/self/fd/{}", directory.as_raw_fd()).into()
 }

@@ -22,7 +22,7 @@ impl Paused {
         let dir = directory(path);
         let foreign = |error| RecordError::foreign(dir, dir, error);
         let lock = Lock::take(dir, Access::Write, foreign)?;
-        Ok(Self { record: Record::open_own(dir)?, lock })
+        Ok(Self { record: Record::open_own(dir, &lock.path())?, lock })
     }
 
     /// The description of the run.
@@ -35,11 +35,12 @@ impl Paused {
     /// know whether they recur.
     pub fn go_on(self) -> Result<(Writer, RunRecord, Rounds), RecordError> {
         let Self { record, lock } = self;
-        let finished = record.rounds_left()?;
-        let path = record.dir.join(SAMPLES_FILE);
-        let failed = |e| RecordError::io(Access::Write, &path, e);
-        let mut kept = AtomicFile::create(&path).map_err(failed)?;
-        for line in record.samples()? {
+        let locked = lock.path();
+        let finished = record.rounds_in(record.own_samples(&locked)?)?;
+        let named = record.dir.join(SAMPLES_FILE);
+        let failed = |e| RecordError::io(Access::Write, &named, e);
+        let mut kept = AtomicFile::create(&locked.join(SAMPLES_FILE)).map_err(failed)?;
+        for line in record.own_samples(&locked)? {
             let line = line?;
             if finished.contains(&line.point, line.round) {
                 kept.write_all(&to_line(&line)).map_err(failed)?;

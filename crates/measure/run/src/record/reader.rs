@@ -47,20 +47,20 @@ impl Record {
     }
 
     /// Like [`open`](Self::open), but refuses a description that another user can have written, and keeps its
-    /// strings as they are, because the commands in it are run.
-    pub(super) fn open_own(dir: &Path) -> Result<Self, RecordError> {
-        let path = dir.join(RUN_FILE);
-        Self::parse(dir, RegularFile::at(&path).own().at_most(MOST_BYTES).read())
+    /// strings as they are, because the commands in it are run. Reads it in `locked`, a path to the locked
+    /// directory, because another user may have put another directory at `dir` meanwhile.
+    pub(super) fn open_own(dir: &Path, locked: &Path) -> Result<Self, RecordError> {
+        let path = locked.join(RUN_FILE);
+        Self::parse(dir, RegularFile::at(&path).own().without_links().at_most(MOST_BYTES).read())
     }
 
     fn parse(dir: &Path, text: Result<Vec<u8>, FileError>) -> Result<Self, RecordError> {
         let path = dir.join(RUN_FILE);
         let text = text.map_err(|error| match error {
-            FileError::Owner(_) | FileError::Shared => RecordError::foreign(dir, &path, error),
-            error => match io::Error::from(error) {
-                error if is_absence(&error) => RecordError::NoRecord { dir: dir.to_owned() },
-                error => RecordError::io(Access::Read, &path, error),
-            },
+            FileError::System(error) if is_absence(&error) => {
+                RecordError::NoRecord { dir: dir.to_owned() }
+            }
+            error => unreadable(dir, &path, error),
         })?;
         let malformed = |e| RecordError::json(&path, 1, &e);
         let value: serde_json::Value = serde_json::from_slice(&text).map_err(malformed)?;
@@ -82,9 +82,24 @@ impl Record {
     pub fn samples(
         &self,
     ) -> Result<impl Iterator<Item = Result<SampleLine, RecordError>> + use<>, RecordError> {
+        self.samples_in(RegularFile::at(&self.dir.join(SAMPLES_FILE)))
+    }
+
+    /// Like [`samples`](Self::samples), but refuses a file that another user can have written, and reads it in
+    /// `locked` as [`open_own`](Self::open_own) does.
+    pub(super) fn own_samples(
+        &self,
+        locked: &Path,
+    ) -> Result<impl Iterator<Item = Result<SampleLine, RecordError>> + use<>, RecordError> {
+        self.samples_in(RegularFile::at(&locked.join(SAMPLES_FILE)).own().without_links())
+    }
+
+    fn samples_in(
+        &self,
+        file: RegularFile<'_>,
+    ) -> Result<impl Iterator<Item = Result<SampleLine, RecordError>> + use<>, RecordError> {
         let path = self.dir.join(SAMPLES_FILE);
-        let file = RegularFile::at(&path).open();
-        let file = file.map_err(|e| RecordError::io(Access::Read, &path, e.into()))?;
+        let file = file.open().map_err(|error| unreadable(&self.dir, &path, error))?;
         let mut reader = BufReader::new(file);
         let points: HashSet<PointId> = self.run.points().into_iter().collect();
         let mut text = Vec::new();
@@ -115,8 +130,16 @@ impl Record {
 
     /// Like [`finished_rounds`](Self::finished_rounds), but accepts a record that has lost rounds.
     pub fn rounds_left(&self) -> Result<Rounds, RecordError> {
+        self.rounds_in(self.samples()?)
+    }
+
+    /// The rounds among these samples that were measured to the end.
+    pub(super) fn rounds_in(
+        &self,
+        samples: impl Iterator<Item = Result<SampleLine, RecordError>>,
+    ) -> Result<Rounds, RecordError> {
         let mut rounds = Rounds::default();
-        for line in self.samples()? {
+        for line in samples {
             rounds.add(&line?);
         }
         let run = &self.run;
@@ -143,6 +166,14 @@ impl Record {
             of: asked * points.len() as u64,
             first: points.iter().find(|point| missing(point) > 0)?.clone(),
         })
+    }
+}
+
+/// A file of the record in `dir` that cannot be opened or read.
+fn unreadable(dir: &Path, path: &Path, error: FileError) -> RecordError {
+    match error {
+        FileError::Owner(_) | FileError::Shared => RecordError::foreign(dir, path, error),
+        error => RecordError::io(Access::Read, path, error.into()),
     }
 }
 

@@ -1,22 +1,21 @@
 //! Writing a record so that no completed measurement is lost.
 
-use std::fs::{self, DirBuilder, DirEntry, File, OpenOptions};
+use std::fs::{self, DirEntry, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use knee_host::lock_file::LOCK_FILE;
 use knee_host::regular_file::FileError;
-use knee_host::write_atomically;
+use knee_host::{OwnDirectory, write_atomically};
 use knee_results::RUN_FILE;
 
 use super::lock::Lock;
 use super::plausible::check_point_count;
 use super::{Access, RecordError, RunRecord, SAMPLES_FILE, SampleLine};
 
-/// Permissions of a new record, further restricted by the umask. Only its owner may write to it, whatever
-/// the umask, because to resume a record is to run the commands in it.
-const DIRECTORY_MODE: u32 = 0o755;
+/// Permissions of a new file of samples, further restricted by the umask. Only its owner may write to it,
+/// whatever the umask.
 const FILE_MODE: u32 = 0o644;
 
 /// An open record, locked against other writers.
@@ -47,10 +46,15 @@ impl Writer {
 
     /// Checks that `dir` is missing or empty, so that a record can be created there.
     pub fn check_unused(dir: &Path) -> Result<(), RecordError> {
+        Self::check_unused_at(dir, dir)
+    }
+
+    /// Like [`check_unused`](Self::check_unused), but reads the directory at `path`, which is `dir`.
+    fn check_unused_at(path: &Path, dir: &Path) -> Result<(), RecordError> {
         // A run that was killed at its start leaves only its lock.
         let is_lock = |entry: &DirEntry| entry.file_name() == LOCK_FILE;
         let is_used = |entry: io::Result<DirEntry>| !entry.as_ref().is_ok_and(is_lock);
-        match fs::read_dir(dir).map(|mut entries| entries.any(is_used)) {
+        match fs::read_dir(path).map(|mut entries| entries.any(is_used)) {
             Ok(true) => Err(RecordError::NotEmpty { dir: dir.to_owned() }),
             Err(e) if e.kind() != io::ErrorKind::NotFound => {
                 Err(RecordError::io(Access::Create, dir, e))
@@ -60,11 +64,10 @@ impl Writer {
     }
 
     fn begin(dir: &Path, run: &RunRecord) -> Result<Self, RecordError> {
-        let created = DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(dir);
-        created.map_err(|e| RecordError::io(Access::Create, dir, e))?;
+        OwnDirectory::create(dir).map_err(|e| RecordError::io(Access::Create, dir, e))?;
         let foreign = |e: FileError| RecordError::io(Access::Create, dir, e.into());
         let lock = Lock::take(dir, Access::Create, foreign)?;
-        Self::check_unused(dir)?;
+        Self::check_unused_at(&lock.path(), dir)?;
         // Through the lock, a file could be created whose own path is too long to be opened later.
         let named = dir.join(SAMPLES_FILE);
         match fs::symlink_metadata(&named) {

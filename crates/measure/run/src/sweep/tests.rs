@@ -714,6 +714,36 @@ mod files {
     }
 
     #[test]
+    fn a_resumed_record_is_the_locked_one_even_if_another_directory_takes_its_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let [record, moved, other] = ["record", "moved", "other"].map(|name| dir.path().join(name));
+        drop(Writer::create(&record, &run_record(dir.path(), |_| {})).unwrap());
+        std::fs::write(&other, "no line").unwrap();
+        let paused = Paused::open(&record).unwrap();
+        std::fs::rename(&record, &moved).unwrap();
+        std::fs::create_dir(&record).unwrap();
+        std::os::unix::fs::symlink(&other, record.join("samples.jsonl")).unwrap();
+        drop(paused.go_on().unwrap());
+        assert_eq!(std::fs::read(&other).unwrap(), b"no line");
+        assert!(!moved.join(".lock").exists());
+    }
+
+    #[test]
+    fn a_record_with_a_link_is_not_resumed() {
+        for name in ["run.json", "samples.jsonl"] {
+            let dir = tempfile::tempdir().unwrap();
+            let record = dir.path().join("record");
+            drop(Writer::create(&record, &run_record(dir.path(), |_| {})).unwrap());
+            let file = dir.path().join(name);
+            std::fs::rename(record.join(name), &file).unwrap();
+            std::os::unix::fs::symlink(&file, record.join(name)).unwrap();
+            let refused = Paused::open(&record).and_then(|paused| paused.go_on().map(drop));
+            let refused = refused.unwrap_err().to_string();
+            assert!(refused.contains(&format!("{name}: it is a symbolic link")), "{refused}");
+        }
+    }
+
+    #[test]
     fn a_killed_resume_does_not_keep_the_earlier_end() {
         let dir = tempfile::tempdir().unwrap();
         let run = run_record(dir.path(), |_| {});

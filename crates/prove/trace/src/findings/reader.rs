@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use knee_host::RegularFile;
 use knee_host::json::{fault_in_file, with_one_line_strings};
+use knee_host::regular_file::FileError;
 
 use super::description::KIND;
 use super::{CHECK_FILE, Check, FindingsError, SCHEMA, Shard, TESTS_FILE, TestLine};
@@ -36,7 +37,8 @@ impl Findings {
     /// If there is no record, or its content does not match the schema.
     pub fn open(dir: &Path) -> Result<Self, FindingsError> {
         let check = read_check(dir)?;
-        let (tests, _) = read_tests(&dir.join(TESTS_FILE))?;
+        let path = dir.join(TESTS_FILE);
+        let (tests, _) = parse_tests(RegularFile::at(&path).read(), &path)?;
         Ok(Self { shards: vec![check.shard], check, tests })
     }
 
@@ -97,16 +99,22 @@ const MOST_BYTES: u64 = 1 << 20;
 /// # Errors
 /// If there is no record, or its content does not match the schema.
 pub fn read_check(dir: &Path) -> Result<Check, FindingsError> {
+    read_check_in(RegularFile::at(&dir.join(CHECK_FILE)), dir)
+}
+
+/// Reads `check.json` of the record `dir` from a file.
+pub(super) fn read_check_in(file: RegularFile<'_>, dir: &Path) -> Result<Check, FindingsError> {
     let path = dir.join(CHECK_FILE);
-    let text = match RegularFile::at(&path).at_most(MOST_BYTES).read().map_err(io::Error::from) {
+    let text = match file.at_most(MOST_BYTES).read() {
         Ok(text) => text,
         Err(error) if is_absence(&error) => return Err(FindingsError::NoRecord(dir.to_owned())),
-        Err(error) => return Err(FindingsError::read(&path)(error)),
+        Err(error) => return Err(FindingsError::read(&path)(error.into())),
     };
     parse_check(&text).map_err(|reason| FindingsError::Check { path, reason })
 }
 
-fn is_absence(error: &io::Error) -> bool {
+pub(super) fn is_absence(error: &FileError) -> bool {
+    let FileError::System(error) = error else { return false };
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
@@ -131,13 +139,16 @@ fn parse_check(text: &[u8]) -> Result<Check, String> {
     }
 }
 
-/// Reads the complete lines of a file of tests. Also returns the total size of these lines in bytes. A
-/// missing file counts as empty, because knee may have been killed before it created the file.
-pub(super) fn read_tests(path: &Path) -> Result<(Vec<TestLine>, u64), FindingsError> {
-    let text = match RegularFile::at(path).read().map_err(io::Error::from) {
+/// The complete lines of a file of tests, which messages name `path`. Also returns the total size of these lines in
+/// bytes. A missing file counts as empty, because knee may have been killed before it created the file.
+pub(super) fn parse_tests(
+    text: Result<Vec<u8>, FileError>,
+    path: &Path,
+) -> Result<(Vec<TestLine>, u64), FindingsError> {
+    let text = match text {
         Ok(text) => text,
         Err(error) if is_absence(&error) => return Ok((Vec::new(), 0)),
-        Err(error) => return Err(FindingsError::read(path)(error)),
+        Err(error) => return Err(FindingsError::read(path)(error.into())),
     };
     let whole = text.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
     let mut tests: Vec<TestLine> = Vec::new();

@@ -6,20 +6,18 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use knee_host::lock_file::LOCK_FILE;
-use knee_host::regular_file::own_directory;
 use knee_host::text::escape_json;
-use knee_host::{LockFile, write_atomically};
+use knee_host::{LockFile, OwnDirectory, RegularFile, write_atomically};
 
 use rustix::fs::OFlags;
 
-use super::reader::{is_record, read_check, read_tests};
+use super::reader::{is_absence, is_record, parse_tests, read_check_in};
 use super::{CHECK_FILE, Check, FindingsError, TESTS_FILE, TestLine};
 
 /// A record that is being written. It is locked against other writers.
 pub struct Writer {
-    dir: PathBuf,
+    place: Place,
     check: Check,
-    _lock: LockFile,
     tests: File,
     /// Length of the complete lines in `tests`, in bytes.
     length: u64,
@@ -33,25 +31,25 @@ impl Writer {
     /// If the path exists and is neither an empty directory nor a record without tests, or if the
     /// record cannot be written.
     pub fn create(dir: &Path, check: Check) -> Result<Self, FindingsError> {
-        fs::create_dir_all(dir).map_err(|error| match error.kind() {
+        OwnDirectory::create(dir).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => FindingsError::Foreign(dir.to_owned()),
             _ => FindingsError::write(dir)(error),
         })?;
-        let lock = lock(dir)?;
-        let is_record = is_record(dir);
+        let place = Place::lock(dir)?;
+        let is_record = is_record(&place.open.path());
         // A record without tests is left behind if no guest could be started.
-        let has_tests = || fs::metadata(dir.join(TESTS_FILE)).is_ok_and(|file| file.len() > 0);
+        let has_tests = || fs::metadata(place.path(TESTS_FILE)).is_ok_and(|file| file.len() > 0);
         let is_lock = |entry: &DirEntry| entry.file_name() == LOCK_FILE;
         let is_foreign = |entry: io::Result<DirEntry>| !entry.as_ref().is_ok_and(is_lock);
-        let mut entries = fs::read_dir(dir).map_err(FindingsError::read(dir))?;
+        let mut entries = fs::read_dir(place.open.path()).map_err(FindingsError::read(dir))?;
         if is_record && has_tests() {
             return Err(FindingsError::Exists(dir.to_owned()));
         } else if !is_record && entries.any(is_foreign) {
             return Err(FindingsError::Foreign(dir.to_owned()));
         }
-        describe(dir, &check)?;
-        let tests = open(&dir.join(TESTS_FILE))?;
-        Ok(Self { dir: dir.to_owned(), check, _lock: lock, tests, length: 0, written: 0 })
+        place.describe(&check)?;
+        let tests = place.open_tests()?;
+        Ok(Self { place, check, tests, length: 0, written: 0 })
     }
 
     /// Continues a record, which must belong to the check and the shard that `check` describes. Also returns
@@ -62,8 +60,9 @@ impl Writer {
     /// If there is no record, if it belongs to another check or shard, if another knee process is
     /// writing it, or if one of its complete lines is invalid.
     pub fn resume(dir: &Path, check: &Check) -> Result<(Self, Vec<TestLine>), FindingsError> {
-        let mut here = read_check(dir)?;
-        let lock = lock(dir)?;
+        let place = Place::lock(dir)?;
+        let path = place.path(CHECK_FILE);
+        let mut here = read_check_in(RegularFile::at(&path).own().without_links(), dir)?;
         let other_shard = || {
             let [is, not] = [here.shard, check.shard];
             (is != not).then(|| format!("it is shard {is}, not {not}"))
@@ -71,17 +70,17 @@ impl Writer {
         if let Some(difference) = here.difference(check).or_else(other_shard) {
             return Err(FindingsError::OtherCheck { dir: dir.to_owned(), difference });
         }
-        let path = dir.join(TESTS_FILE);
-        let tests = open(&path)?;
-        let (lines, length) = read_tests(&path)?;
-        tests.set_len(length).map_err(FindingsError::write(&path))?;
+        let named = place.named(TESTS_FILE);
+        let path = place.path(TESTS_FILE);
+        let text = RegularFile::at(&path).own().without_links().read();
+        let (lines, length) = parse_tests(text, &named)?;
+        let tests = place.open_tests()?;
+        tests.set_len(length).map_err(FindingsError::write(&named))?;
         here.complete = false;
         here.ended = None;
         let written = lines.len();
-        describe(dir, &here)?;
-        let dir = dir.to_owned();
-        let writer = Self { dir, check: here, _lock: lock, tests, length, written };
-        Ok((writer, lines))
+        place.describe(&here)?;
+        Ok((Self { place, check: here, tests, length, written }, lines))
     }
 
     /// The description of the check.
@@ -96,7 +95,7 @@ impl Writer {
             // Remove the fragment that a partial write leaves, for example on a full disk. Otherwise,
             // the next line would be appended to this fragment.
             let _ = self.tests.set_len(self.length);
-            return Err(FindingsError::write(&self.dir.join(TESTS_FILE))(error));
+            return Err(FindingsError::write(&self.place.named(TESTS_FILE))(error));
         }
         self.length += text.len() as u64;
         self.written += 1;
@@ -106,35 +105,59 @@ impl Writer {
     /// Ends the record. `ended` is the current time. The record is complete if every test of the shard
     /// has a line.
     pub fn end(mut self, ended: String) -> Result<(), FindingsError> {
-        let path = self.dir.join(TESTS_FILE);
+        let path = self.place.named(TESTS_FILE);
         self.tests.sync_data().map_err(FindingsError::write(&path))?;
         self.check.complete = self.written == self.check.expected();
         self.check.ended = Some(ended);
-        describe(&self.dir, &self.check)
+        self.place.describe(&self.check)
     }
 }
 
-fn describe(dir: &Path, check: &Check) -> Result<(), FindingsError> {
-    let path = dir.join(CHECK_FILE);
-    let text = serde_json::to_string_pretty(check).expect("it is plain data") + "\n";
-    write_atomically(&path, escape_json(&text).as_bytes()).map_err(FindingsError::write(&path))
+/// The locked directory of a record.
+struct Place {
+    /// Its path, for messages.
+    dir: PathBuf,
+    /// Dropped before the directory, through which it is removed.
+    _lock: LockFile,
+    open: OwnDirectory,
 }
 
-/// Opens the file of tests. Creates the file if it is missing, because knee may have been killed
-/// before it created the file.
-fn open(path: &Path) -> Result<File, FindingsError> {
-    let mut options = OpenOptions::new();
-    let file =
-        options.create(true).append(true).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
-    file.open(path).map_err(FindingsError::write(path))
-}
+impl Place {
+    /// Locks a record. Refuses a directory in which another user could lead the files of the record elsewhere.
+    fn lock(dir: &Path) -> Result<Self, FindingsError> {
+        let open = OwnDirectory::open(dir).map_err(|error| match is_absence(&error) {
+            true => FindingsError::NoRecord(dir.to_owned()),
+            false => FindingsError::write(dir)(error.into()),
+        })?;
+        let lock = LockFile::take(&open.path()).map_err(FindingsError::write(dir))?;
+        let lock = lock.ok_or_else(|| FindingsError::InUse(dir.to_owned()))?;
+        Ok(Self { dir: dir.to_owned(), _lock: lock, open })
+    }
 
-/// Locks a record until the returned lock is dropped. Refuses a directory in which another user could lead the
-/// files of the record elsewhere.
-fn lock(dir: &Path) -> Result<LockFile, FindingsError> {
-    own_directory(dir).map_err(|error| FindingsError::write(dir)(error.into()))?;
-    let lock = LockFile::take(dir).map_err(FindingsError::write(dir))?;
-    lock.ok_or_else(|| FindingsError::InUse(dir.to_owned()))
+    /// A path to a file in the directory, whatever is at the path of the directory by now.
+    fn path(&self, name: &str) -> PathBuf {
+        self.open.path().join(name)
+    }
+
+    /// The path of a file, for messages.
+    fn named(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    fn describe(&self, check: &Check) -> Result<(), FindingsError> {
+        let text = serde_json::to_string_pretty(check).expect("it is plain data") + "\n";
+        write_atomically(&self.path(CHECK_FILE), escape_json(&text).as_bytes())
+            .map_err(FindingsError::write(&self.named(CHECK_FILE)))
+    }
+
+    /// Opens the file of tests. Creates the file if it is missing, because knee may have been killed
+    /// before it created the file.
+    fn open_tests(&self) -> Result<File, FindingsError> {
+        let mut options = OpenOptions::new();
+        let flags = OFlags::NOFOLLOW.bits().cast_signed();
+        options.create(true).append(true).mode(0o644).custom_flags(flags);
+        options.open(self.path(TESTS_FILE)).map_err(FindingsError::write(&self.named(TESTS_FILE)))
+    }
 }
 
 #[cfg(test)]
@@ -236,6 +259,20 @@ mod tests {
         lchown(&link, Some(65534), None).unwrap();
         assert!(refusal(&link).contains("it belongs to user 65534"));
         assert_eq!(fs::read_dir(&own).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_record_is_written_where_it_was_locked_even_if_another_directory_takes_its_place() {
+        let scratch = tempfile::tempdir().unwrap();
+        let [dir, moved] = ["record", "moved"].map(|name| scratch.path().join(name));
+        let mut writer = Writer::create(&dir, check(Shard::WHOLE, &IDS[..1])).unwrap();
+        fs::rename(&dir, &moved).unwrap();
+        fs::create_dir(&dir).unwrap();
+        writer.append(&free(IDS[0])).unwrap();
+        writer.end("later".to_owned()).unwrap();
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
+        assert!(Findings::open(&moved).unwrap().check.complete);
+        assert!(!moved.join(LOCK_FILE).exists());
     }
 
     #[test]

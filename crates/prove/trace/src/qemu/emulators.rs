@@ -9,6 +9,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use knee_host::OwnDirectory;
 use knee_host::regular_file::directory;
 use rustix::fs::syncfs;
 
@@ -125,7 +126,7 @@ fn download(package: &Package, dir: &Path) -> Result<PathBuf, PackageError> {
     let suites = SUITES.iter().find(|(suite, _)| *suite == package.suite);
     let apt = Apt::of_user(suites.map_or(&[], |(_, suites)| suites))?;
     let root = dir.join("root");
-    fs::create_dir_all(&root).map_err(PackageError::write(&root))?;
+    OwnDirectory::create_private(&root).map_err(PackageError::write(&root))?;
     for file in apt.download_closure(package, &dir.join("archives"))? {
         unpack(&file, &root, is_needed)?;
     }

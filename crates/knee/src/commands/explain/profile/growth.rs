@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
-use knee_host::{Interrupt, auto_tasks, cgroup, number};
+use knee_host::{Interrupt, OwnDirectory, auto_tasks, cgroup, number};
 use knee_profile::Capture;
 use knee_profile::growth::{growth, table};
 use knee_profile::sampling::Sampler;
@@ -121,7 +121,7 @@ fn take(args: &Args, name: &str) -> anyhow::Result<Vec<Capture>> {
         None => points(args, &bench, &interrupt)?,
     };
     if let Some(dir) = &args.output {
-        std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        OwnDirectory::create(dir).with_context(|| format!("cannot make {}", dir.display()))?;
     }
     let mut sampled: Vec<Sampled<Capture>> = Vec::new();
     for &tasks in &tasks {

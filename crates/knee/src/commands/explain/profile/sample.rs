@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use knee_host::OwnDirectory;
 use knee_host::text::Screen;
 use knee_profile::Capture;
 use knee_profile::sampling::Sampler;
@@ -31,7 +32,7 @@ pub(super) fn run(args: &SampleArgs) -> anyhow::Result<ExitStatus> {
         return locks::run(args, output, &interrupt);
     }
     if output.is_none() {
-        std::fs::create_dir_all(PROFILES)
+        OwnDirectory::create(Path::new(PROFILES))
             .with_context(|| format!("cannot create the directory {PROFILES}; use -o FILE"))?;
     }
     let (capture, left) = take::<Sampler>(args, &interrupt)?;
