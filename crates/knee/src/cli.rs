@@ -37,6 +37,7 @@ pub(crate) enum Command {
     Commute(prove::commute::Args),
     Kernel(prove::kernel::Args),
     Qemu(prove::qemu::Args),
+    Jobs(machine::jobs::Args),
     Topology(machine::topology::Args),
     Doctor(machine::doctor::Args),
     WillItScale(measure::will_it_scale::Args),
@@ -44,10 +45,11 @@ pub(crate) enum Command {
 }
 
 /// Groups of commands in `knee --help`, in the order in which users need them.
-const GROUPS: [(&str, &[&str]); 5] = [
+const GROUPS: [(&str, &[&str]); 6] = [
     ("Measure", &["run", "list", "show", "ab", "compare", "history", "fit", "report", "load"]),
     ("Explain", &["profile"]),
     ("Prove", &["commute", "kernel", "qemu"]),
+    ("Many machines", &["jobs"]),
     ("This machine", &["doctor", "topology"]),
     ("Other", &["will-it-scale", "generate", "help"]),
 ];

@@ -57,6 +57,19 @@ pub(crate) fn set_next(command: String) {
     *next() = Some(command);
 }
 
+/// Like [`set_next`], for a command that this command line and `more` continue.
+pub(crate) fn set_next_to_this_command(more: &str) {
+    let words = std::env::args_os().skip(1).map(|word| {
+        let word = word.to_string_lossy().into_owned();
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=@+%".contains(c);
+        match !word.is_empty() && word.chars().all(is_plain) {
+            true => word,
+            false => format!("'{}'", word.replace('\'', "'\\''")),
+        }
+    });
+    set_next(format!("knee {}{more}", words.collect::<Vec<_>>().join(" ")));
+}
+
 /// The message for a command that a signal ended.
 pub(crate) fn message() -> String {
     message_after("")

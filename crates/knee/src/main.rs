@@ -79,6 +79,7 @@ fn main() -> ExitCode {
         Command::Commute(args) => prove::commute::run(&args),
         Command::Kernel(args) => prove::kernel::run(&args),
         Command::Qemu(args) => prove::qemu::run(&args),
+        Command::Jobs(args) => machine::jobs::run(&args),
         Command::Topology(args) => machine::topology::run(args),
         Command::Doctor(args) => machine::doctor::run(args),
         Command::WillItScale(args) => measure::will_it_scale::run(args),

@@ -1,5 +1,6 @@
-//! This machine, and knee on it.
+//! This machine, knee on it, and jobs on others.
 
 pub(crate) mod doctor;
 pub(crate) mod generate;
+pub(crate) mod jobs;
 pub(crate) mod topology;

@@ -7,6 +7,7 @@ mod enumeration;
 mod failures;
 pub(crate) mod fit;
 pub(crate) mod history;
+pub(crate) mod jobs;
 pub(crate) mod json;
 pub(crate) mod load;
 pub(crate) mod notes;

@@ -2,6 +2,7 @@
 //! left behind.
 #![allow(dead_code, reason = "each test binary uses some of it")]
 
+pub(crate) mod jobs;
 pub(crate) mod schema;
 
 use std::fs;

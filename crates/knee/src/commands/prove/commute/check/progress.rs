@@ -155,7 +155,7 @@ impl<'t> UnderWay<'t> {
 /// The record to write, if the user requested one, and the tests that it already contains.
 fn open(args: &Args, check: Check) -> anyhow::Result<(Option<Writer>, Vec<TestLine>)> {
     let Some(dir) = &args.output else { return Ok((None, Vec::new())) };
-    interrupt::set_next(this_command(if args.resume { "" } else { " --resume" }));
+    interrupt::set_next_to_this_command(if args.resume { "" } else { " --resume" });
     if !args.resume || !is_record(dir) {
         return Ok((Some(Writer::create(dir, check)?), Vec::new()));
     }
@@ -167,17 +167,4 @@ fn open(args: &Args, check: Check) -> anyhow::Result<(Option<Writer>, Vec<TestLi
     }
     tell!("knee: {} has {} of {} tests", dir.display(), done.len(), check.expected());
     Ok((Some(writer), done))
-}
-
-/// The command line of this process, which a shell splits into the same words, and `more`.
-fn this_command(more: &str) -> String {
-    let words = std::env::args_os().skip(1).map(|word| {
-        let word = word.to_string_lossy().into_owned();
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./,:=@+%".contains(c);
-        match !word.is_empty() && word.chars().all(is_plain) {
-            true => word,
-            false => format!("'{}'", word.replace('\'', "'\\''")),
-        }
-    });
-    format!("knee {}{more}", words.collect::<Vec<_>>().join(" "))
 }

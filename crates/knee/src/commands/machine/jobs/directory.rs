@@ -1,0 +1,184 @@
+//! The directory of `knee jobs run`. It contains these files:
+//!
+//! * `list`: the jobs, a line each. The number of a job is the number of its line.
+//! * `job`: the script that runs a job. Every engine uses it.
+//! * `jobs/NUMBER.log`: the output of a job.
+//! * `jobs/NUMBER.status`: how the job ended. A job without this file has not ended.
+//! * `results`: the directory to which the jobs write, as `$KNEE_OUT`.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use knee_host::process::last_line;
+use knee_host::regular_file::RegularFile;
+use knee_host::{LockFile, fixed};
+
+use super::list;
+use crate::exit::{bail_usage, ensure_usage};
+use crate::file::write;
+use crate::present::jobs::End;
+
+/// The script that runs a job.
+pub(super) const SCRIPT: &str = include_str!("job.sh");
+
+const LIST: &str = "list";
+const JOB: &str = "job";
+const JOBS: &str = "jobs";
+const RESULTS: &str = "results";
+/// How much of the end of a log is read for its last line.
+const TAIL: u64 = 4 << 10;
+
+/// A directory of jobs that this process writes.
+pub(super) struct Directory {
+    path: PathBuf,
+    commands: Vec<String>,
+    _lock: LockFile,
+}
+
+impl Directory {
+    /// Opens the directory at `path`. With `resume`, it may contain jobs, which must be those of the list, if
+    /// there is a list.
+    pub(super) fn open(
+        path: &Path,
+        listed: Option<Vec<String>>,
+        resume: bool,
+    ) -> anyhow::Result<Self> {
+        let name = path.display();
+        let has_jobs = path.join(LIST).exists();
+        ensure_usage!(
+            resume || !has_jobs,
+            "{name} already contains jobs; continue them with --resume, or name another directory"
+        );
+        let is_other = !has_jobs && fs::read_dir(path).is_ok_and(|mut dir| dir.next().is_some());
+        ensure_usage!(
+            !is_other,
+            "{name} is not empty and contains no jobs; name another directory"
+        );
+        let commands = match (has_jobs, listed) {
+            (false, None) => bail!("{name} contains no jobs; name a list of jobs"),
+            (false, Some(listed)) => listed,
+            (true, listed) => same_jobs(path, listed)?,
+        };
+        for dir in [path.to_owned(), path.join(JOBS), path.join(RESULTS)] {
+            fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
+        }
+        let path = path.canonicalize().with_context(|| format!("cannot open {name}"))?;
+        // Whoever can change the script or the list can run commands as this user.
+        fixed::require(&path)?;
+        let lock = LockFile::take(&path).with_context(|| format!("cannot lock {name}"))?;
+        let Some(lock) = lock else {
+            bail_usage!("another knee process runs the jobs of {name}; wait until it ends");
+        };
+        if !has_jobs {
+            write(&path.join(LIST), (commands.join("\n") + "\n").as_bytes())?;
+        }
+        write(&path.join(JOB), SCRIPT.as_bytes())?;
+        Ok(Self { path, commands, _lock: lock })
+    }
+
+    /// Its absolute path.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn list(&self) -> PathBuf {
+        self.path.join(LIST)
+    }
+
+    pub(super) fn script(&self) -> PathBuf {
+        self.path.join(JOB)
+    }
+
+    /// The numbers of the jobs, from 1, and their commands.
+    pub(super) fn jobs(&self) -> impl Iterator<Item = (usize, &str)> {
+        (1..).zip(self.commands.iter().map(String::as_str))
+    }
+
+    /// How a job ended, if it has.
+    pub(super) fn end(&self, job: usize) -> Option<End> {
+        end(&fs::read_to_string(self.file(job, "status")).ok()?)
+    }
+
+    /// Whether a job has ended with status 0.
+    pub(super) fn is_done(&self, job: usize) -> bool {
+        self.end(job).is_some_and(|end| end.status == 0)
+    }
+
+    /// Removes the status of an earlier attempt.
+    pub(super) fn forget(&self, job: usize) -> anyhow::Result<()> {
+        let file = self.file(job, "status");
+        match fs::remove_file(&file) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(error).with_context(|| format!("cannot remove {}", file.display()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The last line that a job printed.
+    pub(super) fn last_line(&self, job: usize) -> Option<String> {
+        let mut log = File::open(self.file(job, "log")).ok()?;
+        let length = log.metadata().ok()?.len();
+        log.seek(SeekFrom::Start(length.saturating_sub(TAIL))).ok()?;
+        let mut tail = Vec::new();
+        log.take(TAIL).read_to_end(&mut tail).ok()?;
+        last_line(&tail)
+    }
+
+    fn file(&self, job: usize, kind: &str) -> PathBuf {
+        self.path.join(JOBS).join(format!("{job}.{kind}"))
+    }
+}
+
+/// The jobs of a directory, which must be those of the list, if there is a list.
+fn same_jobs(path: &Path, listed: Option<Vec<String>>) -> anyhow::Result<Vec<String>> {
+    // The commands run as this user, so no other user may have written them.
+    let file = path.join(LIST);
+    RegularFile::at(&file)
+        .own()
+        .open()
+        .with_context(|| format!("cannot read {}", file.display()))?;
+    let here = list::read(&file)?;
+    let Some(listed) = listed else { return Ok(here) };
+    let name = path.display();
+    let (a, b) = (here.len(), listed.len());
+    ensure_usage!(a == b, "{name} contains {a} other jobs, not these {b}; name another directory");
+    if let Some(nr) = (0..a).find(|&nr| here[nr] != listed[nr]) {
+        bail_usage!(
+            "{name} contains other jobs: job {} is `{}`, not `{}`; name another directory",
+            nr + 1,
+            here[nr],
+            listed[nr]
+        );
+    }
+    Ok(here)
+}
+
+/// Parses the content of a status file. A file that is cut off has no newline at its end.
+fn end(text: &str) -> Option<End> {
+    let mut words = text.strip_suffix('\n')?.split(' ');
+    let (status, begun, ended, machine) =
+        (words.next()?, words.next()?, words.next()?, words.next()?);
+    // A `date` without nanoseconds prints %N as it is.
+    let seconds = |time: &str| time.trim_end_matches(".%N").parse::<f64>().ok();
+    let seconds = (seconds(ended)? - seconds(begun)?).max(0.0);
+    Some(End { status: status.parse().ok()?, seconds, machine: machine.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_file_that_is_cut_off_is_not_the_end_of_a_job() {
+        let whole = "0 10.25 12.5 alpha\n";
+        let read = end(whole).unwrap();
+        assert_eq!((read.status, read.seconds, read.machine.as_str()), (0, 2.25, "alpha"));
+        for length in 0..whole.len() {
+            assert!(end(&whole[..length]).is_none(), "{length}");
+        }
+        assert_eq!(end("3 10.%N 11.%N beta\n").unwrap().seconds, 1.0);
+    }
+}

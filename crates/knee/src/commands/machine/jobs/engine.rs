@@ -1,0 +1,58 @@
+//! What runs the jobs.
+
+use std::str::FromStr;
+
+/// The prefix of the list of hosts.
+const SSH: &str = "ssh:";
+
+/// The value of `--on`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Engine {
+    /// Processes on this machine.
+    Local,
+    /// Hosts that ssh(1) can reach.
+    Ssh(Vec<String>),
+    /// An array job of Slurm.
+    Slurm,
+    /// An indexed job of Kubernetes.
+    Kubernetes,
+}
+
+impl FromStr for Engine {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "local" => return Ok(Self::Local),
+            "slurm" => return Ok(Self::Slurm),
+            "k8s" => return Ok(Self::Kubernetes),
+            _ => {}
+        }
+        let Some(hosts) = text.strip_prefix(SSH) else {
+            return Err("must be local, ssh:HOST,HOST, slurm or k8s".to_owned());
+        };
+        let hosts: Vec<String> = hosts.split(',').map(str::to_owned).collect();
+        // ssh would take a host that begins with - for an option.
+        if hosts.iter().any(|host| host.is_empty() || host.starts_with('-')) {
+            return Err("name the hosts as ssh does: ssh:HOST,USER@HOST".to_owned());
+        }
+        if (1..hosts.len()).any(|nr| hosts[..nr].contains(&hosts[nr])) {
+            return Err("a host appears twice; -j sets the jobs at a time on each host".to_owned());
+        }
+        Ok(Self::Ssh(hosts))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_separated_by_commas() {
+        let hosts = ["a", "me@b"].map(str::to_owned).to_vec();
+        assert_eq!("ssh:a,me@b".parse(), Ok(Engine::Ssh(hosts)));
+        for text in ["ssh", "ssh:", "ssh:a,", "ssh:-oProxyCommand=x", "ssh:a,a", "SLURM", ""] {
+            assert!(text.parse::<Engine>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! A machine that runs jobs.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use knee_host::process::{Ties, last_line, readable, spawn};
+use knee_host::signal::describe_end;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+/// How long a job may take to end after its standard input is closed. The script kills it after two seconds.
+const END_PATIENCE: Duration = Duration::from_secs(5);
+
+/// A machine, or one of several connections to it.
+pub(super) trait Machine: Sync {
+    /// Its name for people.
+    fn name(&self) -> &str;
+
+    /// How many jobs it runs at a time.
+    fn seats(&self) -> usize;
+
+    /// Runs a job until it ends, or until `stop` is closed. If the job has ended, the directory contains its
+    /// status. Otherwise, the returned message of the program that ran the job explains why not.
+    ///
+    /// # Errors
+    /// The machine cannot run jobs.
+    fn run(&self, job: usize, stop: BorrowedFd<'_>) -> anyhow::Result<String>;
+}
+
+/// Runs a process that ends if its standard input is closed, and closes the input if `stop` is closed. Returns
+/// the last message of the process.
+///
+/// The process gets a group of its own, so that Ctrl-C does not reach it. Nothing binds it to this process: if
+/// this process is killed, its end of the pipe is closed as well.
+pub(super) fn run_tied(command: &mut Command, stop: BorrowedFd<'_>) -> io::Result<String> {
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
+    let mut child = spawn(command, Ties::default())?;
+    let stdin = child.stdin.take();
+    let exit = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
+    let [has_ended, _] = readable([Some(exit.as_fd()), Some(stop)], None)?;
+    drop(stdin);
+    if !has_ended {
+        let [has_ended] = readable([Some(exit.as_fd())], Some(Instant::now() + END_PATIENCE))?;
+        if !has_ended {
+            let _ = child.kill();
+        }
+    }
+    let output = child.wait_with_output()?;
+    let end = || describe_end(output.status.signal(), output.status.code());
+    Ok(last_line(&output.stderr).unwrap_or_else(end))
+}

@@ -1,0 +1,237 @@
+//! Hosts that ssh(1) reaches. Each host gets a temporary directory, which disappears when the connection ends,
+//! also if knee is killed. The results of a job are copied back when the job ends.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::process::CommandExt;
+use std::panic::resume_unwind;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+use knee_host::process::{Ties, last_line, output, readable, spawn};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use super::directory::Directory;
+use super::machine::{Machine, run_tied};
+use crate::args::is_one_word;
+use crate::stderr::tell;
+
+/// Jobs at a time on one connection. By default, sshd allows ten sessions per connection (`MaxSessions`), and
+/// one of them holds the temporary directory.
+const MAX_SEATS: usize = 8;
+/// How long the temporary directory of a host may take to disappear.
+const REMOVE: Duration = Duration::from_secs(5);
+/// What precedes the answer of a host. A login shell may print other lines first.
+const ANSWER: &str = "knee-jobs ";
+/// Creates the temporary directory, prints the number of CPUs and the directory, and removes it when standard
+/// input is closed. The shell of the user may not be a POSIX shell.
+const SET_UP: &str = "exec sh -c 'dir=$(mktemp -d \"${TMPDIR:-/tmp}/knee-jobs.XXXXXX\") && \
+    echo \"knee-jobs $(nproc) $dir\" && cat >/dev/null; \
+    n=0; until rm -rf \"$dir\" || [ $n -ge 50 ]; do n=$((n + 1)); sleep 0.1; done'";
+/// No questions, an end within a minute if the host does not answer, and a connection that ends with its
+/// process, whatever the configuration of the user says.
+const OPTIONS: [&str; 6] = [
+    "BatchMode=yes",
+    "ConnectTimeout=10",
+    "ServerAliveInterval=15",
+    "ServerAliveCountMax=4",
+    "ControlPersist=no",
+    "LogLevel=ERROR",
+];
+
+/// A connection to a host.
+pub(super) struct Host<'a> {
+    name: String,
+    /// The socket of the connection, which the sessions share.
+    socket: PathBuf,
+    /// The temporary directory on the host.
+    remote: String,
+    seats: usize,
+    directory: &'a Directory,
+    _connection: Connection,
+}
+
+/// Connects to hosts, all at the same time, and prints which of them do not answer. `seats` is the number of
+/// jobs at a time on each host; by default, the number of its CPUs. The sockets are created in `sockets`.
+///
+/// # Errors
+/// No host answers.
+pub(super) fn connect<'a>(
+    hosts: &[String],
+    seats: Option<usize>,
+    directory: &'a Directory,
+    sockets: &Path,
+) -> anyhow::Result<Vec<Host<'a>>> {
+    let connected: Vec<anyhow::Result<Vec<Host<'a>>>> = thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for (nr, host) in hosts.iter().enumerate() {
+            let socket = sockets.join(format!("{nr}"));
+            threads.push(scope.spawn(move || connections(host, seats, directory, &socket)));
+        }
+        let results = threads.into_iter().map(|thread| thread.join());
+        results.map(|result| result.unwrap_or_else(|panic| resume_unwind(panic))).collect()
+    });
+    let mut usable = Vec::new();
+    for (host, connections) in hosts.iter().zip(connected) {
+        match connections {
+            Ok(connections) => usable.extend(connections),
+            Err(error) => tell!("knee: {host} runs no jobs: {error:#}"),
+        }
+    }
+    ensure!(!usable.is_empty(), "none of the hosts can run jobs; `ssh HOST true` must succeed");
+    Ok(usable)
+}
+
+/// As many connections to a host as its jobs need.
+fn connections<'a>(
+    name: &str,
+    seats: Option<usize>,
+    directory: &'a Directory,
+    socket: &Path,
+) -> anyhow::Result<Vec<Host<'a>>> {
+    let mut all = Vec::new();
+    let mut left = seats;
+    loop {
+        let socket = socket.with_extension(all.len().to_string());
+        let (mut host, cpus) = Host::connect(name, directory, socket)?;
+        let seats = left.unwrap_or(cpus);
+        host.seats = seats.min(MAX_SEATS);
+        left = Some(seats - host.seats);
+        all.push(host);
+        if left == Some(0) {
+            return Ok(all);
+        }
+    }
+}
+
+impl<'a> Host<'a> {
+    /// Connects to a host, and copies the list and the script to it. Also returns the number of its CPUs.
+    fn connect(
+        name: &str,
+        directory: &'a Directory,
+        socket: PathBuf,
+    ) -> anyhow::Result<(Self, usize)> {
+        let mut ssh = ssh(&socket);
+        ssh.args(["-o", "ControlMaster=yes", "--", name, SET_UP]).process_group(0);
+        ssh.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = spawn(&mut ssh, Ties::default());
+        let mut connection = Connection(child.context("cannot start ssh (openssh-client)")?);
+        let Some((cpus, remote)) = connection.answer() else { bail!("{}", connection.failure()) };
+        ensure!(
+            is_one_word(&remote),
+            "its temporary directory {remote} is not one word of a shell"
+        );
+        let name = name.to_owned();
+        let host = Self { name, socket, remote, seats: 1, directory, _connection: connection };
+        host.copy(&directory.list(), "list")?;
+        host.copy(&directory.script(), "job")?;
+        Ok((host, cpus))
+    }
+
+    /// A session that runs a command.
+    fn session(&self, command: impl AsRef<OsStr>) -> Command {
+        let mut session = ssh(&self.socket);
+        session.args(["-o", "ControlMaster=no", "--", &self.name]).arg(command);
+        session
+    }
+
+    /// Copies a file to the host.
+    fn copy(&self, file: &Path, name: &str) -> anyhow::Result<()> {
+        let content =
+            File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
+        let mut session = self.session(format!("cat >{}/{name}", self.remote));
+        let copied = output(session.stdin(content)).context("cannot start ssh")?;
+        let reason = || last_line(&copied.stderr).unwrap_or_default();
+        ensure!(copied.status.success(), "cannot copy the list of jobs: {}", reason());
+        Ok(())
+    }
+
+    /// Copies the results of a job, its output and, after these, its status into the local directory.
+    fn copy_back(&self, job: usize) -> anyhow::Result<()> {
+        let here = format!("{}/{job}", self.remote);
+        let mut session = self.session(format!(
+            "tar -C {here} -cf - results jobs/{job}.log jobs/{job}.status && rm -rf {here}"
+        ));
+        session.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut pack = spawn(&mut session, Ties::bound()).context("cannot start ssh")?;
+        let packed = pack.stdout.take().context("ssh has no standard output")?;
+        let mut unpack = Command::new("tar");
+        unpack.args(["-xf", "-", "--no-same-owner", "-C"]).arg(self.directory.path());
+        let unpacked = output(unpack.stdin(packed)).context("cannot start tar");
+        let packed = pack.wait_with_output().context("cannot wait for ssh")?;
+        let unpacked = unpacked?;
+        let both = [&packed, &unpacked];
+        let reason = || both.iter().find_map(|ended| last_line(&ended.stderr)).unwrap_or_default();
+        ensure!(both.iter().all(|ended| ended.status.success()), "{}", reason());
+        Ok(())
+    }
+}
+
+impl Machine for Host<'_> {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn seats(&self) -> usize {
+        self.seats
+    }
+
+    fn run(&self, job: usize, stop: BorrowedFd<'_>) -> anyhow::Result<String> {
+        let remote = &self.remote;
+        let mut session = self.session(format!("sh {remote}/job {job} {remote}/{job} tied"));
+        let message = run_tied(&mut session, stop).context("cannot start ssh")?;
+        let [is_stopped] = readable([Some(stop)], Some(Instant::now()))?;
+        if !is_stopped {
+            self.copy_back(job)
+                .with_context(|| format!("cannot copy the results of job {job} ({message})"))?;
+        }
+        Ok(message)
+    }
+}
+
+fn ssh(socket: &Path) -> Command {
+    let mut ssh = Command::new("ssh");
+    ssh.args(OPTIONS.iter().flat_map(|option| ["-o", option])).arg("-T").arg("-S").arg(socket);
+    ssh
+}
+
+/// The process that holds a connection. The connection ends when this value is dropped.
+struct Connection(Child);
+
+impl Connection {
+    /// The number of CPUs and the temporary directory of the host.
+    fn answer(&mut self) -> Option<(usize, String)> {
+        let lines = BufReader::new(self.0.stdout.take()?).lines().map_while(Result::ok);
+        let mut answers = lines.filter_map(|line| Some(line.strip_prefix(ANSWER)?.to_owned()));
+        let answer = answers.next()?;
+        let (cpus, directory) = answer.split_once(' ')?;
+        Some((cpus.parse().unwrap_or(1), directory.to_owned()))
+    }
+
+    /// Why there is no answer.
+    fn failure(&mut self) -> String {
+        drop(self.0.stdin.take());
+        let mut messages = Vec::new();
+        if let Some(mut stderr) = self.0.stderr.take() {
+            let _ = stderr.read_to_end(&mut messages);
+        }
+        last_line(&messages).unwrap_or_else(|| "ssh cannot run a command there".to_owned())
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let until = Some(Instant::now() + REMOVE);
+        if let Ok(exit) = pidfd_open(Pid::from_child(&self.0), PidfdFlags::empty()) {
+            let _ = readable([Some(exit.as_fd())], until);
+        }
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

@@ -1,0 +1,180 @@
+//! `knee jobs run --on ssh:…` with a private sshd. The tests are skipped, with a reason, if OpenSSH's server or
+//! client is missing.
+
+mod support;
+
+use std::fs::{self, Permissions};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::Signal;
+use support::jobs::{assert_shards_equal_the_whole, jobs, read};
+use support::{Finished, Scratch, finish, processes_in, signal, skip, start_telling, wait_until};
+
+/// Where Debian installs the server, which most users do not have on their PATH.
+const SSHD: &str = "/usr/sbin/sshd";
+/// sshd started by root needs this empty directory.
+const SEPARATION: &str = "/run/sshd";
+
+/// A server that the names `alpha` and `beta` lead to. The name `gone` leads to a port without a server.
+struct Server {
+    sshd: Child,
+    scratch: Scratch,
+    /// The directory of a program `ssh` with the configuration of this server.
+    bin: PathBuf,
+}
+
+impl Server {
+    /// `None`, with a printed reason, if a program is missing.
+    fn start() -> Option<Self> {
+        for program in [SSHD, "/usr/bin/ssh", "/usr/bin/ssh-keygen"] {
+            if !Path::new(program).exists() {
+                skip("ssh", format_args!("{program} is missing"));
+                return None;
+            }
+        }
+        let _ = fs::create_dir(SEPARATION);
+        let scratch = Scratch::new();
+        let dir = scratch.path();
+        for key in ["host", "user"] {
+            let mut keygen = Command::new("/usr/bin/ssh-keygen");
+            keygen.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(dir.join(key));
+            assert!(keygen.status().unwrap().success());
+        }
+        fs::copy(dir.join("user.pub"), dir.join("authorized")).unwrap();
+        let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let (port, unused) = (free(), free());
+        let here = dir.display();
+        let of_server = format!(
+            "Port {port}\nListenAddress 127.0.0.1\nHostKey {here}/host\nPidFile none\nUsePAM no\n\
+             StrictModes no\nPermitRootLogin yes\nAuthorizedKeysFile {here}/authorized\n\
+             SetEnv TMPDIR={here}/work\n"
+        );
+        fs::write(dir.join("sshd_config"), of_server).unwrap();
+        let of_client = format!(
+            "Host *\nHostName 127.0.0.1\nPort {port}\nIdentityFile {here}/user\n\
+             IdentitiesOnly yes\nStrictHostKeyChecking no\nUserKnownHostsFile {here}/known\n"
+        );
+        let gone = format!("Host gone\nPort {unused}\n");
+        fs::write(dir.join("ssh_config"), gone + &of_client).unwrap();
+        let bin = dir.join("bin");
+        fs::create_dir(&bin).unwrap();
+        let ssh = format!("#!/bin/sh\nexec /usr/bin/ssh -F {here}/ssh_config \"$@\"\n");
+        fs::write(bin.join("ssh"), ssh).unwrap();
+        fs::set_permissions(bin.join("ssh"), Permissions::from_mode(0o755)).unwrap();
+        let mut sshd = Command::new(SSHD);
+        sshd.args(["-D", "-e", "-f"]).arg(dir.join("sshd_config"));
+        sshd.stderr(fs::File::create(dir.join("sshd.log")).unwrap());
+        let sshd = sshd.spawn().unwrap();
+        wait_until("sshd listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+        Some(Self { sshd, scratch, bin })
+    }
+
+    fn use_in<'c>(&self, command: &'c mut Command) -> &'c mut Command {
+        command.env("PATH", format!("{}:{}", self.bin.display(), std::env::var("PATH").unwrap()))
+    }
+
+    fn jobs(&self, lines: &[&str], args: &[&str]) -> Command {
+        let mut command = jobs(&self.scratch, lines, args);
+        self.use_in(&mut command);
+        command
+    }
+
+    /// The temporary directories of connections.
+    fn directories(&self) -> Vec<PathBuf> {
+        self.scratch.leftovers()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.sshd.kill();
+        let _ = self.sshd.wait();
+        if std::thread::panicking() {
+            let log = fs::read_to_string(self.scratch.path().join("sshd.log"));
+            println!("sshd: {}", log.unwrap_or_default());
+        }
+    }
+}
+
+#[test]
+fn results_of_jobs_on_hosts_are_copied_and_nothing_is_left_there() {
+    let Some(server) = Server::start() else { return };
+    // More jobs at a time than one connection of sshd allows.
+    let lines: Vec<String> = (1..=30)
+        .map(|nr| format!("mkdir -p $KNEE_OUT/a && echo {nr} >\"$KNEE_OUT/a/$KNEE_JOB\"; echo log"))
+        .collect();
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let done = finish(&mut server.jobs(&lines, &["--on", "ssh:alpha,beta", "-j", "10"]));
+    done.assert_code(0).assert_stdout_has("30 of 30 jobs done");
+    for nr in 1..=30 {
+        assert_eq!(read(&server.scratch, &format!("results/a/{nr}")), format!("{nr}\n"));
+        assert_eq!(read(&server.scratch, &format!("jobs/{nr}.log")), "log\n");
+    }
+    assert_eq!(server.directories(), [] as [PathBuf; 0]);
+}
+
+#[test]
+fn a_host_that_does_not_answer_is_reported_and_the_others_run_its_jobs() {
+    let Some(server) = Server::start() else { return };
+    let lines = ["true", "exit 5"];
+    let run = |hosts: &str, more: &[&str]| {
+        finish(&mut server.jobs(&lines, &[&["--on", hosts, "--retries", "0"], more].concat()))
+    };
+    run("ssh:gone", &[])
+        .assert_code(3)
+        .assert_stderr_has("gone runs no jobs: ssh: connect to host")
+        .assert_stderr_has("none of the hosts can run jobs");
+    run("ssh:gone,alpha", &["--resume"])
+        .assert_code(4)
+        .assert_stderr_has("gone runs no jobs")
+        .assert_stdout_has("job 2 exited with status 5")
+        .assert_stdout_has("1 of 2 jobs done, 1 failed");
+}
+
+/// Starts a job that runs until it is ended, and waits until it runs.
+fn long_job(server: &Server) -> Child {
+    let begun = server.scratch.path().join("begun");
+    let line = format!("cd {}; touch begun; sleep 300", server.scratch.path().display());
+    let lines = [line.as_str()];
+    let mut command = server.jobs(&lines, &["--on", "ssh:alpha", "-j", "1"]);
+    let knee = start_telling(&mut command, Stdio::piped());
+    wait_until("the job runs", || begun.exists());
+    knee
+}
+
+#[test]
+fn ctrl_c_ends_jobs_on_hosts_and_removes_their_files() {
+    let Some(server) = Server::start() else { return };
+    let knee = long_job(&server);
+    signal(&knee, Signal::INT);
+    let output = knee.wait_with_output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    Finished { code: output.status.code(), stdout: String::new(), stderr }
+        .assert_code(130)
+        .assert_stderr_has("to continue: knee jobs run list -o out --on ssh:alpha -j 1 --resume");
+    wait_until("no job is left", || processes_in(server.scratch.path()).is_empty());
+    wait_until("no directory is left", || server.directories().is_empty());
+}
+
+#[test]
+fn jobs_on_hosts_end_if_knee_is_killed() {
+    let Some(server) = Server::start() else { return };
+    let mut knee = long_job(&server);
+    signal(&knee, Signal::KILL);
+    knee.wait().unwrap();
+    wait_until("no job is left", || processes_in(server.scratch.path()).is_empty());
+    wait_until("no directory is left", || server.directories().is_empty());
+}
+
+#[test]
+fn shards_of_a_check_on_hosts_equal_the_check() {
+    let Some(server) = Server::start() else { return };
+    assert_shards_equal_the_whole(&server.scratch, |list| {
+        let on = ["--on", "ssh:alpha,beta", "-j", "1"];
+        let mut command = server.scratch.knee(&["jobs", "run", list, "-o", "out"]);
+        finish(server.use_in(&mut command).args(on))
+    });
+}
