@@ -32,6 +32,7 @@ use crate::interrupt;
 use crate::present;
 use crate::present::compared::{Comparisons, Form};
 use crate::present::progress::RunProgress;
+use crate::present::warnings::left_running;
 use crate::session::{
     COMMAND_SECONDS, INTERVAL, QuietWait, SAMPLES, WARMUP, begin, carry_out, random, resume,
     topology,
@@ -214,6 +215,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     };
     let progress = RunProgress::new(args.quiet, present::Format::Json);
     let ended = carry_out(&mut writer, &mut run, &finished, progress, &interrupt)?;
+    if let Some(note) = left_running(&run.left_running) {
+        tell!("knee: {note}");
+    }
     let dir = writer.dir().to_owned();
     let judged = show(args, &Record::open(&dir)?)?;
     let shown = dir.display();
