@@ -45,9 +45,6 @@ fn main() -> ExitCode {
         Some(arg) if arg == knee_run::runner::SUBCOMMAND => {
             std::process::exit(knee_run::runner::main(knee_testcases::CATALOGUE))
         }
-        Some(arg) if arg == knee_host::process::suspended::SUBCOMMAND => {
-            std::process::exit(knee_host::process::suspended::main())
-        }
         Some(arg) if arg == knee_agent::SUBCOMMAND => std::process::exit(knee_agent::main()),
         _ => {}
     }

@@ -181,12 +181,12 @@ impl Program {
         self
     }
 
-    /// Starts the program. [`Kept::status`] reports if it cannot be executed.
+    /// Starts the program. [`Kept::exit_status`] reports if it cannot be executed.
     ///
     /// # Errors
     /// No process can be started.
     pub fn start(self) -> io::Result<Kept> {
-        let kept = self.spawn()?.held()?;
+        let kept = self.prepare()?.held()?;
         kept.release()?;
         Ok(kept)
     }
@@ -195,7 +195,7 @@ impl Program {
     ///
     /// # Errors
     /// No process can be started.
-    pub fn spawn(self) -> io::Result<Spawned> {
+    pub fn prepare(self) -> io::Result<Prepared> {
         let group = if self.is_on_terminal { getpgrp().as_raw_pid() } else { 0 };
         let (uid, gid) = self.user.unzip();
         let id = |id: Option<u32>| id.map_or(process::NONE.to_owned(), |id| id.to_string());
@@ -213,7 +213,7 @@ impl Program {
                 keeper.current_dir(dir);
             }
         })?;
-        Ok(Spawned { keeper, leads_group: group == 0 })
+        Ok(Prepared { keeper, leads_group: group == 0 })
     }
 }
 
@@ -267,12 +267,12 @@ impl Drop for Keeper {
 
 /// A program under a keeper that may not be held yet.
 #[derive(Debug)]
-pub struct Spawned {
+pub struct Prepared {
     keeper: Keeper,
     leads_group: bool,
 }
 
-impl Spawned {
+impl Prepared {
     /// Waits until the program is held.
     ///
     /// # Errors
@@ -349,7 +349,7 @@ impl Kept {
         self.exit.as_fd()
     }
 
-    /// Readable as soon as [`Kept::status`] does not wait, which is a moment after the end of the program.
+    /// Readable as soon as [`Kept::exit_status`] does not wait, which is a moment after the end of the program.
     pub fn report(&self) -> BorrowedFd<'_> {
         self.keeper.control.as_fd()
     }
@@ -363,7 +363,7 @@ impl Kept {
     ///
     /// # Errors
     /// The program could not be executed, or the keeper was killed.
-    pub fn status(&mut self) -> io::Result<ExitStatus> {
+    pub fn exit_status(&mut self) -> io::Result<ExitStatus> {
         if let Some(status) = self.status {
             return Ok(status);
         }
@@ -406,7 +406,7 @@ impl Kept {
     /// The program could not be executed, or the keeper was killed.
     pub fn end(mut self) -> io::Result<End> {
         self.keeper.control.shutdown(Shutdown::Write)?;
-        let status = self.status()?;
+        let status = self.exit_status()?;
         let left = match Message::read(&mut self.keeper.control)? {
             Message::Left(length) => {
                 let mut names = vec![0; length];

@@ -8,11 +8,12 @@ use std::collections::BTreeMap;
 use knee_host::Environment;
 use knee_host::number::{percent, plural, spread};
 use knee_results::{Curve, Mark, Mode, Order, Point, PointId};
-use knee_run::record::{LeftRunning, Record, RunEnd, RunRecord};
+use knee_run::record::{Record, RunEnd, RunRecord};
 
 use self::seats::{shared_beyond, without_spare_cpu};
 use super::enumeration::{NAMED, and_more};
 use super::failures;
+use super::left_running;
 use super::notes::CALMER;
 use super::view::View;
 
@@ -40,7 +41,7 @@ pub(super) fn warnings(record: &Record, curves: &[Curve], view: &View<'_>) -> Ve
         other_work(run, curves, &points),
         implausible(curves),
         failed_repeats(run),
-        left_running(&run.left_running),
+        left_running::of_run(&run.left_running),
         few_rounds(run, &points),
         run.request.precision.and_then(|asked| imprecise(&points, asked)),
         marked(&points),
@@ -162,29 +163,6 @@ fn failed_repeats(run: &RunRecord) -> Option<String> {
         n => format!(" (and further rounds of {})", plural(n, "other point")),
     };
     Some(format!("{}{others}; knee uses the rounds before it", failures::of_round(first)))
-}
-
-/// A warning about commands that left processes running.
-pub(crate) fn left_running(left: &[LeftRunning]) -> Option<String> {
-    let (LeftRunning { testcase, programs }, others) = left.split_first()?;
-    let mut names: Vec<&str> = programs.iter().map(String::as_str).collect();
-    names.sort_unstable();
-    names.dedup();
-    let (named, more) = names.split_at(names.len().min(NAMED));
-    let others = match others.len() {
-        0 => String::new(),
-        n => format!(" (and {} did so too)", plural(n, "other command")),
-    };
-    Some(format!(
-        "the command {testcase} left {} running ({}{}){others}; knee ended them after each round",
-        processes(programs.len()),
-        named.join(", "),
-        and_more(more.len())
-    ))
-}
-
-fn processes(n: usize) -> String {
-    if n == 1 { "1 process".to_owned() } else { format!("{n} processes") }
 }
 
 /// A warning about points with more throughput per task than one task has.

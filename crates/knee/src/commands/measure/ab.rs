@@ -31,8 +31,8 @@ use crate::exit::{ExitStatus, bail_usage, ensure_usage, usage};
 use crate::interrupt;
 use crate::present;
 use crate::present::compared::{Comparisons, Form};
+use crate::present::left_running;
 use crate::present::progress::RunProgress;
-use crate::present::warnings::left_running;
 use crate::session::{
     COMMAND_SECONDS, INTERVAL, QuietWait, SAMPLES, WARMUP, begin, carry_out, random, resume,
     topology,
@@ -215,7 +215,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     };
     let progress = RunProgress::new(args.quiet, present::Format::Json);
     let ended = carry_out(&mut writer, &mut run, &finished, progress, &interrupt)?;
-    if let Some(note) = left_running(&run.left_running) {
+    if let Some(note) = left_running::of_run(&run.left_running) {
         tell!("knee: {note}");
     }
     let dir = writer.dir().to_owned();

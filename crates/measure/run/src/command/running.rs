@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use knee_host::Interrupt;
 use knee_host::clock::seconds;
 use knee_host::limits::raise_open_files;
-use knee_host::process::keeper::{Kept, Program, Spawned};
+use knee_host::process::keeper::{Kept, Prepared, Program};
 use knee_host::process::{
     any_readable, last_line, program, read_available, read_tail, wait_readable,
 };
@@ -63,18 +63,19 @@ impl Running {
     ) -> Result<Self, Failure> {
         // Each copy has four descriptors.
         let open_files = raise_open_files();
-        let spawn = |(line, cpus): (String, Vec<u32>)| {
-            let spawned = program_of(&line, &cpus, open_files, command, job).spawn();
-            Ok((spawned.map_err(|error| not_started(&line, &error))?, line))
+        let prepare = |(line, cpus): (String, Vec<u32>)| {
+            let prepared = program_of(&line, &cpus, open_files, command, job).prepare();
+            let prepared = prepared.map_err(|error| not_started(&line, &error))?;
+            Ok((prepared, line))
         };
-        // All keepers start at the same time.
-        let spawned = lines.into_iter().map(spawn).collect::<Result<Vec<(Spawned, String)>, _>>()?;
-        let hold = |(spawned, line): (Spawned, String)| {
-            let kept = spawned.held().map_err(|error| not_started(&line, &error))?;
+        let hold = |(prepared, line): (Prepared, String)| {
+            let kept = prepared.held().map_err(|error| not_started(&line, &error))?;
             let (stdout, stderr) = (Vec::new(), Vec::new());
             Ok(Started { line, stdout, stderr, kept, stage: Stage::Runs })
         };
-        Ok(Self { copies: spawned.into_iter().map(hold).collect::<Result<_, Failure>>()? })
+        // All keepers start at the same time.
+        let prepared = lines.into_iter().map(prepare).collect::<Result<Vec<_>, Failure>>()?;
+        Ok(Self { copies: prepared.into_iter().map(hold).collect::<Result<_, Failure>>()? })
     }
 
     /// The processes that exist before the command runs.
@@ -179,7 +180,7 @@ impl Started {
         if let Some(pipe) = &mut self.kept.stderr {
             read_available(pipe, &mut self.stderr);
         }
-        let status = self.kept.status().map_err(|error| not_started(&self.line, &error))?;
+        let status = self.kept.exit_status().map_err(|error| not_started(&self.line, &error))?;
         if status.success() {
             return Ok(());
         }

@@ -1,6 +1,7 @@
 //! `knee profile`: where the cycles go, and which costs grow with the task count.
 
 mod args;
+mod command;
 mod diff;
 mod growth;
 mod locks;
