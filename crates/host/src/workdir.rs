@@ -2,7 +2,7 @@
 //!
 //! A run owns a directory `knee-work.XXXXXX` in the directory that the user chose, and one in
 //! `/dev/shm` if a testcase requires a tmpfs. Each round gets a subdirectory, which is removed
-//! after the round. If knee is killed, a keeper removes the directory after the last process that uses it has
+//! after the round. If knee is killed, a keeper removes the directory after the last program that uses it has
 //! ended. If the keeper is killed as well, the next run removes each directory that nobody uses.
 
 pub(crate) mod lock;
@@ -14,7 +14,6 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::geteuid;
 
-pub use self::lock::share;
 use crate::fixed;
 use crate::process::keeper::Keeper;
 use crate::temporary::Listed;
@@ -86,7 +85,7 @@ mod tests {
 
     use rustix::fs::{CWD, FlockOperation, Mode, flock, mkfifoat};
 
-    use super::lock::LOCK;
+    use super::lock::{LOCK, share};
     use super::*;
     use crate::skip::skip;
 

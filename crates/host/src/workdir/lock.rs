@@ -1,10 +1,11 @@
-//! The lock of a run's directory. knee, its runners and its keepers share it while they use the directory; the
-//! process that removes the directory of a dead run holds it alone.
+//! The lock of a run's directory. knee and the keepers of its programs share it while they use the directory;
+//! the process that removes the directory of a dead run holds it alone.
 
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::geteuid;
@@ -13,6 +14,10 @@ use crate::regular_file::RegularFile;
 
 /// The lock file in the directory.
 pub(super) const LOCK: &str = ".lock";
+/// Tasks of a testcase do not share the lock, and may still create files while their runner kills them. Then the
+/// directory is not empty when it should be removed.
+const ATTEMPTS: u32 = 300;
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// Makes and shares the lock of a new directory.
 pub(super) fn create(dir: &Path) -> io::Result<File> {
@@ -26,11 +31,11 @@ pub(super) fn create(dir: &Path) -> io::Result<File> {
 }
 
 /// Shares the lock of the run that `round` belongs to. If knee is killed, the directory of the run remains
-/// until this file is closed, also by all processes that inherited it.
+/// until this file is closed.
 ///
 /// # Errors
 /// The directory is being removed, or does not belong to a run.
-pub fn share(round: &Path) -> io::Result<File> {
+pub(crate) fn share(round: &Path) -> io::Result<File> {
     let dir = round.parent().ok_or(io::ErrorKind::NotFound)?;
     let lock = File::open(dir.join(LOCK))?;
     flock(&lock, FlockOperation::NonBlockingLockShared)?;
@@ -39,7 +44,15 @@ pub fn share(round: &Path) -> io::Result<File> {
 
 /// Waits until nobody uses a directory of this user, and removes it.
 pub(crate) fn remove_after_use(dir: &Path) -> io::Result<()> {
-    remove(dir, FlockOperation::LockExclusive)
+    let mut removed = remove(dir, FlockOperation::LockExclusive);
+    for _ in 0..ATTEMPTS {
+        if removed.is_ok() {
+            break;
+        }
+        std::thread::sleep(PAUSE);
+        removed = remove_all(dir);
+    }
+    removed
 }
 
 /// Removes a directory of this user that nobody uses.

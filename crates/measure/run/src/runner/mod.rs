@@ -66,8 +66,6 @@ pub fn main(catalogue: Catalogue) -> i32 {
             return 2;
         }
     };
-    // If knee is killed, the directory remains until the tasks, which inherit this file, have ended.
-    let _in_use = knee_host::workdir::share(&job.dir);
     match run(&mut link, &job, catalogue) {
         Ok(()) | Err(Stop::Unwanted) => 0,
         Err(Stop::Failed(failure)) => {
