@@ -189,7 +189,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(50));
             assert!(dir.exists());
             drop(used);
-            keeper.join().unwrap().unwrap();
+            keeper.join().unwrap();
         });
         assert!(!dir.exists());
     }

@@ -43,16 +43,15 @@ pub(crate) fn share(round: &Path) -> io::Result<File> {
 }
 
 /// Waits until nobody uses a directory of this user, and removes it.
-pub(crate) fn remove_after_use(dir: &Path) -> io::Result<()> {
-    let mut removed = remove(dir, FlockOperation::LockExclusive);
+pub(crate) fn remove_after_use(dir: &Path) {
+    let _ = remove(dir, FlockOperation::LockExclusive);
     for _ in 0..ATTEMPTS {
-        if removed.is_ok() {
-            break;
+        if !dir.exists() {
+            return;
         }
         std::thread::sleep(PAUSE);
-        removed = remove_all(dir);
+        let _ = remove_all(dir);
     }
-    removed
 }
 
 /// Removes a directory of this user that nobody uses.

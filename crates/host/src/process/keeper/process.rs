@@ -132,7 +132,8 @@ fn keep_directory(dir: &Path, mut control: UnixStream) -> io::Result<()> {
     leave_files()?;
     // knee writes nothing, so this returns when knee has ended.
     let _ = control.read(&mut [0]);
-    lock::remove_after_use(dir)
+    lock::remove_after_use(dir);
+    Ok(())
 }
 
 /// Blocks the signals that ask processes to end, because knee decides when a keeper ends. The descriptor
