@@ -232,6 +232,7 @@ impl Keeper {
         let dir = std::path::absolute(dir)?.into_os_string();
         Self::start(process::DIRECTORY, &[dir], Ties::default(), |keeper| {
             keeper.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            keeper.current_dir("/");
         })
     }
 

@@ -10,30 +10,28 @@ pub(crate) fn of_run(left: &[LeftRunning]) -> Option<String> {
     let (LeftRunning { testcase, programs }, others) = left.split_first()?;
     let others = match others.len() {
         0 => String::new(),
-        n => format!(", and {} did so too", plural(n, "other command")),
+        n => format!(", and so did {}", plural(n, "other command")),
     };
-    Some(format!(
-        "the command {testcase} left {}{others}; knee ended them after each round",
-        processes(programs)
-    ))
+    let (processes, them) = processes(programs);
+    Some(format!("the command {testcase} left {processes} after a round{others}; knee ended {them}"))
 }
 
 /// The note about one command.
 pub(crate) fn of_command(programs: &[String]) -> Option<String> {
-    let is_any = !programs.is_empty();
-    is_any.then(|| format!("the command left {}; knee ended them", processes(programs)))
+    let (processes, them) = processes(programs);
+    (!programs.is_empty()).then(|| format!("the command left {processes}; knee ended {them}"))
 }
 
-/// `3 processes running (cat, sleep)`.
-fn processes(programs: &[String]) -> String {
+/// `3 processes running (cat, sleep)`, and the pronoun for them.
+fn processes(programs: &[String]) -> (String, &'static str) {
     let mut names: Vec<&str> = programs.iter().map(String::as_str).collect();
     names.sort_unstable();
     names.dedup();
     let (named, others) = names.split_at(names.len().min(NAMED));
-    let (named, more) = (named.join(", "), and_more(others.len()));
+    let names = format!("{}{}", named.join(", "), and_more(others.len()));
     match programs.len() {
-        1 => format!("1 process running ({named})"),
-        n => format!("{n} processes running ({named}{more})"),
+        1 => (format!("1 process running ({names})"), "it"),
+        n => (format!("{n} processes running ({names})"), "them"),
     }
 }
 
@@ -50,12 +48,12 @@ mod tests {
         let note = |left: &[LeftRunning]| of_run(left).unwrap();
         assert_eq!(
             note(&[of("sh", left(&["sleep"]))]),
-            "the command sh left 1 process running (sleep); knee ended them after each round"
+            "the command sh left 1 process running (sleep) after a round; knee ended it"
         );
         assert_eq!(
             note(&[of("sh", left(&["d", "b", "b", "e", "a", "c"])), of("ls", left(&["x"]))]),
-            "the command sh left 6 processes running (a, b, c, d and 1 more), and 1 other command \
-             did so too; knee ended them after each round"
+            "the command sh left 6 processes running (a, b, c, d and 1 more) after a round, and so \
+             did 1 other command; knee ended them"
         );
         assert_eq!((of_run(&[]), of_command(&[])), (None, None));
         assert_eq!(
