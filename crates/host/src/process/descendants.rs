@@ -41,7 +41,7 @@ pub fn end_descendants() {
 }
 
 /// The names of the programs of all descendants that run, sorted. Reaps children that have ended.
-pub fn running_descendants() -> Vec<String> {
+pub(super) fn running_descendants() -> Vec<String> {
     if reap_ended().is_last {
         return Vec::new();
     }

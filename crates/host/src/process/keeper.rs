@@ -199,9 +199,9 @@ impl Program {
         let group = if self.is_on_terminal { getpgrp().as_raw_pid() } else { 0 };
         let (uid, gid) = self.user.unzip();
         let id = |id: Option<u32>| id.map_or(process::NONE.to_owned(), |id| id.to_string());
-        let round = self.round.as_deref().map_or(OsStr::new(process::NONE), Path::as_os_str);
+        let round = self.round.map(std::path::absolute).transpose()?;
         let mut words: Vec<OsString> = vec![group.to_string().into(), id(uid).into(), id(gid).into()];
-        words.push(round.to_owned());
+        words.push(round.map_or(process::NONE.into(), PathBuf::into_os_string));
         words.extend(self.words);
         let ties = Ties { cpus: self.cpus, open_files: self.open_files, ..Ties::default() };
         let null = Stdio::null;
