@@ -147,8 +147,8 @@ fn profile(scratch: &Scratch, command: &[&str]) -> Option<Finished> {
 fn a_profiled_command_keeps_its_status_and_its_daemon_is_ended() {
     let scratch = scratch();
     let Some(finished) = profile(&scratch, &["sh", "-c", "sh start; exit 9"]) else { return };
-    finished.assert_code(9).assert_stderr_has(
-        "knee: the command left 1 process running (sleep); knee ended it",
-    );
+    finished
+        .assert_code(9)
+        .assert_stderr_has("knee: the command left 1 process running (sleep); knee ended it");
     assert_nothing_is_left(&scratch);
 }

@@ -33,7 +33,8 @@ pub fn end_descendants() {
         if is_any {
             pause = SHORTEST_PAUSE;
         }
-        let killed = children().into_iter().filter(|&child| kill_process(child, Signal::KILL).is_ok());
+        let killed =
+            children().into_iter().filter(|&child| kill_process(child, Signal::KILL).is_ok());
         refusals = if killed.count() > 0 { 0 } else { refusals + 1 };
         std::thread::sleep(pause);
         pause = (2 * pause).min(LONGEST_PAUSE);

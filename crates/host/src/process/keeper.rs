@@ -200,7 +200,8 @@ impl Program {
         let (uid, gid) = self.user.unzip();
         let id = |id: Option<u32>| id.map_or(process::NONE.to_owned(), |id| id.to_string());
         let round = self.round.map(std::path::absolute).transpose()?;
-        let mut words: Vec<OsString> = vec![group.to_string().into(), id(uid).into(), id(gid).into()];
+        let mut words: Vec<OsString> =
+            vec![group.to_string().into(), id(uid).into(), id(gid).into()];
         words.push(round.map_or(process::NONE.into(), PathBuf::into_os_string));
         words.extend(self.words);
         let ties = Ties { cpus: self.cpus, open_files: self.open_files, ..Ties::default() };

@@ -13,7 +13,10 @@ pub(crate) fn of_run(left: &[LeftRunning]) -> Option<String> {
         n => format!(", and so did {}", plural(n, "other command")),
     };
     let (processes, them) = processes(programs);
-    Some(format!("the command {testcase} left {processes} after a round{others}; knee ended {them}"))
+    let them = if others.is_empty() { them } else { "them" };
+    Some(format!(
+        "the command {testcase} left {processes} after a round{others}; knee ended {them}"
+    ))
 }
 
 /// The note about one command.

@@ -148,7 +148,11 @@ impl Started {
             Stage::HasEnded => Some(self.kept.report()),
             Stage::Succeeded => None,
         };
-        [end, self.kept.stdout.as_ref().map(AsFd::as_fd), self.kept.stderr.as_ref().map(AsFd::as_fd)]
+        [
+            end,
+            self.kept.stdout.as_ref().map(AsFd::as_fd),
+            self.kept.stderr.as_ref().map(AsFd::as_fd),
+        ]
     }
 
     /// Reads what can be read. `is_next` says whether the process has ended or its keeper has reported.

@@ -87,10 +87,9 @@ impl Command {
     /// The status that a shell returns for the command, which has ended.
     fn shell_status(&mut self) -> i32 {
         match self.kept.exit_status() {
-            Ok(status) => status
-                .code()
-                .or(status.signal().map(|signal| 128 + signal))
-                .unwrap_or(NOT_STARTED),
+            Ok(status) => {
+                status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(NOT_STARTED)
+            }
             Err(error) => {
                 tell!("knee: cannot start the command: {error}");
                 NOT_STARTED
