@@ -18,7 +18,10 @@ const LONG: Duration = Duration::from_secs(120);
 const DAEMON: &str = "setsid sh -c 'trap \"\" TERM; sh -c \"echo \\$\\$ >new; mv new pid; exec sleep 600\" &' & \
                       until [ -e pid ] && grep -qx sleep /proc/$(cat pid)/comm; do sleep 0.01; done";
 
-const TESTS: [(&str, fn(&Path)); 8] = [
+/// A name and a test, which gets an empty directory.
+type Test = (&'static str, fn(&Path));
+
+const TESTS: [Test; 8] = [
     ("status_and_output_are_those_of_the_program", status_and_output),
     ("a_program_that_cannot_be_executed_is_an_error", missing_program),
     ("a_held_program_does_not_run_before_it_is_released", held),
