@@ -2,41 +2,32 @@
 //!
 //! A run owns a directory `knee-work.XXXXXX` in the directory that the user chose, and one in
 //! `/dev/shm` if a testcase requires a tmpfs. Each round gets a subdirectory, which is removed
-//! after the round. If knee is killed, a janitor removes the directory: a shell that waits for the
-//! end of a pipe. If both are killed, the next run removes each directory whose lock is free.
+//! after the round. If knee is killed, a keeper removes the directory after the last program that uses it has
+//! ended. If the keeper is killed as well, the next run removes each directory that nobody uses.
+
+pub(crate) mod lock;
 
 use std::fs::{self, File, Permissions};
-use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::os::unix::process::CommandExt;
+use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
-use rustix::fs::{FlockOperation, flock};
 use rustix::process::geteuid;
 
 use crate::fixed;
-use crate::process::{Stat, Tied, Ties, spawn};
-use crate::regular_file::RegularFile;
+use crate::process::keeper::Keeper;
 use crate::temporary::Listed;
 
 /// Prefix of the names of all directories that knee creates.
 const PREFIX: &str = "knee-work.";
-/// The lock file in it.
-const LOCK: &str = ".lock";
-/// The file in it with the process groups of the running command, a line each: its number, and the start time
-/// of its leader.
-const GROUPS: &str = ".groups";
-/// The start time of a process, as a field of [`Stat`].
-const START_TIME: usize = 22;
 
 /// A run's directory, removed when dropped.
 pub struct WorkDir {
     dir: tempfile::TempDir,
     next: u64,
     _lock: File,
-    _janitor: Option<Tied>,
-    /// Without a janitor, whoever ends this process early removes the directory.
+    _keeper: Option<Keeper>,
+    /// Without a keeper, whoever ends this process early removes the directory.
     _listed: Option<Listed>,
 }
 
@@ -49,16 +40,11 @@ impl WorkDir {
         let own = Permissions::from_mode(0o700);
         let dir = tempfile::Builder::new().prefix(PREFIX).permissions(own).tempdir_in(parent)?;
         let listed = Listed::new(dir.path());
-        // Locked before it gets its name, so that a visible lock file is never free by mistake.
-        let nameless = dir.path().join(".lock.new");
-        // Another user who could open it could lock it first.
-        let lock = File::options().write(true).create_new(true).mode(0o600).open(&nameless)?;
-        flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
-        fs::rename(&nameless, dir.path().join(LOCK))?;
-        // Where there is no shell, there is still the sweep.
-        let janitor = hire_janitor(dir.path()).ok();
-        let listed = janitor.is_none().then_some(listed);
-        Ok(Self { dir, next: 0, _lock: lock, _janitor: janitor, _listed: listed })
+        let lock = lock::create(dir.path())?;
+        // A program other than knee has no keepers. Then there is still the sweep.
+        let keeper = Keeper::of_directory(dir.path()).ok();
+        let listed = keeper.is_none().then_some(listed);
+        Ok(Self { dir, next: 0, _lock: lock, _keeper: keeper, _listed: listed })
     }
 
     /// A new empty directory for one round; pass it to [`WorkDir::end_round`] afterwards.
@@ -71,62 +57,8 @@ impl WorkDir {
 
     /// Removes the directory of a round with all of its content.
     pub fn end_round(&self, dir: &Path) -> io::Result<()> {
-        remove_all(dir)
+        lock::remove_all(dir)
     }
-}
-
-/// Names the process groups that the janitor kills if knee is killed while this value exists. The
-/// kernel kills the children of knee, but not their children. Drop it before the leaders of the groups
-/// are reaped, because their numbers may be reused afterwards.
-pub struct DeadMansNote(PathBuf);
-
-impl DeadMansNote {
-    /// A note beside `round`, a directory of [`WorkDir::begin_round`]. It names no group yet.
-    pub fn beside(round: &Path) -> Option<Self> {
-        Some(Self(round.parent()?.join(GROUPS)))
-    }
-
-    /// Adds the group with the number of this process, if there is one, or the process creates it later.
-    pub fn add(&self, process: u32) {
-        let started = Stat::read(process.cast_signed()).and_then(|stat| stat.number(START_TIME));
-        if let (Some(started), Ok(mut file)) =
-            (started, File::options().append(true).create(true).mode(0o600).open(&self.0))
-        {
-            let _ = writeln!(file, "{process} {started}");
-        }
-    }
-}
-
-impl Drop for DeadMansNote {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
-    }
-}
-
-/// Nothing is ever written to the pipe, so `read` returns when its other end is closed.
-///
-/// If a process has the number of the group, but another start time than the leader, then the group has ended
-/// and its number belongs to somebody else. If no process has this number, the group may still have members,
-/// and the number is theirs. Field 22 of `/proc/PID/stat` is the 20th after the name of the program.
-///
-/// Tasks that are being killed may still create files at that moment; then `rm` fails and is repeated.
-const WAIT_AND_REMOVE: &str = "trap '' INT TERM HUP; read -r nothing; n=0; dir=$1; \
-    if [ -e \"$dir/.groups\" ]; then while read -r group started; do \
-        case $group in ''|0|1|*[!0-9]*) continue ;; esac; \
-        now=$(cat \"/proc/$group/stat\"); set -- ${now##*) }; \
-        if [ $# -eq 0 ] || [ \"${20}\" = \"$started\" ]; then kill -9 \"-$group\"; fi; \
-    done < \"$dir/.groups\"; fi; \
-    until rm -rf -- \"$dir\"; do n=$((n + 1)); [ $n -lt 300 ] || exit; sleep 0.1; done";
-
-/// Starts a janitor, which removes a directory after this process has died, for whatever reason.
-fn hire_janitor(dir: &Path) -> io::Result<Tied> {
-    let dir = std::path::absolute(dir)?;
-    let mut shell = Command::new("sh");
-    shell.args(["-c", WAIT_AND_REMOVE, "knee-janitor"]).arg(dir).current_dir("/");
-    shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-    // Ctrl-C must not reach it.
-    shell.process_group(0);
-    spawn(&mut shell, Ties::default()).map(Tied)
 }
 
 /// Removes the directories of this user's dead runs. Everybody may write to `/tmp` and `/dev/shm`, so what is
@@ -142,29 +74,18 @@ fn sweep(parent: &Path) {
         if !entry.metadata().is_ok_and(|entry| entry.is_dir() && entry.uid() == own) {
             continue;
         }
-        // A directory without a lock file is just being created.
-        let path = entry.path().join(LOCK);
-        let lock = RegularFile::at(&path).without_links().owned_by(&[own]).open();
-        let Ok(lock) = lock else { continue };
-        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
-            let _ = remove_all(&entry.path());
-        }
-    }
-}
-
-fn remove_all(dir: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(dir) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other,
+        let _ = lock::remove_if_unused(&entry.path());
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{chown, symlink};
+    use std::time::Duration;
 
-    use rustix::fs::{CWD, Mode, mkfifoat};
+    use rustix::fs::{CWD, FlockOperation, Mode, flock, mkfifoat};
 
+    use super::lock::{LOCK, share};
     use super::*;
     use crate::skip::skip;
 
@@ -221,40 +142,6 @@ mod tests {
     }
 
     #[test]
-    fn process_groups_are_killed_only_if_their_leaders_are_those_that_were_noted() {
-        for is_noted in [true, false] {
-            let parent = tempfile::tempdir().unwrap();
-            let dir = parent.path().join("work");
-            let round = dir.join("1");
-            fs::create_dir_all(&round).unwrap();
-            let note = DeadMansNote::beside(&round).unwrap();
-            let start = |_| {
-                let mut command = Command::new("sleep");
-                command.arg("3600").process_group(0);
-                let leader = Tied(spawn(&mut command, Ties::default()).unwrap());
-                note.add(leader.0.id());
-                leader
-            };
-            let leaders = [0, 1].map(start);
-            if !is_noted {
-                let lines = leaders.iter().map(|leader| format!("{} 1\n", leader.0.id()));
-                fs::write(&note.0, lines.collect::<String>()).unwrap();
-            }
-            let mut janitor = hire_janitor(&dir).unwrap();
-            drop(janitor.0.stdin.take());
-            assert!(janitor.0.wait().unwrap().success());
-            assert!(!dir.exists());
-            for mut leader in leaders {
-                if is_noted {
-                    assert!(!leader.0.wait().unwrap().success());
-                } else {
-                    assert!(leader.0.try_wait().unwrap().is_none());
-                }
-            }
-        }
-    }
-
-    #[test]
     fn a_dead_run_is_swept_and_a_living_one_is_not() {
         let parent = tempfile::tempdir().unwrap();
         let dead = parent.path().join("knee-work.dead");
@@ -271,15 +158,39 @@ mod tests {
         assert!(living.dir.path().exists());
     }
 
+    /// The directory of a run that has been killed, and the file of a process that uses the directory.
+    fn killed(parent: &Path) -> (PathBuf, File) {
+        let mut work = WorkDir::create(parent).unwrap();
+        let used = share(&work.begin_round().unwrap()).unwrap();
+        work.dir.disable_cleanup(true);
+        // Another test may be starting a process, which inherits the file until it executes a program.
+        flock(&work._lock, FlockOperation::Unlock).unwrap();
+        (work.dir.path().to_owned(), used)
+    }
+
     #[test]
-    fn the_janitor_removes_a_directory_when_its_pipe_ends() {
+    fn a_directory_is_swept_only_if_no_process_uses_it() {
         let parent = tempfile::tempdir().unwrap();
-        let dir = parent.path().join("full of it's things");
-        fs::create_dir_all(dir.join("1/files")).unwrap();
-        let mut janitor = hire_janitor(&dir).unwrap();
+        let (dir, used) = killed(parent.path());
+        sweep(parent.path());
         assert!(dir.exists());
-        drop(janitor.0.stdin.take());
-        assert!(janitor.0.wait().unwrap().success());
+        flock(&used, FlockOperation::Unlock).unwrap();
+        sweep(parent.path());
+        assert!(!dir.exists());
+        assert!(share(&dir.join("1")).is_err());
+    }
+
+    #[test]
+    fn a_keeper_removes_a_directory_after_the_last_process_that_uses_it() {
+        let parent = tempfile::tempdir().unwrap();
+        let (dir, used) = killed(parent.path());
+        std::thread::scope(|scope| {
+            let keeper = scope.spawn(|| lock::remove_after_use(&dir));
+            std::thread::sleep(Duration::from_millis(50));
+            assert!(dir.exists());
+            drop(used);
+            keeper.join().unwrap();
+        });
         assert!(!dir.exists());
     }
 

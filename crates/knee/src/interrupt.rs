@@ -3,7 +3,8 @@
 //! A thread watches for these signals. A command that saves results polls an [`Interrupt`], and
 //! ends in an orderly way. If a command does not poll, or does not notice the signal in time, the
 //! thread removes temporary files and ends the process. Other processes end with it: the kernel
-//! kills those that are bound to a thread of knee, and a janitor removes the directories of tasks.
+//! kills those that are bound to a thread of knee, and keepers end the programs of the user and remove the
+//! directories of tasks.
 
 use std::io;
 use std::os::fd::AsFd;

@@ -17,6 +17,7 @@ use std::process::ExitCode;
 
 use clap::CommandFactory;
 use clap_complete::CompleteEnv;
+use knee_host::process::keeper;
 use knee_host::text::excerpt;
 
 use crate::args::{complete, patience};
@@ -38,13 +39,11 @@ fn message(error: &anyhow::Error) -> String {
 }
 
 fn main() -> ExitCode {
-    // Internal commands, checked first because every round starts the runner.
+    // Internal commands, checked first because every round starts the runner or keepers.
+    keeper::enable();
     match std::env::args_os().nth(1) {
         Some(arg) if arg == knee_run::runner::SUBCOMMAND => {
             std::process::exit(knee_run::runner::main(knee_testcases::CATALOGUE))
-        }
-        Some(arg) if arg == knee_host::process::suspended::SUBCOMMAND => {
-            std::process::exit(knee_host::process::suspended::main())
         }
         Some(arg) if arg == knee_agent::SUBCOMMAND => std::process::exit(knee_agent::main()),
         _ => {}

@@ -301,9 +301,6 @@ fn children_of_a_command_end_when_knee_is_killed() {
         start(scratch.knee(&["ab", "--before", "sleep 1001 | sleep 1002", "--after"]).arg("true"));
     let lives = || processes_in(scratch.path()).iter().any(|line| line.contains(": sleep 100"));
     wait_until("the pipeline runs", lives);
-    wait_until("its group is noted", || {
-        scratch.leftovers().iter().any(|dir| dir.join(".groups").exists())
-    });
     signal(&knee, Signal::KILL);
     knee.wait().unwrap();
     wait_until("nothing of it is left", || !lives() && scratch.leftovers().is_empty());

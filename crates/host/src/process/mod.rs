@@ -1,19 +1,21 @@
 //! Processes: forking and starting them, waiting for them, and finding programs.
 
 mod cpu_clock;
+mod descendants;
 mod fork;
+pub mod keeper;
 mod output;
 pub mod program;
 mod running;
 mod start;
 mod stat;
-pub mod suspended;
 
 pub use cpu_clock::CpuClock;
+pub use descendants::end_descendants;
 pub use fork::{exit_now, fork_bound};
 pub use output::{last_line, read_available, read_tail};
 pub use running::running_programs;
-pub use start::{Tied, Ties, exec, output, spawn, status};
+pub use start::{Tied, Ties, output, spawn, status};
 pub use stat::{Stat, numbers};
 
 use std::io;

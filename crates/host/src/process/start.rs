@@ -1,4 +1,5 @@
-//! The one place where knee starts programs. `std` gives them an empty signal mask.
+//! The one place where knee starts programs, and keepers for those of the user. They inherit the signal mask of
+//! the calling thread.
 
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
@@ -103,11 +104,6 @@ fn bind(command: &mut Command) {
     let parent = getpid();
     // SAFETY: between fork and exec the closure makes two system calls and allocates nothing.
     unsafe { command.pre_exec(move || die_with(parent)) };
-}
-
-/// Replaces this process by a program. Returns only if that fails.
-pub fn exec(command: &mut Command) -> io::Error {
-    command.exec()
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ pub(crate) mod fit;
 pub(crate) mod history;
 pub(crate) mod jobs;
 pub(crate) mod json;
+pub(crate) mod left_running;
 pub(crate) mod load;
 pub(crate) mod notes;
 pub(crate) mod page;

@@ -13,6 +13,7 @@ use knee_run::record::{Record, RunEnd, RunRecord};
 use self::seats::{shared_beyond, without_spare_cpu};
 use super::enumeration::{NAMED, and_more};
 use super::failures;
+use super::left_running;
 use super::notes::CALMER;
 use super::view::View;
 
@@ -40,6 +41,7 @@ pub(super) fn warnings(record: &Record, curves: &[Curve], view: &View<'_>) -> Ve
         other_work(run, curves, &points),
         implausible(curves),
         failed_repeats(run),
+        left_running::of_run(&run.left_running),
         few_rounds(run, &points),
         run.request.precision.and_then(|asked| imprecise(&points, asked)),
         marked(&points),

@@ -202,6 +202,10 @@ pub struct Sample {
     pub memory: Option<f64>,
     /// Reasons to distrust the interval.
     pub marks: Vec<Mark>,
+    /// In [`Phase::Round`], the names of the programs that still ran after the command had ended, and that
+    /// knee ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_running: Vec<String>,
 }
 
 /// Why a point has no result.

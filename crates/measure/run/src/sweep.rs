@@ -186,9 +186,11 @@ impl Sweep<'_> {
         let mut taken = 0;
         let mut unwritten = None;
         let mut said = String::new();
+        let mut left_running = Vec::new();
         let result = {
             let writer = &mut *self.writer;
-            self.executor.run(&job, self.interrupt, &mut |description, sample| {
+            self.executor.run(&job, self.interrupt, &mut |description, mut sample| {
+                left_running.append(&mut sample.left_running);
                 said.clear();
                 said.push_str(description);
                 let Some(line) = SampleLine::new(point, round, taken, sample, case.steps) else {
@@ -208,6 +210,9 @@ impl Sweep<'_> {
             if let Some(case) = self.run.cases.iter_mut().find(|c| c.id == case.id) {
                 case.description = said;
             }
+            self.writer.describe(self.run)?;
+        }
+        if self.run.note_left_running(&case.id, left_running) {
             self.writer.describe(self.run)?;
         }
         let removed = work.end_round(&dir);

@@ -31,6 +31,7 @@ use crate::exit::{ExitStatus, bail_usage, ensure_usage, usage};
 use crate::interrupt;
 use crate::present;
 use crate::present::compared::{Comparisons, Form};
+use crate::present::left_running;
 use crate::present::progress::RunProgress;
 use crate::session::{
     COMMAND_SECONDS, INTERVAL, QuietWait, SAMPLES, WARMUP, begin, carry_out, random, resume,
@@ -214,6 +215,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     };
     let progress = RunProgress::new(args.quiet, present::Format::Json);
     let ended = carry_out(&mut writer, &mut run, &finished, progress, &interrupt)?;
+    if let Some(note) = left_running::of_run(&run.left_running) {
+        tell!("knee: {note}");
+    }
     let dir = writer.dir().to_owned();
     let judged = show(args, &Record::open(&dir)?)?;
     let shown = dir.display();

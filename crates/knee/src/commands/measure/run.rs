@@ -49,7 +49,8 @@ const QUICK_WARMUP: f64 = 0.05;
 /// command after --, knee measures this command. If the command contains {tasks} or {cpus}, knee
 /// runs it once per round, on as many CPUs as the point has tasks. Otherwise knee runs one copy per
 /// task. knee replaces {tasks} with the task count, {cpus} with the CPUs of the command, such as 0-3,
-/// {seconds} with --interval, {dir} with an empty directory, and {port} with a free TCP port.
+/// {seconds} with --interval, {dir} with an empty directory, and {port} with a free TCP port. After each
+/// round, knee ends the processes that the command left running.
 ///
 /// knee measures each point (testcase, mode, task count) in several rounds, each in a fresh process. The
 /// rounds of all points are interleaved in random order. knee computes confidence intervals from

@@ -1,5 +1,5 @@
-//! A round of a command: runs it once, or a copy per task, measures the time, and terminates the
-//! processes that it leaves behind.
+//! A round of a command: runs it once, or a copy per task, measures the time, and ends the processes
+//! that it leaves running.
 
 mod rate;
 mod running;
@@ -39,19 +39,19 @@ pub(crate) fn run(
     let lines = lines.collect::<Result<Vec<_>, Failure>>()?;
     drop(kept);
     let reference = reference::speed_on(&cpus);
-    let ledger = Ledger::open(&cpus, &[], &[getpid()]);
+    let mut running = Running::hold(lines, command, job)?;
+    let ledger = Ledger::open(&cpus, &running.processes(), &[getpid()]);
     let before = seconds(ClockId::MonotonicRaw);
-    let mut running = Running::start(lines, command, job)?;
-    running.wait(interrupt)?;
-    let seconds = seconds(ClockId::MonotonicRaw) - before;
+    running.release()?;
+    let seconds = running.wait(interrupt)? - before;
     let rates = running.copies.iter().map(|copy| match command.score {
         // The work is done when the last copy ends.
         Score::Time => Ok(1.0 / seconds),
         Score::Printed => rate::printed(&copy.stdout, &copy.line, command.read.as_deref()),
     });
     let rates = rates.collect::<Result<Vec<f64>, Failure>>()?;
-    // Waits for the command and its descendants.
-    drop(running);
+    // Afterwards, the command and its descendants have been waited for.
+    let left_running = running.end();
     let account = ledger.and_then(Ledger::close).filter(|_| seconds > Command::SHORTEST_JUDGED);
     let disturbed = account.is_some_and(|(balance, used)| {
         // A command that leaves CPUs idle was not short of CPU time.
@@ -68,9 +68,10 @@ pub(crate) fn run(
         // Streaming through memory would evict what the command finds in the caches.
         memory: None,
         marks: vec![Mark::Starved; usize::from(disturbed)],
+        left_running: Vec::new(),
     };
     let reference = reference::speed_on(&cpus);
-    let round = Sample { phase: Phase::Round, reference, ..sample.clone() };
+    let round = Sample { phase: Phase::Round, reference, left_running, ..sample.clone() };
     Ok([sample, round])
 }
 

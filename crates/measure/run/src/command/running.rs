@@ -1,21 +1,22 @@
-//! The processes of a command: one, or a copy per task.
+//! The processes of a command: one, or a copy per task, each under a keeper.
 
-use std::ffi::OsStr;
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{self, Child, Stdio};
-use std::time::Duration;
+use std::ffi::OsString;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use knee_host::Interrupt;
+use knee_host::clock::seconds;
 use knee_host::limits::raise_open_files;
+use knee_host::process::keeper::{Kept, Prepared, Program};
 use knee_host::process::{
-    Ties, any_readable, ended_with, last_line, read_available, read_tail, reap_group, spawn,
-    wait_readable,
+    any_readable, last_line, program, read_available, read_tail, wait_readable,
 };
 use knee_host::signal::describe_end;
-use knee_host::workdir::DeadMansNote;
-use rustix::process::{Pid, PidfdFlags, Signal, getpgid, kill_process_group, pidfd_open};
+use rustix::process::{Pid, Rlimit, Signal};
+use rustix::time::ClockId;
 
 use crate::job::{Command, Failure, FailureKind, Job, Score};
 use crate::stopped::Stopped;
@@ -29,163 +30,161 @@ const TAIL_BYTES: usize = 64 << 10;
 /// How long an interrupted command may take to exit.
 const END_PATIENCE: Duration = Duration::from_millis(500);
 
-/// A running command. Dropping it terminates all copies with their process groups.
+/// A command that is held, runs or has ended. Dropping it kills all copies with their descendants.
 pub(super) struct Running {
     pub(super) copies: Vec<Started>,
-    note: Option<DeadMansNote>,
 }
 
-/// A process, which has not been waited for.
+/// A process of the command.
 pub(super) struct Started {
     /// The command line, for messages.
     pub(super) line: String,
     /// What it has written so far.
     pub(super) stdout: Vec<u8>,
-    child: Child,
-    /// Readable once the process has ended.
-    exit: OwnedFd,
     stderr: Vec<u8>,
-    ended: bool,
+    kept: Kept,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    Runs,
+    HasEnded,
+    /// It was successful, as its keeper has reported.
+    Succeeded,
 }
 
 impl Running {
-    /// Starts a copy of `command` for each of `lines`, on the CPUs beside it.
-    pub(super) fn start(
+    /// Holds a copy of `command` for each of `lines`, on the CPUs beside it.
+    pub(super) fn hold(
         lines: Vec<(String, Vec<u32>)>,
         command: &Command,
         job: &Job,
     ) -> Result<Self, Failure> {
-        // Each copy has three descriptors.
+        // Each copy has four descriptors.
         let open_files = raise_open_files();
-        let note = DeadMansNote::beside(&job.dir);
-        let mut running = Self { copies: Vec::with_capacity(lines.len()), note };
-        for (line, cpus) in lines {
-            let group = running.group();
-            let ties = Ties { cpus, open_files: Some(open_files), ..Ties::bound() };
-            let child = start(&line, &ties, group, command, job).map_err(|error| {
-                let reason = format!("cannot start {line}: {error}");
-                Failure::new(FailureKind::CannotRun, reason, ADVICE)
-            })?;
-            let copy = Started::watch(line, child)
-                .map_err(|error| Failure::runner(format!("cannot watch a command: {error}")))?;
-            if let Some(note) = &running.note {
-                note.add(copy.child.id());
-            }
-            running.copies.push(copy);
+        let prepare = |(line, cpus): (String, Vec<u32>)| {
+            let prepared = program_of(&line, &cpus, open_files, command, job).prepare();
+            let prepared = prepared.map_err(|error| not_started(&line, &error))?;
+            Ok((prepared, line))
+        };
+        let hold = |(prepared, line): (Prepared, String)| {
+            let kept = prepared.held().map_err(|error| not_started(&line, &error))?;
+            let (stdout, stderr) = (Vec::new(), Vec::new());
+            Ok(Started { line, stdout, stderr, kept, stage: Stage::Runs })
+        };
+        // All keepers start at the same time.
+        let prepared = lines.into_iter().map(prepare).collect::<Result<Vec<_>, Failure>>()?;
+        Ok(Self { copies: prepared.into_iter().map(hold).collect::<Result<_, Failure>>()? })
+    }
+
+    /// The processes that exist before the command runs.
+    pub(super) fn processes(&self) -> Vec<Pid> {
+        self.copies.iter().flat_map(|copy| copy.kept.processes()).collect()
+    }
+
+    /// Lets all copies run.
+    pub(super) fn release(&self) -> Result<(), Failure> {
+        for copy in &self.copies {
+            copy.kept.release().map_err(|error| not_started(&copy.line, &error))?;
         }
-        Ok(running)
-    }
-
-    /// The process group; `None` before the first copy has been started. Its leader is the first copy,
-    /// whose number is not reused before it has been waited for.
-    fn group(&self) -> Option<Pid> {
-        self.copies.first().map(|leader| Pid::from_child(&leader.child))
-    }
-
-    /// The group in which the copies were started, and the group of each copy that has left it. A program such
-    /// as timeout(1) creates a group of its own unless it already leads one.
-    fn groups(&self) -> Vec<Pid> {
-        // None of these numbers is reused before its process has been waited for.
-        let pids = self.copies.iter().map(|copy| Pid::from_child(&copy.child));
-        pids.filter(|&pid| getpgid(Some(pid)) == Ok(pid)).collect()
+        Ok(())
     }
 
     /// Waits until all copies have ended, or one has failed. Reads their output meanwhile, so that they
-    /// never block on a full pipe.
-    pub(super) fn wait(&mut self, interrupt: &Interrupt) -> Result<(), Stopped> {
-        while self.copies.iter().any(|copy| !copy.ended) {
+    /// never block on a full pipe. Returns when the last one ended, by CLOCK_MONOTONIC_RAW.
+    pub(super) fn wait(&mut self, interrupt: &Interrupt) -> Result<f64, Stopped> {
+        let mut last = 0.0;
+        while self.copies.iter().any(|copy| copy.stage < Stage::Succeeded) {
             let watched: Vec<Option<BorrowedFd<'_>>> = [Some(interrupt.as_fd())]
                 .into_iter()
                 .chain(self.copies.iter().flat_map(Started::watched))
                 .collect();
             let ready = any_readable(&watched, None)
                 .map_err(|error| Failure::runner(format!("cannot watch a command: {error}")))?;
+            let now = seconds(ClockId::MonotonicRaw);
             if ready[0]
                 && let Some(signal) = interrupt.take()
             {
-                self.end();
+                self.terminate();
                 return Err(Stopped::Interrupted(signal));
             }
             for (copy, ready) in self.copies.iter_mut().zip(ready[1..].chunks_exact(3)) {
+                if ready[0] && copy.stage == Stage::Runs {
+                    last = now;
+                }
                 if ready.contains(&true) {
                     copy.follow(ready[0])?;
                 }
             }
         }
-        Ok(())
+        Ok(last)
     }
 
-    /// Asks all copies and their descendants to exit.
-    fn end(&self) {
-        for group in self.groups() {
-            let _ = kill_process_group(group, Signal::TERM);
-        }
+    /// Ends the descendants of the copies, which have ended. Returns the names of their programs.
+    pub(super) fn end(self) -> Vec<String> {
+        // A keeper that was killed cannot report.
+        let left = self.copies.into_iter().filter_map(|copy| copy.kept.end().ok());
+        left.flat_map(|end| end.left).collect()
+    }
+
+    /// Asks all copies and the processes in their groups to exit.
+    fn terminate(&self) {
         for copy in &self.copies {
-            wait_readable(&copy.exit, END_PATIENCE / self.copies.len() as u32);
+            let _ = copy.kept.signal(Signal::TERM);
         }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // Their descendants are killed before the leaders are reaped, because the numbers of the groups may
-        // be reused afterwards.
-        let groups = self.groups();
-        for &group in &groups {
-            let _ = kill_process_group(group, Signal::KILL);
+        let until = Instant::now() + END_PATIENCE;
+        for copy in &self.copies {
+            wait_readable(copy.kept.exit(), until.saturating_duration_since(Instant::now()));
         }
-        self.note = None;
-        for copy in &mut self.copies {
-            // It may have left its group meanwhile.
-            let _ = copy.child.kill();
-            let _ = copy.child.wait();
-        }
-        groups.into_iter().for_each(reap_group);
     }
 }
 
 impl Started {
-    fn watch(line: String, mut child: Child) -> io::Result<Self> {
-        let exit = pidfd_open(Pid::from_child(&child), PidfdFlags::empty());
-        let exit = exit.inspect_err(|_| drop(child.kill().and_then(|()| child.wait())))?;
-        Ok(Self { line, stdout: Vec::new(), child, exit, stderr: Vec::new(), ended: false })
-    }
-
-    /// What to wait for: its end, and its output.
+    /// What to wait for: its end and then the report of its keeper, and its output.
     fn watched(&self) -> [Option<BorrowedFd<'_>>; 3] {
+        let end = match self.stage {
+            Stage::Runs => Some(self.kept.exit()),
+            Stage::HasEnded => Some(self.kept.report()),
+            Stage::Succeeded => None,
+        };
         [
-            (!self.ended).then(|| self.exit.as_fd()),
-            self.child.stdout.as_ref().map(AsFd::as_fd),
-            self.child.stderr.as_ref().map(AsFd::as_fd),
+            end,
+            self.kept.stdout.as_ref().map(AsFd::as_fd),
+            self.kept.stderr.as_ref().map(AsFd::as_fd),
         ]
     }
 
-    /// Reads what can be read. `ended` says whether the process has ended.
-    fn follow(&mut self, ended: bool) -> Result<(), Failure> {
+    /// Reads what can be read. `is_next` says whether the process has ended or its keeper has reported.
+    fn follow(&mut self, is_next: bool) -> Result<(), Failure> {
         // A pipe at its end would be ready forever.
-        if let Some(pipe) = &mut self.child.stdout
+        if let Some(pipe) = &mut self.kept.stdout
             && read_tail(pipe, &mut self.stdout, TAIL_BYTES)
         {
-            self.child.stdout = None;
+            self.kept.stdout = None;
         }
-        if let Some(pipe) = &mut self.child.stderr
+        if let Some(pipe) = &mut self.kept.stderr
             && read_tail(pipe, &mut self.stderr, TAIL_BYTES)
         {
-            self.child.stderr = None;
+            self.kept.stderr = None;
         }
-        if ended {
-            self.ended = true;
-            self.check()?;
+        match self.stage {
+            Stage::Runs if is_next => self.stage = Stage::HasEnded,
+            Stage::HasEnded if is_next => {
+                self.check()?;
+                self.stage = Stage::Succeeded;
+            }
+            _ => {}
         }
         Ok(())
     }
 
     /// Returns a failure unless the process, which has ended, was successful.
     fn check(&mut self) -> Result<(), Failure> {
-        if let Some(pipe) = &mut self.child.stderr {
+        if let Some(pipe) = &mut self.kept.stderr {
             read_available(pipe, &mut self.stderr);
         }
-        let status = ended_with(&self.exit).map_err(|e| Failure::runner(format!("wait: {e}")))?;
+        let status = self.kept.exit_status().map_err(|error| not_started(&self.line, &error))?;
         if status.success() {
             return Ok(());
         }
@@ -198,48 +197,55 @@ impl Started {
     }
 }
 
-/// Starts a process of the command, in a new process group or in `group`.
-fn start(
+fn not_started(line: &str, error: &std::io::Error) -> Failure {
+    Failure::new(FailureKind::CannotRun, format!("cannot start {line}: {error}"), ADVICE)
+}
+
+/// The program of a process of the command.
+fn program_of(
     line: &str,
-    ties: &Ties,
-    group: Option<Pid>,
+    cpus: &[u32],
+    open_files: Rlimit,
     command: &Command,
     job: &Job,
-) -> io::Result<Child> {
-    let mut words = line.split_whitespace();
-    let program = words.next().unwrap_or_default();
-    let in_shell = || execute("/bin/sh", ["-c", line], ties, group, command, job);
-    if program.is_empty() || line.contains(|c| SHELL_CHARACTERS.contains(c)) {
-        return in_shell();
-    }
-    match execute(program, words, ties, group, command, job) {
-        // It may be a shell builtin.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => in_shell(),
-        spawned => spawned,
+) -> Program {
+    let stdout = if command.score == Score::Printed { Stdio::piped() } else { Stdio::null() };
+    Program::new(words(line, &command.dir))
+        .cpus(cpus)
+        .open_files(open_files)
+        .dir(&command.dir)
+        .env("KNEE_PADDING", "x".repeat(job.layout as usize))
+        .in_round(&job.dir)
+        .stdout(stdout)
+        .stderr(Stdio::piped())
+}
+
+/// The words of a line: those of a program, or of a shell that runs the line.
+fn words(line: &str, dir: &Path) -> Vec<OsString> {
+    let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+    let needs_shell = line.contains(|c| SHELL_CHARACTERS.contains(c));
+    match words.first().and_then(|word| word.to_str()) {
+        Some(name) if !needs_shell && is_program(name, dir) => words,
+        // It may be a shell builtin, and the error message of a shell is as good.
+        _ => ["/bin/sh", "-c", line].map(OsString::from).into(),
     }
 }
 
-fn execute<A: AsRef<OsStr>>(
-    program: &str,
-    args: impl IntoIterator<Item = A>,
-    ties: &Ties,
-    group: Option<Pid>,
-    what: &Command,
-    job: &Job,
-) -> io::Result<Child> {
-    let mut command = process::Command::new(program);
-    command
-        .current_dir(&what.dir)
-        .args(args)
-        .env("KNEE_PADDING", "x".repeat(job.layout as usize))
-        .stdin(Stdio::null())
-        .stdout(if what.score == Score::Printed { Stdio::piped() } else { Stdio::null() })
-        .stderr(Stdio::piped())
-        .process_group(group.map_or(0, |group| group.as_raw_nonzero().get()));
-    let child = spawn(&mut command, ties.clone())?;
-    let (stdout, stderr) = (child.stdout.as_ref(), child.stderr.as_ref());
-    for pipe in [stdout.map(AsFd::as_fd), stderr.map(AsFd::as_fd)].into_iter().flatten() {
-        rustix::io::ioctl_fionbio(pipe, true)?;
+fn is_program(name: &str, dir: &Path) -> bool {
+    if name.contains('/') { dir.join(name).exists() } else { program::find(name).is_some() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_runs_only_lines_that_need_one() {
+        let words = |line| words(line, Path::new("/"));
+        assert_eq!(words("ls  -l /"), ["ls", "-l", "/"]);
+        assert_eq!(words("bin/ls -l"), ["bin/ls", "-l"]);
+        for line in ["ls | cat", "ulimit -n", "./no-such-program", ""] {
+            assert_eq!(words(line), ["/bin/sh", "-c", line]);
+        }
     }
-    Ok(child)
 }

@@ -74,6 +74,15 @@ pub struct PointFailure {
     pub failure: Failure,
 }
 
+/// Processes that still ran after a command had ended, and that knee ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LeftRunning {
+    /// The command.
+    pub testcase: CaseId,
+    /// The names of the programs, one for each process.
+    pub programs: Vec<String>,
+}
+
 /// `run.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunRecord {
@@ -95,12 +104,26 @@ pub struct RunRecord {
     /// rounds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed_repeats: Vec<PointFailure>,
+    /// Commands that left processes running, each with those of the first such round.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_running: Vec<LeftRunning>,
 }
 
 impl RunRecord {
     /// The case with the identity `id`.
     pub fn case(&self, id: &CaseId) -> Option<&Case> {
         self.cases.iter().find(|case| case.id == *id)
+    }
+
+    /// Notes the programs that a command left running, unless the record has some of this command. Returns
+    /// whether the record has changed.
+    pub fn note_left_running(&mut self, testcase: &CaseId, programs: Vec<String>) -> bool {
+        let is_noted = self.left_running.iter().any(|left| left.testcase == *testcase);
+        if is_noted || programs.is_empty() {
+            return false;
+        }
+        self.left_running.push(LeftRunning { testcase: testcase.clone(), programs });
+        true
     }
 
     /// The shortest useful interval of the case `id`, in seconds.
@@ -132,6 +155,7 @@ impl RunRecord {
             cases,
             failures: Vec::new(),
             failed_repeats: Vec::new(),
+            left_running: Vec::new(),
         }
     }
 

@@ -321,6 +321,7 @@ impl<'a> Sampler<'a> {
             reference: Some(self.reference),
             memory: self.memory,
             marks,
+            left_running: Vec::new(),
         }
     }
 

@@ -1,19 +1,17 @@
 //! Creates the tasks, determines why one died, and terminates them all.
 
-use std::fs;
 use std::os::fd::RawFd;
-use std::time::Duration;
 
 use knee_host::affinity::{confine, pin};
 use knee_host::limits::raise_open_files;
-use knee_host::process::fork_bound;
+use knee_host::process::{end_descendants, fork_bound};
 use knee_host::signal::{describe_end, reset_signals};
 use knee_results::Mode;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 use rustix::param::page_size;
 use rustix::process::{
-    Pid, Signal, WaitOptions, WaitStatus, kill_process, kill_process_group, set_child_subreaper,
-    set_parent_process_death_signal, setpgid, wait,
+    Pid, Signal, WaitOptions, WaitStatus, set_child_subreaper, set_parent_process_death_signal,
+    setpgid, wait,
 };
 
 use crate::area::Area;
@@ -121,34 +119,10 @@ impl Tasks {
 
     /// Kills every task and every process that they started, and waits until they are gone.
     pub(super) fn kill(&mut self) {
-        let group = self.pids.first().copied();
-        loop {
-            if let Some(group) = group {
-                let _ = kill_process_group(group, Signal::KILL);
-            }
-            // A task that has left the group is still a child of the runner. So are the processes
-            // that a prepare function started.
-            for child in children() {
-                let _ = kill_process(child, Signal::KILL);
-            }
-            loop {
-                match wait(WaitOptions::NOHANG) {
-                    Ok(Some(_)) => continue,
-                    Ok(None) => break,
-                    Err(_) => {
-                        self.pids.clear();
-                        return;
-                    }
-                }
-            }
-            std::thread::sleep(Duration::from_micros(200));
-        }
+        // They and the processes that a prepare function started are descendants of the runner.
+        end_descendants();
+        self.pids.clear();
     }
-}
-
-fn children() -> Vec<Pid> {
-    let list = fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
-    list.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
 }
 
 /// Runs foreign code that may hang. If knee dies meanwhile, the kernel kills the runner. `None` if

@@ -37,6 +37,7 @@ impl<F: FnMut(u32, usize) -> Result<f64, Stopped>> Executor for Script<F> {
             reference: None,
             memory: None,
             marks: if phase == Phase::Round { marks.clone() } else { Vec::new() },
+            left_running: Vec::new(),
         };
         receive("scripted", sample(Phase::Warmup)).map_err(Stopped::ByReceiver)?;
         for _ in 0..job.samples.unwrap() {
@@ -94,6 +95,7 @@ fn run_record(dir: &Path, change: impl FnOnce(&mut Request)) -> RunRecord {
         cases: cases(&["getppid1"]),
         failures: Vec::new(),
         failed_repeats: Vec::new(),
+        left_running: Vec::new(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! `knee profile`: where the cycles go, and which costs grow with the task count.
 
 mod args;
+mod command;
 mod diff;
 mod growth;
 mod locks;
@@ -51,7 +52,8 @@ Examples:
   knee profile show perf.data              the call tree of a perf recording
   knee profile diff before.json after.json
 
-`knee profile -- COMMAND` exits with the status of the command.";
+`knee profile -- COMMAND` exits with the status of the command, and ends the processes that the
+command left running.";
 
 #[derive(Subcommand)]
 enum What {

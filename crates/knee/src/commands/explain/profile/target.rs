@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use knee_host::Interrupt;
-use knee_host::process::suspended::{Ended, Held, shell_status};
 use knee_host::process::{program, readable};
 use knee_host::utc;
 use knee_profile::sampling::Target;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::args::HowArgs;
+use super::command::{Command, Ended};
 use super::watch::Recorder;
 use crate::exit::ExitStatus;
 use crate::progress::Progress;
@@ -30,7 +30,7 @@ pub(super) fn command<W: Recorder>(
 ) -> anyhow::Result<(W::Taken, Left)> {
     require_program(command)?;
     let started_at = utc::now();
-    let mut held = Held::start(command).context("cannot start a process")?;
+    let mut held = Command::hold(command).context("cannot start a process")?;
     let watch = W::open(&Target::Exec(held.id()), &how.options())?;
     if !how.quiet {
         watch.describe();
@@ -49,7 +49,7 @@ pub(super) fn command<W: Recorder>(
         watch.show(&mut progress, start.elapsed().as_secs_f64(), duration);
     };
     let taken = watch.finish(words.join(" "), started_at, None)?;
-    Ok((taken, Left::Command { held, ended }))
+    Ok((taken, Left::Command { command: held, ended }))
 }
 
 /// Returns an error if the program of a command does not exist. Otherwise, there would be a capture
@@ -70,25 +70,22 @@ pub(super) enum Left {
     /// knee exits with this status.
     Nothing(ExitStatus),
     /// Wait for a command that may still run.
-    Command { held: Held, ended: Option<Ended> },
+    Command { command: Command, ended: Option<Ended> },
 }
 
 impl Left {
     /// Does the remaining work, and returns the exit status.
     pub(super) fn end(self, interrupt: &Interrupt) -> anyhow::Result<ExitStatus> {
-        let (mut held, ended) = match self {
+        let (mut command, ended) = match self {
             Left::Nothing(status) => return Ok(status),
-            Left::Command { held, ended } => (held, ended),
+            Left::Command { command, ended } => (command, ended),
         };
         let ended = match ended {
             Some(ended) => Some(ended),
-            None => held.wait(None, interrupt)?,
+            None => command.wait(None, interrupt)?,
         };
-        Ok(match ended {
-            Some(Ended::Itself(status)) => ExitStatus::OfCommand(shell_status(status)),
-            Some(Ended::Interrupted(signal)) => ExitStatus::Interrupted(signal),
-            None => unreachable!("without a deadline, `wait` returns only when the command ends"),
-        })
+        let ended = ended.expect("without a deadline, `wait` returns only when the command ends");
+        Ok(command.end(ended))
     }
 }
 

@@ -1,0 +1,215 @@
+//! The process of a keeper. It has one thread.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+
+use rustix::io::{Errno, FdFlags, fcntl_setfd};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, pidfd_open, set_child_subreaper,
+    waitpid,
+};
+use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
+
+use super::message::Message;
+use crate::process::descendants::{end_descendants, running_descendants};
+use crate::process::fork::die_with;
+use crate::process::{ended_with, readable};
+use crate::signal::{SignalFd, reset_signals};
+use crate::workdir::lock;
+
+/// The hidden subcommand of knee that runs a keeper.
+pub(super) const SUBCOMMAND: &str = "keeper";
+/// The word for a keeper of a program. The process group, user, group and directory of the round of the program
+/// follow, and its words.
+pub(super) const PROGRAM: &str = "program";
+/// The word for a keeper of a directory, which follows.
+pub(super) const DIRECTORY: &str = "directory";
+/// The word for what the program does not have.
+pub(super) const NONE: &str = "-";
+
+/// What a keeper keeps.
+enum Charge {
+    Program(Program),
+    Directory(PathBuf),
+}
+
+/// A program, as the words of the command line describe it.
+struct Program {
+    group: i32,
+    user: Option<(u32, u32)>,
+    round: Option<PathBuf>,
+    words: Vec<OsString>,
+}
+
+/// The main function of a keeper. Returns the exit status.
+pub(super) fn main() -> i32 {
+    // It was started as /proc/self/exe, so tools would show it as `exe`.
+    let _ = rustix::thread::set_name(c"knee-keeper");
+    let words = std::env::args_os().skip(2).collect();
+    let Some((control, charge)) = parse(words) else {
+        eprintln!("knee {SUBCOMMAND} is internal to knee; do not start it by hand");
+        return 2;
+    };
+    let kept = match charge {
+        Charge::Program(program) => keep_program(program, control),
+        Charge::Directory(dir) => keep_directory(&dir, control),
+    };
+    i32::from(kept.is_err())
+}
+
+/// The socket to knee, and what to keep.
+fn parse(words: Vec<OsString>) -> Option<(UnixStream, Charge)> {
+    let mut words = words.into_iter();
+    let fd = words.next()?.to_str()?.parse().ok()?;
+    let kind = words.next()?;
+    let charge = if kind == DIRECTORY {
+        Charge::Directory(words.next()?.into())
+    } else {
+        let group = words.next()?.to_str()?.parse().ok()?;
+        let [uid, gid] = [words.next()?, words.next()?].map(|id| id.to_str()?.parse().ok());
+        let round = words.next().filter(|round| round != NONE).map(PathBuf::from);
+        let words: Vec<OsString> = words.collect();
+        words.first()?;
+        Charge::Program(Program { group, user: uid.zip(gid), round, words })
+    };
+    // SAFETY: knee left the descriptor open for this process, and nothing else here uses it.
+    let control = UnixStream::from(unsafe { OwnedFd::from_raw_fd(fd) });
+    fcntl_setfd(&control, FdFlags::CLOEXEC).ok()?;
+    Some((control, charge))
+}
+
+fn keep_program(program: Program, mut control: UnixStream) -> io::Result<()> {
+    let signals = ignore_requests_to_end()?;
+    set_child_subreaper(Some(getpid()))?;
+    // If the directory is being removed, knee has died.
+    let _in_use = program.round.as_deref().map(lock::share).transpose()?;
+    let child = program.spawn(&control).inspect_err(|error| {
+        let errno = Errno::from_io_error(error).unwrap_or(Errno::IO);
+        let _ = control.write_all(&Message::Failed(errno).to_bytes());
+    })?;
+    // Otherwise a reader of the program's output would wait for the end of the keeper as well.
+    leave_files()?;
+    let exit = pidfd_open(child, PidfdFlags::empty())?;
+    let mut status = None;
+    loop {
+        let watched = [Some(signals.as_fd()), Some(control.as_fd())];
+        let [_, is_over] = readable(watched, None)?;
+        while signals.take().is_some() {}
+        if status.is_none() && has_ended(child) {
+            let ended = ended_with(&exit)?;
+            let _ = control.write_all(&Message::Ended(ended).to_bytes());
+            status = Some(ended);
+        }
+        if is_over {
+            break;
+        }
+    }
+    let left = match status {
+        Some(_) => {
+            waitpid(Some(child), WaitOptions::empty())?;
+            running_descendants()
+        }
+        None => {
+            let ended = kill(child).map_or_else(Message::Failed, Message::Ended);
+            let _ = control.write_all(&ended.to_bytes());
+            Vec::new()
+        }
+    };
+    end_descendants();
+    let names = serde_json::to_vec(&left)?;
+    control.write_all(&Message::Left(names.len()).to_bytes())?;
+    control.write_all(&names)
+}
+
+fn keep_directory(dir: &Path, mut control: UnixStream) -> io::Result<()> {
+    let _signals = ignore_requests_to_end()?;
+    leave_files()?;
+    // knee writes nothing, so this returns when knee has ended.
+    let _ = control.read(&mut [0]);
+    lock::remove_after_use(dir);
+    Ok(())
+}
+
+/// Blocks the signals that ask processes to end, because knee decides when a keeper ends. The descriptor
+/// reports them and the ends of children.
+fn ignore_requests_to_end() -> io::Result<SignalFd> {
+    SignalFd::block([libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGCHLD])
+}
+
+/// Keeps no file, pipe or file system in use.
+fn leave_files() -> io::Result<()> {
+    std::env::set_current_dir("/")?;
+    let null = File::options().read(true).write(true).open("/dev/null")?;
+    dup2_stdin(&null)?;
+    dup2_stdout(&null)?;
+    Ok(dup2_stderr(&null)?)
+}
+
+impl Program {
+    /// Starts the program as soon as knee releases it, and returns then.
+    fn spawn(&self, control: &UnixStream) -> io::Result<Pid> {
+        let mut command = Command::new(&self.words[0]);
+        command.args(&self.words[1..]).process_group(self.group);
+        if let Some((uid, gid)) = self.user {
+            command.uid(uid).gid(gid);
+        }
+        let (keeper, mut control) = (getpid(), control.try_clone()?);
+        let hold = move || {
+            die_with(keeper)?;
+            reset_signals();
+            control.write_all(&Message::Held(getpid()).to_bytes())?;
+            // If knee has died, there is nothing to read.
+            match control.read(&mut [0])? {
+                0 => Err(Errno::CANCELED.into()),
+                _ => Ok(()),
+            }
+        };
+        // SAFETY: between fork and exec the closure only makes system calls. It allocates nothing: its errors
+        // are numbers of the kernel.
+        unsafe { command.pre_exec(hold) };
+        Ok(Pid::from_child(&command.spawn()?))
+    }
+}
+
+/// Whether the program has ended. Reaps other children that have ended, but not the program, so that its
+/// number is not reused.
+fn has_ended(program: Pid) -> bool {
+    while let Some(child) = ended_child() {
+        if child == program {
+            return true;
+        }
+        let _ = waitpid(Some(child), WaitOptions::NOHANG);
+    }
+    false
+}
+
+/// A child that has ended and that has not been reaped.
+fn ended_child() -> Option<Pid> {
+    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: zero bytes are a valid `siginfo_t`, and the call only writes to it. If it reports a child, it
+    // has set the field of the process ID.
+    let pid = unsafe {
+        let mut info = std::mem::zeroed::<libc::siginfo_t>();
+        if libc::waitid(libc::P_ALL, 0, &raw mut info, options) != 0 {
+            return None;
+        }
+        info.si_pid()
+    };
+    Pid::from_raw(pid)
+}
+
+/// Kills and reaps the program.
+///
+/// # Errors
+/// It has set its user ID, as `sudo` does.
+fn kill(program: Pid) -> Result<ExitStatus, Errno> {
+    kill_process(program, Signal::KILL)?;
+    let (_, status) = waitpid(Some(program), WaitOptions::empty())?.ok_or(Errno::CHILD)?;
+    Ok(ExitStatus::from_raw(status.as_raw()))
+}

@@ -1,0 +1,77 @@
+//! The lock of a run's directory. knee and the keepers of its programs share it while they use the directory;
+//! the process that removes the directory of a dead run holds it alone.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::geteuid;
+
+use crate::regular_file::RegularFile;
+
+/// The lock file in the directory.
+pub(super) const LOCK: &str = ".lock";
+/// Tasks of a testcase do not share the lock, and may still create files while their runner kills them. Then the
+/// directory is not empty when it should be removed.
+const ATTEMPTS: u32 = 300;
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Makes and shares the lock of a new directory.
+pub(super) fn create(dir: &Path) -> io::Result<File> {
+    // Locked before it gets its name, so that a visible lock file is never free by mistake.
+    let nameless = dir.join(".lock.new");
+    // Another user who could open it could lock it first.
+    let lock = File::options().write(true).create_new(true).mode(0o600).open(&nameless)?;
+    flock(&lock, FlockOperation::NonBlockingLockShared)?;
+    fs::rename(&nameless, dir.join(LOCK))?;
+    Ok(lock)
+}
+
+/// Shares the lock of the run that `round` belongs to. If knee is killed, the directory of the run remains
+/// until this file is closed.
+///
+/// # Errors
+/// The directory is being removed, or does not belong to a run.
+pub(crate) fn share(round: &Path) -> io::Result<File> {
+    let dir = round.parent().ok_or(io::ErrorKind::NotFound)?;
+    let lock = File::open(dir.join(LOCK))?;
+    flock(&lock, FlockOperation::NonBlockingLockShared)?;
+    Ok(lock)
+}
+
+/// Waits until nobody uses a directory of this user, and removes it.
+pub(crate) fn remove_after_use(dir: &Path) {
+    let _ = remove(dir, FlockOperation::LockExclusive);
+    for _ in 0..ATTEMPTS {
+        if !dir.exists() {
+            return;
+        }
+        std::thread::sleep(PAUSE);
+        let _ = remove_all(dir);
+    }
+}
+
+/// Removes a directory of this user that nobody uses.
+pub(super) fn remove_if_unused(dir: &Path) -> io::Result<()> {
+    remove(dir, FlockOperation::NonBlockingLockExclusive)
+}
+
+fn remove(dir: &Path, exclusively: FlockOperation) -> io::Result<()> {
+    // A directory without a lock file is just being created.
+    let path = dir.join(LOCK);
+    let own = geteuid().as_raw();
+    let lock = RegularFile::at(&path).without_links().owned_by(&[own]).open()?;
+    flock(&lock, exclusively)?;
+    remove_all(dir)
+}
+
+/// Removes a directory with its content, if it exists.
+pub(super) fn remove_all(dir: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}

@@ -1,0 +1,161 @@
+//! Programs under keepers. A keeper is this program again, which `main` has to know, so these tests do without
+//! the harness of `cargo test`.
+
+use std::fs;
+use std::io::{self, Read};
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use knee_host::process::keeper::{self, Kept, Program};
+use knee_host::process::{CpuClock, wait_readable};
+use rustix::process::{Signal, geteuid};
+
+/// Longer than a busy machine needs for anything here.
+const LONG: Duration = Duration::from_secs(120);
+/// A shell that starts a daemon: in a session of its own, with a parent that has ended, deaf to SIGTERM.
+/// It ends when the daemon runs.
+const DAEMON: &str = "setsid sh -c 'trap \"\" TERM; sh -c \"echo \\$\\$ >new; mv new pid; exec sleep 600\" &' & \
+                      until [ -e pid ] && grep -qx sleep /proc/$(cat pid)/comm; do sleep 0.01; done";
+
+/// A name and a test, which gets an empty directory.
+type Test = (&'static str, fn(&Path));
+
+const TESTS: [Test; 8] = [
+    ("status_and_output_are_those_of_the_program", status_and_output),
+    ("a_program_that_cannot_be_executed_is_an_error", missing_program),
+    ("a_held_program_does_not_run_before_it_is_released", held),
+    ("a_program_is_asked_to_end_before_it_is_killed", asked),
+    ("a_program_that_ignores_the_signal_is_killed", deaf),
+    ("a_daemon_is_named_and_killed", daemon),
+    ("a_program_can_run_as_another_user", other_user),
+    ("the_cpu_time_of_a_program_is_that_of_a_child", cpu_time),
+];
+
+fn main() {
+    keeper::enable();
+    for (name, test) in TESTS {
+        println!("test {name} ...");
+        test(tempfile::tempdir().unwrap().path());
+    }
+}
+
+fn shell(script: &str, dir: &Path) -> Program {
+    Program::new(["sh", "-c", script]).dir(dir).stdout(Stdio::piped()).stderr(Stdio::piped())
+}
+
+/// Waits until the program has written something.
+fn wait_for_output(kept: &Kept) {
+    assert!(wait_readable(kept.stdout.as_ref().unwrap(), LONG));
+}
+
+fn is_alive(pid: &str) -> bool {
+    Path::new("/proc").join(pid.trim()).exists()
+}
+
+fn status_and_output(dir: &Path) {
+    let script = "pwd; echo $WORD; echo failure >&2; exit 3";
+    let mut kept = shell(script, dir).env("WORD", "hello").start().unwrap();
+    assert!(wait_readable(kept.exit(), LONG));
+    assert!(!kept.is_running());
+    assert_eq!(kept.exit_status().unwrap().code(), Some(3));
+    let (mut stdout, mut stderr) = (String::new(), String::new());
+    kept.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
+    kept.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    assert_eq!(stdout, format!("{}\nhello\n", dir.canonicalize().unwrap().display()));
+    assert_eq!(stderr, "failure\n");
+    let end = kept.end().unwrap();
+    assert_eq!((end.status.code(), end.left), (Some(3), vec![]));
+}
+
+fn missing_program(dir: &Path) {
+    let mut kept = Program::new(["/does/not/exist"]).start().unwrap();
+    assert_eq!(kept.exit_status().unwrap_err().kind(), io::ErrorKind::NotFound);
+    let missing = shell("true", &dir.join("missing")).start().map(drop).unwrap_err();
+    assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+}
+
+fn held(dir: &Path) {
+    let kept = shell("touch ran", dir).prepare().unwrap().held().unwrap();
+    assert!(kept.is_running());
+    let stat = fs::read_to_string(format!("/proc/{}/stat", kept.id().as_raw_pid())).unwrap();
+    assert!(!stat.contains("(sh)"), "{stat}");
+    drop(kept);
+    assert!(!dir.join("ran").exists());
+}
+
+fn asked(dir: &Path) {
+    let script = "trap 'exit 7' TERM; echo ready; while :; do sleep 0.01; done";
+    let kept = shell(script, dir).start().unwrap();
+    wait_for_output(&kept);
+    let end = kept.stop(Signal::TERM, LONG).unwrap();
+    assert_eq!(end.status.code(), Some(7));
+}
+
+fn deaf(dir: &Path) {
+    let script = "trap '' TERM; echo ready; while :; do sleep 0.01; done";
+    let kept = shell(script, dir).start().unwrap();
+    wait_for_output(&kept);
+    let pid = kept.id().as_raw_pid().to_string();
+    let end = kept.stop(Signal::TERM, Duration::from_millis(50)).unwrap();
+    assert!(!end.status.success());
+    assert!(!is_alive(&pid));
+}
+
+fn daemon(dir: &Path) {
+    let mut kept = shell(DAEMON, dir).start().unwrap();
+    assert!(kept.exit_status().unwrap().success());
+    let daemon = fs::read_to_string(dir.join("pid")).unwrap();
+    assert!(is_alive(&daemon));
+    assert_eq!(kept.end().unwrap().left, ["sleep"]);
+    assert!(!is_alive(&daemon));
+
+    fs::remove_file(dir.join("pid")).unwrap();
+    let kept = shell(&format!("{DAEMON}; echo ready; sleep 600"), dir).start().unwrap();
+    wait_for_output(&kept);
+    let daemon = fs::read_to_string(dir.join("pid")).unwrap();
+    assert!(is_alive(&daemon));
+    drop(kept);
+    assert!(!is_alive(&daemon));
+}
+
+fn other_user(_: &Path) {
+    if !geteuid().is_root() {
+        return knee_host::skip::skip("root", "only root can become another user");
+    }
+    let kept = shell("id -u; id -g; id -G; sleep 600", Path::new("/")).user(65534, 65533);
+    let mut kept = kept.start().unwrap();
+    let mut ids = String::new();
+    while ids.lines().count() < 3 {
+        wait_for_output(&kept);
+        // Reads do not wait for the end of the output.
+        let _ = kept.stdout.as_mut().unwrap().read_to_string(&mut ids);
+    }
+    assert_eq!(ids, "65534\n65533\n65533\n");
+    let pid = kept.id().as_raw_pid().to_string();
+    drop(kept);
+    assert!(!is_alive(&pid));
+}
+
+fn cpu_time(dir: &Path) {
+    let of_children = || {
+        // SAFETY: zero bytes are a valid `rusage`, and the call only writes to it.
+        let usage = unsafe {
+            let mut usage = std::mem::zeroed::<libc::rusage>();
+            libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage);
+            usage
+        };
+        let duration = |time: libc::timeval| {
+            Duration::from_secs(time.tv_sec as u64) + Duration::from_micros(time.tv_usec as u64)
+        };
+        duration(usage.ru_utime) + duration(usage.ru_stime)
+    };
+    let before = of_children();
+    let script = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done";
+    let mut kept = shell(script, dir).start().unwrap();
+    assert!(kept.exit_status().unwrap().success());
+    let used = CpuClock::of(kept.id().as_raw_pid()).unwrap().read().unwrap();
+    drop(kept);
+    assert!(used > Duration::ZERO);
+    assert!(of_children() - before + Duration::from_micros(10) >= used);
+}
