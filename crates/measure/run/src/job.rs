@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use knee_results::{CaseId, CpuShares, Mark, Mode};
+use knee_results::{CaseId, CpuShares, Mark, Mode, ServerUse};
 use rustix::io::Errno;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -200,6 +200,8 @@ pub struct Sample {
     /// Bytes per second that a task reads from memory before the round, averaged over the tasks;
     /// `None` where it was not measured.
     pub memory: Option<f64>,
+    /// How a server and the load on it used their CPUs; `None` if no server was measured.
+    pub server: Option<ServerUse>,
     /// Reasons to distrust the interval.
     pub marks: Vec<Mark>,
 }

@@ -67,6 +67,7 @@ pub(crate) fn run(
         reference,
         // Streaming through memory would evict what the command finds in the caches.
         memory: None,
+        server: None,
         marks: vec![Mark::Starved; usize::from(disturbed)],
     };
     let reference = reference::speed_on(&cpus);
