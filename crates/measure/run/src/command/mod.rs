@@ -1,7 +1,7 @@
 //! A round of a command: runs it once, or a copy per task, measures the time, and terminates the
 //! processes that it leaves behind.
 
-mod rate;
+pub(crate) mod rate;
 mod running;
 
 use std::net::TcpListener;
@@ -109,7 +109,7 @@ fn filled(
 }
 
 /// A listener on a TCP port that the kernel chooses, and this port.
-fn listener() -> Result<(TcpListener, u16), Failure> {
+pub(crate) fn listener() -> Result<(TcpListener, u16), Failure> {
     let bound = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| {
         let port = listener.local_addr()?.port();
         Ok((listener, port))
