@@ -12,7 +12,8 @@ pub fn find(name: &str) -> Option<PathBuf> {
     find_in(&std::env::var_os("PATH")?, name)
 }
 
-fn find_in(path: &OsStr, name: &str) -> Option<PathBuf> {
+/// The first executable file named `name` in the directories of `path`, which are separated as in `PATH`.
+pub fn find_in(path: &OsStr, name: &str) -> Option<PathBuf> {
     let executable = |file: &PathBuf| {
         file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
     };

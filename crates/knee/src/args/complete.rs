@@ -7,18 +7,21 @@ use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter, CompletionCan
 use knee_commute::models;
 use knee_results::Family;
 use knee_run::testcase::Testcase;
-use knee_testcases::CATALOGUE;
+use knee_testcases::{CATALOGUE, SERVERS};
 
 /// The environment variable that a shell sets to request completions.
 pub(crate) const COMPLETE: &str = "KNEE_COMPLETE";
 
-/// Completes testcases, their parameters, and families.
+/// Completes testcases, their parameters, servers, and families.
 pub(crate) fn testcases() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
         let families = Family::ALL
             .iter()
             .map(|family| described(format!("family:{family}"), "all testcases of this family"));
-        starting_with(current, |text| named(text).into_iter().chain(families).collect())
+        let servers = SERVERS.iter().map(|server| described(server.name, "a server under load"));
+        starting_with(current, |text| {
+            named(text).into_iter().chain(servers).chain(families).collect()
+        })
     })
 }
 

@@ -7,6 +7,7 @@ pub(crate) mod judgement;
 pub(crate) mod modes;
 pub(crate) mod patience;
 pub(crate) mod score;
+pub(crate) mod selection;
 pub(crate) mod tasks;
 pub(crate) mod view;
 
@@ -18,6 +19,7 @@ use std::str::FromStr;
 use anyhow::Context;
 use knee_run::job::{Command, Source};
 use knee_run::plan::Case;
+use knee_run::server::HERE;
 
 use crate::exit::bail_usage;
 
@@ -125,11 +127,23 @@ pub(crate) fn is_one_word(text: &str) -> bool {
     text.chars().all(|c| c.is_alphanumeric() || "_-./=:,@%+".contains(c))
 }
 
-/// Returns an error if a command contains the placeholder for a directory below `dir`, and a shell would not read
-/// this path as one word.
+/// Returns an error if a command contains the placeholder for a directory below `dir` or for that of a description,
+/// and a shell would not read this path as one word.
 pub(crate) fn require_one_word(option: &str, dir: &Path, cases: &[Case]) -> anyhow::Result<()> {
+    for case in cases {
+        let Source::Server { server, here } = &case.source else { continue };
+        if server.uses(HERE) && !is_one_word(&here.to_string_lossy()) {
+            bail_usage!(
+                "{}: a shell would not read the path {} as one word, so it cannot replace {HERE}; use \
+                 another directory",
+                case.id,
+                here.display()
+            );
+        }
+    }
     let is_used = |case: &Case| match &case.source {
         Source::Command { command } => command.line.contains(Command::DIR),
+        Source::Server { .. } => true,
         Source::Plugin { .. } | Source::BuiltIn {} => false,
     };
     if cases.iter().any(is_used) && !is_one_word(&dir.to_string_lossy()) {

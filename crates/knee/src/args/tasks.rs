@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use knee_host::{Topology, auto_tasks};
 use knee_results::MAX_TASKS;
+use knee_run::server::unshared;
 
 /// Task counts: `1,2,4`, `1-8`, `8-64:8`, `auto`, or a list of these.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,9 +17,24 @@ pub(crate) struct Tasks {
 impl Tasks {
     /// The task counts on a machine, in ascending order. `auto` adds none above its CPU count.
     pub(crate) fn resolve(&self, topology: &Topology, quota: Option<f64>) -> Vec<u32> {
+        self.with(|| auto_tasks(topology, quota))
+    }
+
+    /// The same for servers on `cpus`, which are in the order of the placement. `auto` adds no task count
+    /// at which a server shares CPUs with its load, unless there is no other.
+    pub(crate) fn resolve_for_servers(
+        &self,
+        cpus: &[u32],
+        topology: &Topology,
+        quota: Option<f64>,
+    ) -> Vec<u32> {
+        self.with(|| unshared(auto_tasks(topology, quota), cpus, topology))
+    }
+
+    fn with(&self, auto: impl FnOnce() -> Vec<u32>) -> Vec<u32> {
         let mut tasks = self.listed.clone();
         if self.auto {
-            tasks.extend(auto_tasks(topology, quota));
+            tasks.extend(auto());
         }
         tasks.into_iter().collect()
     }

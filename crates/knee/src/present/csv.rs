@@ -11,7 +11,7 @@ use super::json::point_json;
 /// The first columns of a point and of a round, as paths in their JSON.
 const FIRST: [&str; 3] = ["/testcase", "/mode", "/tasks"];
 /// The last columns of both.
-const LAST: [&str; 10] = [
+const LAST: [&str; 15] = [
     "/min",
     "/max",
     "/fairness",
@@ -22,9 +22,14 @@ const LAST: [&str; 10] = [
     "/samples",
     "/marked",
     "/marks",
+    "/server/server_busy",
+    "/server/load_busy",
+    "/server/cpu_per_request",
+    "/server/errors",
+    "/server/shared",
 ];
 /// The other columns of a point.
-const POINT: [&str; 11] = [
+const POINT: [&str; 12] = [
     "/rate",
     "/low",
     "/high",
@@ -36,6 +41,7 @@ const POINT: [&str; 11] = [
     "/disturbed",
     "/oversubscribed",
     "/implausible",
+    "/lower_bound",
 ];
 /// The other columns of a round.
 const ROUND: [&str; 3] = ["/round", "/rate", "/disturbed"];
@@ -81,6 +87,7 @@ fn round_json(point: &PointId, nr: u32, round: &RoundSummary) -> Value {
         "max": round.max,
         "fairness": round.fairness(),
         "cpu": round.cpu(),
+        "server": round.served(),
         "samples": round.samples,
         "marked": round.marked(),
         "marks": round.marks(),

@@ -82,6 +82,8 @@ impl Remedy {
 struct LeftOut {
     disturbed: usize,
     oversubscribed: usize,
+    /// Servers that share CPUs with their load, or leave CPUs idle.
+    servers: usize,
 }
 
 impl LeftOut {
@@ -91,6 +93,8 @@ impl LeftOut {
             // An oversubscribed point is left out even if nothing disturbs it.
             left_out.oversubscribed += usize::from(point.oversubscribed);
             left_out.disturbed += usize::from(point.disturbed && !point.oversubscribed);
+            let is_other = !point.disturbed && !point.oversubscribed && !point.is_sound();
+            left_out.servers += usize::from(is_other);
         }
         left_out
     }
@@ -103,13 +107,22 @@ impl LeftOut {
 impl fmt::Display for LeftOut {
     /// `1 disturbed point and 2 points with more tasks than CPUs`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let disturbed = plural(self.disturbed, "disturbed point");
-        let sharing = format!("{} with more tasks than CPUs", plural(self.oversubscribed, "point"));
-        match (self.disturbed, self.oversubscribed) {
-            (0, _) => f.write_str(&sharing),
-            (_, 0) => f.write_str(&disturbed),
-            _ => write!(f, "{disturbed} and {sharing}"),
-        }
+        let kinds = [
+            (self.disturbed, plural(self.disturbed, "disturbed point")),
+            (
+                self.oversubscribed,
+                format!("{} with more tasks than CPUs", plural(self.oversubscribed, "point")),
+            ),
+            (
+                self.servers,
+                format!(
+                    "{} of a server that was not busy or shared its CPUs",
+                    plural(self.servers, "point")
+                ),
+            ),
+        ];
+        let kinds = kinds.into_iter().filter(|(n, _)| *n > 0).map(|(_, kind)| kind);
+        f.write_str(&kinds.collect::<Vec<String>>().join(" and "))
     }
 }
 

@@ -51,6 +51,8 @@ pub(super) fn point_json(curve: &Curve, point: &Point) -> Value {
         "max": point.per_task.map(|tasks| tasks.max),
         "fairness": point.per_task.map(|tasks| tasks.fairness),
         "cpu": point.cpu,
+        "server": point.server,
+        "lower_bound": point.server.map(|server| server.is_lower_bound()),
         "samples": point.samples,
         "marked": point.marked,
         "marks": point.marks,

@@ -61,6 +61,7 @@ impl Example {
                 rates: vec![rate],
                 reference: None,
                 memory: None,
+                server: None,
                 lost: None,
                 cpu: None,
                 marks: vec![Mark::Starved; usize::from((sample as usize) < marked)],

@@ -20,6 +20,9 @@ use super::view::View;
 /// knee warns below this confidence. Five rounds give 93.75%, which the table header shows.
 pub(super) const LEAST_CONFIDENCE: f64 = 0.93;
 
+/// A load that is busier than this may limit the rate.
+const FULL: f64 = 0.9;
+
 /// The warnings about `record`, most important first. Notes that are the same after every run on this
 /// machine are left out, unless the user asked for all notes.
 pub(super) fn warnings(record: &Record, curves: &[Curve], view: &View<'_>) -> Vec<String> {
@@ -39,6 +42,7 @@ pub(super) fn warnings(record: &Record, curves: &[Curve], view: &View<'_>) -> Ve
             )
         }),
         other_work(run, curves, &points),
+        lower_bounds(&points),
         implausible(curves),
         failed_repeats(run),
         left_running::of_run(&run.left_running),
@@ -149,6 +153,33 @@ fn disturbed(points: &[(&Curve, &Point)]) -> Option<String> {
         format!(
             "other work disturbed most rounds of {}{} (marked !!), so knee concludes nothing from \
              these rates",
+            named.join(", "),
+            and_more(others.len())
+        )
+    })
+}
+
+/// The points at which the server was not busy.
+fn lower_bounds(points: &[(&Curve, &Point)]) -> Option<String> {
+    // Another warning covers disturbed points.
+    let is_bound = |point: &Point| point.is_lower_bound() && !point.disturbed;
+    let bounds = points.iter().filter(|(_, point)| is_bound(point));
+    let names: Vec<String> = bounds
+        .clone()
+        .filter_map(|(curve, point)| {
+            Some(format!("{} ({} busy)", name(curve, point), percent(point.server?.server_busy)))
+        })
+        .collect();
+    let (named, others) = names.split_at(names.len().min(NAMED));
+    let is_full = |point: &Point| point.server.is_some_and(|server| server.load_busy > FULL);
+    let advice = match bounds.clone().any(|(_, point)| is_full(point)) {
+        true => "the CPUs of the load were full; give it more CPUs with fewer tasks (-t)",
+        false => "use more connections, or look for what the server waits for",
+    };
+    (!named.is_empty()).then(|| {
+        format!(
+            "the server left its CPUs idle at {}{}, so it serves at least these rates (marked ≥), and \
+             knee concludes nothing from them; {advice}",
             named.join(", "),
             and_more(others.len())
         )

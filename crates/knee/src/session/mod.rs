@@ -34,6 +34,9 @@ pub(crate) const COMMAND_SECONDS: f64 = 1.0;
 /// Default seconds before the first sample of a round.
 pub(crate) const WARMUP: f64 = 0.1;
 
+/// Default seconds of load on a server before its measurement.
+pub(crate) const SERVER_WARMUP: f64 = 0.2;
+
 /// Waits for a quiet machine if the user asked for it. Then creates the record of `run` in `output`, or
 /// in a new directory in `runs`.
 pub(crate) fn begin(

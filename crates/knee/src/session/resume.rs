@@ -51,6 +51,9 @@ pub(crate) fn resume(dir: &Path) -> anyhow::Result<(Writer, RunRecord, Rounds)> 
                     command.dir.display()
                 );
             }
+            Source::Server { server, .. } => {
+                tell!("knee: resuming runs the server {} and its load", server.server.command);
+            }
             Source::Plugin { plugin, sha256 } => {
                 require_unchanged(dir, plugin, sha256.as_deref())?;
                 tell!("knee: resuming loads the plug-in {}", plugin.display());

@@ -24,7 +24,7 @@ const ALLOWED: [(&str, &[&str]); 16] = [
     ("knee-baselines", &["knee-sync", "knee-vm"]),
     ("knee-load", &["knee-host"]),
     ("knee-results", &["knee-host", "knee-stats"]),
-    ("knee-run", &["knee-host", "knee-results", "knee-stats"]),
+    ("knee-run", &["knee-host", "knee-load", "knee-results", "knee-stats"]),
     ("knee-report", &["knee-host", "knee-results", "knee-stats"]),
     ("knee-profile", &["knee-host", "knee-results", "knee-stats"]),
     (

@@ -32,6 +32,7 @@
 //! ```
 
 mod connection;
+mod exchange;
 mod load;
 mod outcome;
 mod reply;
@@ -44,6 +45,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Instant;
 
+pub use self::exchange::exchange;
 pub use self::load::{Load, LoadError, Pace};
 pub use self::outcome::{Failures, Histogram, Outcome, Quantiles};
 pub use self::reply::{End, Reply};

@@ -45,6 +45,14 @@ pub enum LoadError {
     /// No request had a correct reply. Contains the first failure.
     #[error("no request got a correct reply: {0}")]
     Nothing(String),
+    /// A request of an [exchange](crate::exchange) got no correct reply.
+    #[error("request {number} got no correct reply: {reason}")]
+    Request {
+        /// Its number, from 0.
+        number: u64,
+        /// Why.
+        reason: String,
+    },
     /// No reply arrived in the measured time, although none was wrong or missing.
     #[error(
         "no reply arrived in the measured time; measure longer (-d), or send more requests (--rate)"

@@ -20,11 +20,14 @@ enum Part {
     Bytes(Vec<u8>),
     /// A decimal number, at random from 0 to one less than this.
     Random(u64),
+    /// The decimal number of the request.
+    Number,
 }
 
 impl Request {
     /// A request of weight 1 with this text. In it, `\r`, `\n`, `\t`, `\0`, `\\` and `\xHH` are single
     /// bytes, and `{random:N}` is a number from 0 to N-1 that differs from request to request.
+    /// `{number}` is the number of the request, from 0.
     ///
     /// # Errors
     /// Another sequence follows a backslash, or N is not a number above 0.
@@ -32,7 +35,7 @@ impl Request {
         let mut parts = Vec::new();
         let mut rest = text;
         while let Some((before, after)) = rest.split_once(RANDOM) {
-            parts.push(Part::Bytes(bytes(before)?));
+            add_text(before, &mut parts)?;
             let end = after.find('}').map_or(after.len(), |at| at + 1);
             let (number, after) = after.split_at(end);
             let limit = number.strip_suffix('}').and_then(|digits| digits.parse().ok());
@@ -41,12 +44,12 @@ impl Request {
             parts.push(Part::Random(limit.ok_or_else(unknown)?));
             rest = after;
         }
-        parts.push(Part::Bytes(bytes(rest)?));
+        add_text(rest, &mut parts)?;
         Ok(Self { parts, reply, weight: 1 })
     }
 
-    /// Writes the bytes to send into `out`.
-    pub(crate) fn write(&self, random: &mut Rand64, out: &mut Vec<u8>) {
+    /// Writes the bytes of request number `number` into `out`.
+    pub(crate) fn write(&self, number: u64, random: &mut Rand64, out: &mut Vec<u8>) {
         use std::io::Write;
         out.clear();
         for part in &self.parts {
@@ -55,12 +58,25 @@ impl Request {
                 Part::Random(limit) => {
                     write!(out, "{}", random.rand_range(0..*limit)).expect("a vector takes all");
                 }
+                Part::Number => write!(out, "{number}").expect("a vector takes all"),
             }
         }
     }
 }
 
 const RANDOM: &str = "{random:";
+const NUMBER: &str = "{number}";
+
+/// Adds the parts of a text without random numbers.
+fn add_text(text: &str, parts: &mut Vec<Part>) -> Result<(), TextError> {
+    for (nr, text) in text.split(NUMBER).enumerate() {
+        if nr > 0 {
+            parts.push(Part::Number);
+        }
+        parts.push(Part::Bytes(bytes(text)?));
+    }
+    Ok(())
+}
 
 #[cfg(test)]
 mod tests {
@@ -78,13 +94,21 @@ mod tests {
         let mut seen: Vec<String> = (0..100)
             .map(|_| {
                 let mut out = Vec::new();
-                request.write(&mut random, &mut out);
+                request.write(0, &mut random, &mut out);
                 String::from_utf8(out).unwrap()
             })
             .collect();
         seen.sort_unstable();
         seen.dedup();
         assert_eq!(seen, ["get k0 0\r\n", "get k1 0\r\n", "get k2 0\r\n"]);
+    }
+
+    #[test]
+    fn a_request_can_contain_its_number() {
+        let mut out = Vec::new();
+        let request = request(r"set k{number} {random:1}{number}\r\n").unwrap();
+        request.write(12, &mut Rand64::new(1), &mut out);
+        assert_eq!(out, b"set k12 012\r\n");
     }
 
     #[test]

@@ -89,7 +89,10 @@ pub(crate) struct Begun {
 
 impl Target {
     /// Connects and closes the connection, to find out whether the server can be reached.
-    pub(crate) fn check(&self) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// The server does not accept a connection within five seconds.
+    pub fn check(&self) -> io::Result<()> {
         match self {
             Self::Tcp(address) => TcpStream::connect_timeout(address, CHECK).map(drop),
             Self::Unix(path) => connect_unix(path, CHECK).map(drop),

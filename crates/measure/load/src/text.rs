@@ -2,7 +2,9 @@
 
 /// A text with an escape sequence or placeholder that has no meaning.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{sequence} has no meaning; knee knows \\r, \\n, \\t, \\0, \\\\, \\xHH and {{random:N}}")]
+#[error(
+    "{sequence} has no meaning; knee knows \\r, \\n, \\t, \\0, \\\\, \\xHH, {{random:N}} and {{number}}"
+)]
 pub struct TextError {
     /// The sequence.
     pub sequence: String,

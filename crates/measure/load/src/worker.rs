@@ -23,11 +23,11 @@ use crate::outcome::Outcome;
 /// Events taken from the kernel at once.
 const EVENTS: usize = 256;
 /// Bytes received at once.
-const BUFFER: usize = 64 << 10;
+pub(crate) const BUFFER: usize = 64 << 10;
 /// How long to wait for replies after the end, in nanoseconds.
 const DRAIN: u64 = 1_000_000_000;
 /// How often to check whether to stop.
-const LOOK: Duration = Duration::from_millis(100);
+pub(crate) const LOOK: Duration = Duration::from_millis(100);
 /// A worker gives up after this many failures without a correct reply.
 const HOPELESS: u64 = 100;
 
@@ -46,6 +46,8 @@ pub(crate) struct Worker<'l> {
     schedule: Option<Schedule>,
     random: Rand64,
     weights: u64,
+    /// How many requests have been sent.
+    sent: u64,
     outcome: Outcome,
 }
 
@@ -96,6 +98,7 @@ impl<'l> Worker<'l> {
             end: begin + (load.seconds * 1e9) as u64,
             schedule,
             random: Rand64::new(nr as u128 + 1),
+            sent: 0,
             weights: load.requests.iter().map(|request| u64::from(request.weight)).sum(),
             outcome: Outcome { workers: 1, ..Outcome::default() },
         })
@@ -172,7 +175,9 @@ impl<'l> Worker<'l> {
             let kind = self.choose();
             let connection = &mut self.connections[nr];
             (connection.kind, connection.due) = (kind, due);
-            self.load.requests[kind].write(&mut self.random, &mut connection.request);
+            let request = &self.load.requests[kind];
+            request.write(self.sent, &mut self.random, &mut connection.request);
+            self.sent += 1;
             let step = connection.start(&self.load.target, nr as u64, &self.events);
             self.finish(nr, step);
         }

@@ -3,12 +3,14 @@
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use knee_load::{End, Load, LoadError, Outcome, Pace, Quantiles, Reply, Request, Target, run};
+use knee_load::{
+    End, Load, LoadError, Outcome, Pace, Quantiles, Reply, Request, Target, exchange, run,
+};
 
 /// Starts a server that answers the lines of each connection by `answer`, and returns its address. A
 /// connection ends where there is no answer.
@@ -301,4 +303,22 @@ fn a_measured_time_without_a_request_is_an_error() {
     // The first request is due at once, and the second one after ten seconds.
     let load = load(target, Pace::Open { rate: 0.1 });
     assert!(matches!(measure(&load), Err(LoadError::Idle)));
+}
+
+#[test]
+fn an_exchange_sends_numbered_requests_until_a_reply_is_wrong() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let lines = Arc::clone(&seen);
+    let target = serve(move |line| {
+        lines.lock().unwrap().push(line.to_owned());
+        Some(if line == "set 3" { "no\n" } else { "ok\n" }.to_owned())
+    });
+    let reply = Reply::new("ok", End::with(r"\n").unwrap()).unwrap();
+    let request = Request::new(r"set {number}\n", reply).unwrap();
+    let patience = Duration::from_secs(60);
+    let send = |count| exchange(&target, &request, count, patience, &AtomicBool::new(false));
+    send(3).unwrap();
+    assert_eq!(*seen.lock().unwrap(), ["set 0", "set 1", "set 2"]);
+    let error = send(9).unwrap_err().to_string();
+    assert!(error.starts_with("request 3 got no correct reply: the server replied"), "{error}");
 }

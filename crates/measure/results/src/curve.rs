@@ -40,7 +40,8 @@ pub enum Knee {
     At(u32),
     /// No efficiency is below it.
     NotReached,
-    /// Unknown, because there is no sound point at one task, or a disturbed point could be the knee.
+    /// Unknown, because there is no sound point at one task, or because a point that is disturbed or only
+    /// a lower bound could be the knee.
     Unknown,
 }
 
@@ -81,8 +82,8 @@ impl Curve {
         self.points.iter().find(|point| point.tasks == tasks)
     }
 
-    /// The points that show how the testcase scales, fewest tasks first: undisturbed, and with a
-    /// CPU for each task. Knee, peak, efficiency and verdict depend on them alone.
+    /// The [sound](Point::is_sound) points, fewest tasks first. Knee, peak, efficiency and verdict depend
+    /// on them alone.
     pub fn sound(&self) -> impl DoubleEndedIterator<Item = &Point> {
         self.points.iter().filter(|point| point.is_sound())
     }
@@ -124,7 +125,7 @@ impl Curve {
         if self.base().is_none() {
             return Knee::Unknown;
         }
-        for point in self.points.iter().filter(|point| !point.oversubscribed) {
+        for point in self.points.iter().filter(|point| !point.shares_cpus()) {
             match self.scaling(point) {
                 // It could be the knee.
                 None => return Knee::Unknown,
@@ -179,6 +180,7 @@ impl Curve {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Served;
 
     fn curve(rates: &[(u32, f64)]) -> Curve {
         let point = |&(tasks, rate): &(u32, f64)| {
@@ -249,6 +251,26 @@ mod tests {
         points[0].disturbed = true;
         let curve = Curve::new(CaseId::new("a"), Mode::Threads, points);
         assert_eq!((curve.knee(0.8), curve.base()), (Knee::Unknown, None));
+    }
+
+    #[test]
+    fn a_server_that_is_not_busy_or_shares_its_cpus_gives_no_knee_peak_or_efficiency() {
+        let served = |server_busy, shared| {
+            Some(Served { server_busy, load_busy: 1.0, cpu_per_request: 1e-5, errors: 0, shared })
+        };
+        let with = |last: Option<Served>| {
+            let mut points = curve(&[(1, 10.0), (2, 19.0), (4, 5.0)]).into_points();
+            points.iter_mut().for_each(|point| point.server = served(0.97, false));
+            points[2].server = last;
+            Curve::new(CaseId::new("a"), Mode::Processes, points)
+        };
+        let (busy, idle, shared) =
+            (with(served(0.95, false)), with(served(0.94, false)), with(served(1.0, true)));
+        assert_eq!((busy.knee(0.8), busy.rounds().len()), (Knee::At(4), 3));
+        // A lower bound could be the knee.
+        assert_eq!((idle.knee(0.8), idle.rounds().len()), (Knee::Unknown, 2));
+        assert!(idle.points()[2].is_lower_bound() && idle.scaling(&idle.points()[2]).is_none());
+        assert_eq!((shared.knee(0.8), shared.rounds().len()), (Knee::NotReached, 2));
     }
 
     #[test]

@@ -28,6 +28,8 @@ pub enum Family {
     Sync,
     /// The crate knee-vm: the operations of `memory`, in a library instead of the kernel.
     Vm,
+    /// Servers under load.
+    Server,
     /// Testcases loaded with `--plugin`.
     Plugin,
     /// Commands, of `knee run` and `knee ab`.

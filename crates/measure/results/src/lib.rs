@@ -32,6 +32,7 @@ mod point;
 mod request;
 mod results;
 mod sample;
+mod served;
 mod variants;
 mod verdict;
 mod will_it_scale;
@@ -48,6 +49,7 @@ pub use point::{CONFIDENCE, MAX_TASKS, PerTask, Point, PointId};
 pub use request::{Order, Origin, Request, UntilDecided};
 pub use results::{CaseInfo, Key, Measured, RUN_FILE, Results, ResultsError};
 pub use sample::{CpuShares, Mark};
+pub use served::{Served, ServerUse};
 pub use variants::VariantPair;
 pub use verdict::CurveVerdict;
 

@@ -6,7 +6,7 @@ use knee_stats::{Looks, MedianInterval, median_interval};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{CaseId, CpuShares, Mark, Mode};
+use crate::{CaseId, CpuShares, Mark, Mode, Served};
 
 /// Confidence of all intervals.
 pub const CONFIDENCE: f64 = 0.95;
@@ -58,6 +58,8 @@ pub struct Point {
     pub per_task: Option<PerTask>,
     /// How the CPUs of the point spent their time, averaged over the samples.
     pub cpu: Option<CpuShares>,
+    /// How the server and its load used their CPUs, if a server was measured.
+    pub server: Option<Served>,
     /// Number of samples that count.
     pub samples: u64,
     /// How many of them are marked.
@@ -100,6 +102,7 @@ impl Point {
             rounds,
             per_task: None,
             cpu: None,
+            server: None,
             marked: 0,
             marks: BTreeMap::new(),
         })
@@ -127,8 +130,20 @@ impl Point {
         self.rounds.len() > 1
     }
 
-    /// Whether the point shows how the testcase scales: it is undisturbed, and each task has a CPU.
+    /// Whether the rate is only a lower bound, because a server left its CPUs idle.
+    pub fn is_lower_bound(&self) -> bool {
+        self.server.is_some_and(|server| server.is_lower_bound())
+    }
+
+    /// Whether tasks share CPUs with each other, or a server with the load on it. Such a point shows how
+    /// they share CPUs, and not how they scale.
+    pub fn shares_cpus(&self) -> bool {
+        self.oversubscribed || self.server.is_some_and(|server| server.shared)
+    }
+
+    /// Whether the point shows how the testcase scales: it is undisturbed, each task has a CPU, and a
+    /// server used all of its CPUs.
     pub fn is_sound(&self) -> bool {
-        !self.disturbed && !self.oversubscribed
+        !self.disturbed && !self.shares_cpus() && !self.is_lower_bound()
     }
 }

@@ -13,7 +13,7 @@ use knee_host::text::one_line;
 use knee_stats::Looks;
 use serde::Serialize;
 
-use crate::{CaseId, CpuShares, Curve, Family, Mark, Mode, Origin, PerTask, Point};
+use crate::{CaseId, CpuShares, Curve, Family, Mark, Mode, Origin, PerTask, Point, Served};
 
 /// Name of the file that describes a run of knee.
 pub const RUN_FILE: &str = "run.json";
@@ -72,6 +72,8 @@ pub struct Measured {
     pub per_task: Option<PerTask>,
     /// How the CPUs spent their time, averaged over the samples, if the format contains it.
     pub cpu: Option<CpuShares>,
+    /// How the server and its load used their CPUs, if a server was measured.
+    pub server: Option<Served>,
     /// Why results are missing or incomplete.
     pub gap: Option<String>,
     /// Median speed of the CPUs before and after these rounds, in steps of the reference loop per
@@ -119,6 +121,7 @@ impl Measured {
         Some(Point {
             per_task: self.per_task,
             cpu: self.cpu,
+            server: self.server,
             samples: self.samples,
             marked: self.marked,
             measured: self.measured,

@@ -4,18 +4,20 @@
 
 use std::path::PathBuf;
 
-use knee_results::{CaseId, CpuShares, Mark, Mode};
+use knee_results::{CaseId, CpuShares, Mark, Mode, ServerUse};
 use rustix::io::Errno;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::call::TaskError;
+use crate::description::Server;
+use crate::placeholders;
 
 /// Default time in seconds for a testcase to get ready.
 pub const START_TIMEOUT: f64 = 30.0;
 
 /// The source of the loop.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Source {
     /// A testcase compiled for will-it-scale.
@@ -30,6 +32,13 @@ pub enum Source {
     Command {
         /// What to run.
         command: Command,
+    },
+    /// A server under load, which needs no runner.
+    Server {
+        /// Its description.
+        server: Box<Server>,
+        /// The directory of the description.
+        here: PathBuf,
     },
     /// A testcase of knee's own, found by its identity.
     BuiltIn {},
@@ -55,17 +64,17 @@ pub struct Command {
 
 impl Command {
     /// Placeholder for the task count in a command.
-    pub const TASKS: &str = "{tasks}";
+    pub const TASKS: &str = placeholders::TASKS;
     /// Placeholder for the list of the CPUs that the command may use, such as `0-3,8`.
-    pub const CPUS: &str = "{cpus}";
+    pub const CPUS: &str = placeholders::CPUS;
     /// Placeholder for the length of the measurement in seconds.
-    pub const SECONDS: &str = "{seconds}";
+    pub const SECONDS: &str = placeholders::SECONDS;
     /// Placeholder for an empty directory, which is removed after the round.
-    pub const DIR: &str = "{dir}";
+    pub const DIR: &str = placeholders::DIR;
     /// Placeholder for a TCP port that is free when the command starts.
-    pub const PORT: &str = "{port}";
+    pub const PORT: &str = placeholders::PORT;
     /// Stands for the rate in [`Command::read`].
-    pub const NUMBER: char = '#';
+    pub const NUMBER: char = placeholders::NUMBER;
     /// Shorter commands, in seconds, are not marked: the CPU times of the machine are rounded to 10 ms,
     /// and starting a program on a busy machine takes time that is not its own.
     pub const SHORTEST_JUDGED: f64 = 0.5;
@@ -200,6 +209,8 @@ pub struct Sample {
     /// Bytes per second that a task reads from memory before the round, averaged over the tasks;
     /// `None` where it was not measured.
     pub memory: Option<f64>,
+    /// How a server and the load on it used their CPUs; `None` if no server was measured.
+    pub server: Option<ServerUse>,
     /// Reasons to distrust the interval.
     pub marks: Vec<Mark>,
     /// In [`Phase::Round`], the names of the programs that still ran after the command had ended, and that

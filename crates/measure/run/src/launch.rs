@@ -19,6 +19,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use crate::command;
 use crate::job::{DIED_REMEDY, Event, Failure, FailureKind, Job, Sample, Source};
 use crate::runner::SUBCOMMAND;
+use crate::server;
 use crate::stopped::Stopped;
 
 /// How late the next event may be before the runner counts as hung.
@@ -60,13 +61,19 @@ impl Executor for Launcher {
         interrupt: &Interrupt,
         receive: &mut dyn FnMut(&str, Sample) -> io::Result<()>,
     ) -> Result<(), Stopped> {
-        if let Source::Command { command } = &job.source {
-            for sample in command::run(command, job, interrupt)? {
-                receive(&command.line, sample).map_err(Stopped::ByReceiver)?;
+        let (description, samples) = match &job.source {
+            Source::Command { command } => (&command.line, command::run(command, job, interrupt)?),
+            Source::Server { server, here } => {
+                (&server.description, server::run(server, here, job, interrupt)?)
             }
-            return Ok(());
+            Source::Plugin { .. } | Source::BuiltIn {} => {
+                return self.run_watched(job, interrupt, |_| Ok(()), receive);
+            }
+        };
+        for sample in samples {
+            receive(description, sample).map_err(Stopped::ByReceiver)?;
         }
-        self.run_watched(job, interrupt, |_| Ok(()), receive)
+        Ok(())
     }
 }
 

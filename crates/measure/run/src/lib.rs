@@ -14,6 +14,7 @@
 //!   their counters ([`area`]) and kills them. It receives a [`job`] and sends events.
 //! * [`launch`] is the other side: it starts runners and makes sure that they end. [`stopped`] says
 //!   why a round ended too early.
+//! * A [`server`] is measured under load; a TOML file describes it.
 //! * A [`sweep`] runs the interleaved rounds of all points of a [`plan`], and writes a [`record`].
 //! * A record has [results](record::Record::results) and curves. [`noise`] measures how much results
 //!   differ by chance on a machine.
@@ -49,16 +50,19 @@ pub mod area;
 pub mod call;
 pub mod catalogue;
 mod command;
+mod description;
 pub mod job;
 pub mod launch;
 pub mod needs;
 pub mod noise;
 pub mod parameter;
+mod placeholders;
 pub mod plan;
 pub mod quiet;
 pub mod record;
 mod reference;
 pub mod runner;
+pub mod server;
 pub mod stopped;
 pub mod sweep;
 pub mod task;

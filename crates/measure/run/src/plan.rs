@@ -1,11 +1,14 @@
 //! The points of a run and their order.
 
+use std::path::PathBuf;
+
 use knee_results::{CaseId, Family, Mode, Order, PointId, Side};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::catalogue::Selected;
 use crate::job::{Command, LAYOUTS, Score, Source};
+use crate::server::Server;
 use crate::task::NEXT_CPU;
 use crate::testcase::Need;
 
@@ -83,6 +86,19 @@ impl Case {
         }
     }
 
+    /// A server whose description is in the directory `here`.
+    pub fn server(server: Server, here: PathBuf) -> Self {
+        Self {
+            family: Family::Server,
+            description: server.description.clone(),
+            unit: server.unit.clone(),
+            ..Self::foreign(
+                CaseId::new(server.name.clone()),
+                Source::Server { server: Box::new(server), here },
+            )
+        }
+    }
+
     /// A testcase in a shared object with this SHA-256; named after the file.
     pub fn plugin(path: &std::path::Path, sha256: String) -> Self {
         let name = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy();
@@ -119,6 +135,16 @@ impl Case {
     /// Whether it is a command, of which a round is one invocation.
     pub fn is_command(&self) -> bool {
         matches!(self.source, Source::Command { .. })
+    }
+
+    /// Whether it is a server under load.
+    pub fn is_server(&self) -> bool {
+        matches!(self.source, Source::Server { .. })
+    }
+
+    /// Whether a round has one sample, and a duration that is known only afterwards.
+    pub fn is_foreign_process(&self) -> bool {
+        self.is_command() || self.is_server()
     }
 
     /// The requested modes in which it is measured.

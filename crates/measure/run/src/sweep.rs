@@ -16,13 +16,14 @@ pub use self::progress::Estimate;
 use self::progress::Progress;
 use crate::Catalogue;
 use crate::catalogue::SelectError;
-use crate::job::{Failure, FailureKind, Job};
+use crate::job::{Failure, FailureKind, Job, Source};
 use crate::launch::Executor;
 use crate::needs::{self, Context, TMPFS, unusable_dir};
 use crate::plan::{Case, turns};
 use crate::record::{
     PointFailure, RecordError, RoundSummary, Rounds, RunEnd, RunRecord, SampleLine, Writer,
 };
+use crate::server;
 use crate::stopped::Stopped;
 use crate::testcase::Need;
 
@@ -129,9 +130,11 @@ impl Sweep<'_> {
         for nr in progress.open() {
             let point = progress.points()[nr].clone();
             let context = Context { dir: &dir, mode: point.mode, tasks: point.tasks };
-            let failure = match self.needs(self.case(&point)) {
-                Ok(needs) => needs.iter().find_map(|&need| needs::check(need, &context).err()),
-                Err(failure) => Some(failure),
+            let case = self.case(&point);
+            let failure = match (&case.source, self.needs(case)) {
+                (Source::Server { server, .. }, _) => server::check(server).err(),
+                (_, Ok(needs)) => needs.iter().find_map(|&need| needs::check(need, &context).err()),
+                (_, Err(failure)) => Some(failure),
             };
             if let Some(failure) = failure {
                 progress.close(nr);

@@ -13,10 +13,13 @@ mod lock;
 mod memory;
 mod network;
 mod process;
+mod servers;
 mod sync;
 mod vm;
 
 use knee_run::Catalogue;
+
+pub use self::servers::{BuiltInServer, SERVERS, servers};
 
 /// All built-in testcases, by family, in the order of `knee list`.
 pub const CATALOGUE: Catalogue = Catalogue(&[

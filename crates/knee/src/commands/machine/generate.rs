@@ -48,10 +48,10 @@ enum What {
     /// Print the JSON schema of a file or of the output of --json
     Schema {
         /// Document to describe. Files: run (run.json), sample (a line of samples.jsonl), noise
-        /// (noise.json), check (check.json), check-test (a line of tests.jsonl), capture (`knee
-        /// profile`). Output of --json: check-matrix (`knee commute matrix DIR`), check-diff
-        /// (`knee commute diff`), check-explain (`knee commute explain`), lock-waits (`knee
-        /// profile --locks`)
+        /// (noise.json), server (the description of a server), check (check.json), check-test (a line
+        /// of tests.jsonl), capture (`knee profile`). Output of --json: check-matrix (`knee commute
+        /// matrix DIR`), check-diff (`knee commute diff`), check-explain (`knee commute explain`),
+        /// lock-waits (`knee profile --locks`)
         #[arg(value_parser = PossibleValuesParser::new(SCHEMAS.map(|(name, _)| name)))]
         file: String,
     },
@@ -61,10 +61,11 @@ enum What {
 type Schema = fn() -> Value;
 
 /// The documents with a schema.
-const SCHEMAS: [(&str, Schema); 10] = [
+const SCHEMAS: [(&str, Schema); 11] = [
     ("run", run_schema),
     ("sample", sample_schema),
     ("noise", noise_schema),
+    ("server", knee_run::server::schema),
     ("check", check_schema),
     ("check-test", test_schema),
     ("check-matrix", matrix_schema),

@@ -373,7 +373,7 @@ fn enough(args: &Args, points: usize) -> anyhow::Result<u32> {
 fn command(case: &Case) -> Option<&Command> {
     match &case.source {
         Source::Command { command } => Some(command),
-        Source::Plugin { .. } | Source::BuiltIn {} => None,
+        Source::Server { .. } | Source::Plugin { .. } | Source::BuiltIn {} => None,
     }
 }
 

@@ -5,21 +5,24 @@ use std::fmt::Write;
 use knee_host::text::{Cell, Column, Screen, Table};
 use knee_results::Family;
 use knee_run::parameter::{Choice, Parameter};
+use knee_run::server::Server;
 use knee_run::testcase::{Need, Testcase};
-use knee_testcases::{CATALOGUE, QUICK};
+use knee_testcases::{BuiltInServer, CATALOGUE, QUICK, SERVERS};
 use serde_json::{Value, json};
 
 use crate::args::complete;
-use crate::exit::{ExitStatus, usage};
+use crate::args::selection::Selection;
+use crate::exit::{ExitStatus, bail_usage};
 use crate::present::style::{BOLD, DIM};
 use crate::stdout;
 
-/// List the testcases and their parameters
+/// List the testcases and their parameters, and the servers
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee list                    list every testcase
   knee list 'mmap*'            list matching testcases
   knee list family:lock        list a family
+  knee list nginx --toml       print the description of a server
   knee list --json             print JSON
 
 A * marks the quick set, which `knee run` measures by default.
@@ -28,30 +31,46 @@ Some testcases have parameters, written NAME@KEY=VALUE. For example, in read1 ea
 reads its own file, and in read1@file=same all tasks read one file. Separate several parameters \
 with commas: vm_mmap1@map=rcu,di=epoch. The first value of each parameter is the default.")]
 pub(crate) struct Args {
-    /// Testcases to list: names, globs or family:NAME [default: all]
+    /// Testcases and servers to list: names, globs or family:NAME [default: all]
     #[arg(value_name = "NAME | GLOB | family:NAME", add = complete::testcases())]
     words: Vec<String>,
 
     /// Print JSON
     #[arg(long)]
     json: bool,
+
+    /// Print the description of a server, as a start for your own
+    #[arg(long, conflicts_with = "json")]
+    toml: bool,
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
-    let chosen: Vec<&Testcase> = if args.words.is_empty() {
-        CATALOGUE.all().collect()
+    let (testcases, servers): (Vec<&Testcase>, Vec<&BuiltInServer>) = if args.words.is_empty() {
+        (CATALOGUE.all().collect(), SERVERS.iter().collect())
     } else {
-        let selected = CATALOGUE.select(&args.words).map_err(|e| usage(e.to_string()))?;
-        selected.iter().map(|s| s.testcase).collect()
+        let Selection { testcases, servers } = Selection::of(&args.words, true)?;
+        (testcases.iter().map(|selected| selected.testcase).collect(), servers)
     };
+    if args.toml {
+        let ([], [server]) = (&testcases[..], &servers[..]) else {
+            bail_usage!("--toml prints the description of one server: knee list nginx --toml");
+        };
+        stdout::print(server.toml)?;
+        return Ok(ExitStatus::Done);
+    }
     match args.json {
-        true => stdout::print_json(&as_json(&chosen))?,
-        false => stdout::print(&as_text(&chosen, &Screen::of_stdout()))?,
+        true => stdout::print_json(&as_json(&testcases, &servers))?,
+        false => {
+            let screen = Screen::of_stdout();
+            stdout::print(
+                &(as_text(&testcases, &servers, &screen) + &legend(&testcases, &screen)),
+            )?;
+        }
     }
     Ok(ExitStatus::Done)
 }
 
-fn as_text(testcases: &[&Testcase], screen: &Screen) -> String {
+fn as_text(testcases: &[&Testcase], servers: &[&BuiltInServer], screen: &Screen) -> String {
     let mut table = Table::new(vec![Column::left(""), Column::left("").gap(1)]);
     let mut is_first = true;
     for family in Family::ALL {
@@ -80,7 +99,22 @@ fn as_text(testcases: &[&Testcase], screen: &Screen) -> String {
             }
         }
     }
-    table.render(screen) + &legend(testcases, screen)
+    if !servers.is_empty() {
+        let gap = if is_first { "" } else { "\n" };
+        table.text(format!("{gap}{BOLD}{}{BOLD:#}", Family::Server));
+    }
+    for server in servers {
+        let described = server.parsed();
+        table.row(vec![format!("  {}", server.name).into(), described.description.clone().into()]);
+        let needs = format!("needs {}", needs_of(&described).join(", "));
+        table.row(vec![Cell::default(), Cell::new(needs, DIM)]);
+    }
+    table.render(screen)
+}
+
+/// `nginx (nginx-light)`: a program, and the Debian package that contains it.
+fn needs_of(server: &Server) -> Vec<String> {
+    server.needs.iter().map(|need| format!("{} ({})", need.program, need.package)).collect()
 }
 
 /// The legend: what the star and the parameters in the list mean.
@@ -140,7 +174,21 @@ fn describe(need: Need) -> String {
     }
 }
 
-fn as_json(testcases: &[&Testcase]) -> Value {
+fn as_json(testcases: &[&Testcase], servers: &[&BuiltInServer]) -> Value {
+    let servers = servers.iter().map(|server| {
+        let described = server.parsed();
+        json!({
+            "name": server.name,
+            "family": Family::Server,
+            "description": described.description,
+            "unit": described.unit,
+            "bytes": 0,
+            "parameters": [],
+            "will_it_scale": null,
+            "needs": needs_of(&described),
+            "quick": false,
+        })
+    });
     let entries: Vec<_> = testcases
         .iter()
         .map(|t| {
@@ -162,6 +210,7 @@ fn as_json(testcases: &[&Testcase]) -> Value {
                 "quick": QUICK.contains(&t.name),
             })
         })
+        .chain(servers)
         .collect();
     json!({ "schema": 1, "testcases": entries })
 }

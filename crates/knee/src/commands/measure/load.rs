@@ -34,7 +34,8 @@ const HTTP: &str = "http://";
 /// and requests without a reply as failures.
 ///
 /// In --send, --expect and --reply-ends, \r, \n, \t, \0, \\ and \xHH are single bytes. In --send,
-/// {random:N} is a number from 0 to N-1 that differs from request to request.
+/// {random:N} is a number from 0 to N-1 that differs from request to request, and {number} is the
+/// number of the request within its thread.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee load http://127.0.0.1:8080/index.html       the highest rate, 8 connections
@@ -121,7 +122,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let mut signal = None;
     let outcome = measure(&load, &interrupt, args.quiet, &mut signal).map_err(|error| {
         let status = match &error {
-            LoadError::Nothing(_) | LoadError::Idle => ExitStatus::TestcaseDied,
+            LoadError::Nothing(_) | LoadError::Request { .. } | LoadError::Idle => {
+                ExitStatus::TestcaseDied
+            }
             LoadError::Unreachable(_) | LoadError::System(_) => ExitStatus::Environment,
         };
         failed(status, format!("{}: {error}", args.address))

@@ -3,7 +3,9 @@
 mod command;
 mod floor;
 mod outcome;
+mod server;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use anyhow::anyhow;
@@ -23,17 +25,18 @@ use self::floor::{MeasuredFloor, require_place};
 use crate::args::modes::Modes;
 use crate::args::patience::PatienceArgs;
 use crate::args::score::ScoreArgs;
+use crate::args::selection::{Selection, is_description};
 use crate::args::tasks::Tasks;
 use crate::args::view::ViewArgs;
 use crate::args::{
     complete, existing, percentage, require_one_word, require_utf8, seconds, seconds_or_none, whole,
 };
-use crate::exit::{ExitStatus, bail_usage, ensure_usage, usage};
+use crate::exit::{ExitStatus, bail_usage, ensure_usage};
 use crate::interrupt;
 use crate::present::progress::RunProgress;
 use crate::session::{
-    COMMAND_SECONDS, INTERVAL, QuietWait, SAMPLES, WARMUP, begin, carry_out, kept_floors, random,
-    resume, topology,
+    COMMAND_SECONDS, INTERVAL, QuietWait, SAMPLES, SERVER_WARMUP, WARMUP, begin, carry_out,
+    kept_floors, random, resume, topology,
 };
 use crate::stderr::tell;
 
@@ -45,7 +48,9 @@ const QUICK_WARMUP: f64 = 0.05;
 
 /// Measure how throughput grows with the task count
 ///
-/// Without names, knee measures a quick set that covers every family of kernel services. With a
+/// Without names, knee measures a quick set that covers every family of kernel services. A server is
+/// measured under load: a built-in one by its name, such as nginx, or your own by a file that describes
+/// it. Its task count is the number of its CPUs, and the load gets the other CPUs. With a
 /// command after --, knee measures this command. If the command contains {tasks} or {cpus}, knee
 /// runs it once per round, on as many CPUs as the point has tasks. Otherwise knee runs one copy per
 /// task. knee replaces {tasks} with the task count, {cpus} with the CPUs of the command, such as 0-3,
@@ -58,8 +63,9 @@ const QUICK_WARMUP: f64 = 0.05;
 #[derive(clap::Args)]
 #[command(args_override_self = true, after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Testcases: names, globs, NAME@KEY=VALUE or family:NAME (see `knee list`)
-    #[arg(value_name = "NAME | GLOB | family:NAME", add = complete::testcases())]
+    /// Testcases and servers: names, globs, NAME@KEY=VALUE or family:NAME (see `knee list`), or files
+    /// that describe a server
+    #[arg(value_name = "NAME | GLOB | family:NAME | FILE.toml", add = complete::testcases())]
     words: Vec<String>,
 
     /// Run every testcase
@@ -183,6 +189,8 @@ Examples:
   knee run family:lock -m threads -t 1-8   all locks, threads, 1 to 8 tasks
   knee run page_fault1 --precision 1%      add rounds for a precision of 1%
   knee run --plugin ./mine.so              a testcase written in C
+  knee run nginx memcached                 two servers under load
+  knee run ./my-server.toml                your own server
   knee run -- make -B -j{tasks}            your own program, by its run time
   knee run --read 'tps = #' -- pgbench -S -T {seconds} -c {tasks} bench
   knee run --aa                            the noise floor of this machine
@@ -262,7 +270,9 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
         None => ("TMPDIR", existing("TMPDIR", &std::env::temp_dir())?),
     };
     require_one_word(option, &dir, &cases)?;
-    let (quick, is_command) = (is_quick(args), !args.command.is_empty());
+    let is_server = cases.iter().any(Case::is_server);
+    let (quick, is_command) = (is_quick(args), is_server || !args.command.is_empty());
+    let cpus = args.placement.order(&topology);
     let default = |of_command, of_quick, of_testcases| match (is_command, quick) {
         (true, _) => of_command,
         (false, true) => of_quick,
@@ -270,11 +280,17 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
     };
     let request = Request {
         modes: if is_command { vec![Mode::Processes] } else { args.mode.modes() },
-        tasks: args.tasks.resolve(&topology, cgroup::cpu_quota()),
+        tasks: match is_server {
+            true => args.tasks.resolve_for_servers(&cpus, &topology, cgroup::cpu_quota()),
+            false => args.tasks.resolve(&topology, cgroup::cpu_quota()),
+        },
         rounds,
         samples: if is_command { 1 } else { args.samples },
         interval: args.interval.unwrap_or(default(COMMAND_SECONDS, QUICK_INTERVAL, INTERVAL)),
-        warmup: args.warmup.unwrap_or(default(0.0, QUICK_WARMUP, WARMUP)),
+        warmup: args.warmup.unwrap_or(match is_server {
+            true => SERVER_WARMUP,
+            false => default(0.0, QUICK_WARMUP, WARMUP),
+        }),
         start_timeout: args.start_timeout,
         precision: args.precision,
         until_decided: None,
@@ -286,7 +302,7 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
         },
         seed: args.seed.unwrap_or_else(random),
         placement: args.placement,
-        cpus: args.placement.order(&topology),
+        cpus,
         dir,
         aa: args.aa,
     };
@@ -314,8 +330,22 @@ fn cases(args: &Args) -> anyhow::Result<Vec<Case>> {
     } else {
         args.words.clone()
     };
-    let selected = CATALOGUE.select(&words).map_err(|e| usage(e.to_string()))?;
-    let mut cases: Vec<Case> = selected.iter().map(Case::built_in).collect();
+    let (files, words): (Vec<String>, Vec<String>) =
+        words.into_iter().partition(|word| is_description(word));
+    let selected = Selection::of(&words, false)?;
+    let mut cases: Vec<Case> = selected.testcases.iter().map(Case::built_in).collect();
+    let built_in = selected.servers.iter().map(|server| server::built_in(server));
+    let servers = built_in.chain(files.iter().map(|file| server::described(file)));
+    let servers = servers.collect::<anyhow::Result<Vec<Case>>>()?;
+    if !servers.is_empty() {
+        ensure_usage!(cases.is_empty(), "measure servers and other testcases in separate runs");
+        server::check_options(&args.plugin, &args.mode.modes(), args.samples)?;
+        let mut names = BTreeSet::new();
+        if let Some(twice) = servers.iter().find(|server| !names.insert(server.id.to_string())) {
+            bail_usage!("two servers are named {}; rename one of them", twice.id);
+        }
+        return Ok(servers);
+    }
     if args.all {
         leave_out_threads(&mut cases, args);
     }

@@ -3,7 +3,7 @@
 use knee_host::number::spread;
 use knee_results::{Compared, MachineChange, Results};
 
-use super::change;
+use super::change::change;
 
 /// Smallest drift to report. The reference loop itself varies by up to half a percent.
 const WORTH_A_WORD: f64 = 0.005;

@@ -1,6 +1,7 @@
 //! The results of comparing runs, as text and for programs.
 
 pub(crate) mod benchstat;
+mod change;
 mod form;
 mod json;
 mod machine;
@@ -14,6 +15,7 @@ use knee_results::{CaseId, Compared, ComparedPoint, Difference, Gap, PointId, Re
 use knee_run::noise::NoiseFloors;
 use knee_stats::{CompareOptions, RatioInterval, Test, Verdict};
 
+pub(crate) use self::change::change;
 pub(crate) use self::form::Form;
 use super::enumeration::{and_more, grouped};
 use super::notes::CALMER;
@@ -23,17 +25,6 @@ pub(crate) struct Comparisons<'r> {
     pub(crate) before: &'r Results,
     pub(crate) options: CompareOptions,
     pub(crate) compared: Vec<(&'r Results, Compared)>,
-}
-
-/// Formats a ratio as a change: `+12.3%`, `-4.50%`, or `12.3×` if it exceeds tenfold.
-pub(crate) fn change(ratio: f64) -> String {
-    // Not -0.00%.
-    let percent = Some((ratio - 1.0) * 100.0).filter(|p| p.abs() >= 0.005).unwrap_or(0.0);
-    match percent.abs() {
-        _ if ratio >= 10.0 => format!("{ratio:.1}×"),
-        p if p < 9.995 => format!("{percent:+.2}%"),
-        _ => format!("{percent:+.1}%"),
-    }
 }
 
 /// Medians before and after, as printed: rates, or times for commands.

@@ -2,10 +2,10 @@
 
 use knee_host::number::{percent, percent_beside, si, tasks};
 use knee_host::text::{Cell, Column, Table};
-use knee_results::{Curve, CurveVerdict, Knee, Point};
+use knee_results::{Curve, CurveVerdict, Knee, Point, Served};
 use knee_run::record::RunRecord;
 
-use super::remark::{against_processes, disturbed, doubtful};
+use super::remark::{against_processes, disturbed, doubtful, rate};
 use crate::present::style::{BAD, BOLD, PLAIN, UNKNOWN};
 use crate::present::view::View;
 
@@ -37,7 +37,7 @@ pub(super) fn render(run: &RunRecord, curves: &[Curve], scales: bool, view: &Vie
         let unit = case.map_or("iterations", |case| case.unit.as_str());
         table.titles_but(RATE, &format!("{unit}/s"));
         let (sharing, own): (Vec<&Point>, Vec<&Point>) =
-            curve.points().iter().partition(|point| point.oversubscribed);
+            curve.points().iter().partition(|point| point.shares_cpus());
         let bytes = case.map_or(0, |case| case.bytes);
         own.iter().for_each(|point| table.row(row(curve, point, bytes, shown, view)));
         let closing = closing(curves, curve, scales, view);
@@ -45,7 +45,13 @@ pub(super) fn render(run: &RunRecord, curves: &[Curve], scales: bool, view: &Vie
             table.text(closing);
         }
         if !sharing.is_empty() {
-            table.text(sharing_heading(case.map_or(1, |case| case.cpus_per_task)));
+            let is_server = sharing.iter().any(|point| point.server.is_some());
+            table.text(match is_server {
+                true => {
+                    "the load shares cores with the server, so there is no efficiency".to_owned()
+                }
+                false => sharing_heading(case.map_or(1, |case| case.cpus_per_task)),
+            });
             sharing.iter().for_each(|point| table.row(row(curve, point, bytes, shown, view)));
         }
         table.text("");
@@ -88,6 +94,9 @@ fn closing(curves: &[Curve], curve: &Curve, scales: bool, view: &View<'_>) -> St
         Knee::Unknown if curve.base().is_none() => {
             "unknown without a usable result at 1 task".to_owned()
         }
+        Knee::Unknown if curve.points().iter().any(Point::is_lower_bound) => {
+            "unknown, because a point that is only a lower bound could be the knee".to_owned()
+        }
         Knee::Unknown => "unknown, because a disturbed point could be the knee".to_owned(),
         Knee::At(n) => format!("at {}", tasks(n)),
         Knee::NotReached => "not reached".to_owned(),
@@ -122,7 +131,7 @@ fn row(curve: &Curve, p: &Point, bytes: u64, shown: Shown, view: &View<'_>) -> V
     };
     let mut row: Vec<Cell> = vec![
         p.tasks.to_string().into(),
-        si(p.rate).into(),
+        rate(p).into(),
         interval.into(),
         Cell::new(disturbed(std::slice::from_ref(p)), BAD),
     ];
@@ -151,8 +160,14 @@ fn row(curve: &Curve, p: &Point, bytes: u64, shown: Shown, view: &View<'_>) -> V
         let length = scaling.map_or(0.0, |s| s.efficiency.min(LONGEST_BAR) * BAR);
         row.push(Cell::new("■".repeat(length.round() as usize), mark));
     }
-    if bytes > 0 {
-        row.push(format!("{}B/s", si(p.rate * bytes as f64)).into());
-    }
+    let bandwidth = (bytes > 0).then(|| format!("{}B/s", si(p.rate * bytes as f64)));
+    row.extend(bandwidth.or_else(|| p.server.map(served)).map(Cell::from));
     row
+}
+
+/// `server 99% load 43% busy, 12.3 µs/request`
+fn served(server: Served) -> String {
+    let [server_busy, load_busy] = [server.server_busy, server.load_busy].map(percent);
+    let micros = server.cpu_per_request * 1e6;
+    format!("server {server_busy} load {load_busy} busy, {micros:.1} µs/request")
 }

@@ -5,7 +5,7 @@ use knee_host::text::{Cell, Column, Table};
 use knee_results::{Curve, Family, Point};
 use knee_run::record::{Record, RunRecord};
 
-use super::remark::{against_processes, disturbed, doubtful};
+use super::remark::{self, against_processes, disturbed, doubtful};
 use crate::present::sparkline::sparkline;
 use crate::present::style::{BAD, DIM, PLAIN, UNKNOWN};
 use crate::present::view::View;
@@ -86,7 +86,7 @@ fn columns(run: &RunRecord, scales: bool) -> Vec<Column> {
 /// The rate at a task count. Rates that are not sound are dimmed.
 fn rate(point: Option<&Point>) -> Cell {
     let style = if point.is_none_or(Point::is_sound) { PLAIN } else { DIM };
-    Cell::new(point.map_or(UNKNOWN.to_owned(), |point| si(point.rate)), style)
+    Cell::new(point.map_or(UNKNOWN.to_owned(), remark::rate), style)
 }
 
 /// The summary of the sound points of a curve: the cells between the rates and the remarks.

@@ -1,5 +1,6 @@
 //! Remarks beside the numbers of a curve.
 
+use knee_host::number::si;
 use knee_results::{Curve, Mode, Point, Scaling};
 
 use crate::present::view::View;
@@ -38,4 +39,10 @@ pub(super) fn disturbed(points: &[Point]) -> &'static str {
         (true, false) => "!",
         (false, false) => "",
     }
+}
+
+/// The rate of a point; `≥` marks a lower bound.
+pub(super) fn rate(point: &Point) -> String {
+    let bound = if point.is_lower_bound() { "≥" } else { "" };
+    format!("{bound}{}", si(point.rate))
 }

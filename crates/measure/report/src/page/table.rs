@@ -118,6 +118,8 @@ fn note(curve: &CurveReading, point: &Point) -> String {
     let notes = [
         (point.disturbed, "⊗ disturbed"),
         (point.oversubscribed, "more tasks than CPUs"),
+        (point.server.is_some_and(|server| server.shared), "shared with the load"),
+        (point.is_lower_bound(), "at least: the server was not busy"),
         (is_implausible, "? implausible"),
     ];
     let notes = notes.into_iter().filter(|(applies, _)| *applies).map(|(_, note)| note);

@@ -8,10 +8,9 @@ use std::time::Instant;
 
 use rustix::process::Pid;
 
-pub(crate) use self::cpu_times::{CpuTimes, CpuUse};
+pub(crate) use self::cpu_times::{CpuTimes, CpuUse, TICK};
 pub(crate) use self::task_clocks::TaskClocks;
 
-use self::cpu_times::TICK;
 use self::kernel_threads::KernelThreads;
 use self::task_clocks::of_reaped_children;
 

@@ -1,8 +1,9 @@
 //! A round of a command: runs it once, or a copy per task, measures the time, and ends the processes
 //! that it leaves running.
 
-mod rate;
+pub(crate) mod rate;
 mod running;
+pub(crate) mod words;
 
 use std::net::TcpListener;
 
@@ -67,6 +68,7 @@ pub(crate) fn run(
         reference,
         // Streaming through memory would evict what the command finds in the caches.
         memory: None,
+        server: None,
         marks: vec![Mark::Starved; usize::from(disturbed)],
         left_running: Vec::new(),
     };
@@ -109,7 +111,7 @@ fn filled(
 }
 
 /// A listener on a TCP port that the kernel chooses, and this port.
-fn listener() -> Result<(TcpListener, u16), Failure> {
+pub(crate) fn listener() -> Result<(TcpListener, u16), Failure> {
     let bound = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| {
         let port = listener.local_addr()?.port();
         Ok((listener, port))

@@ -7,7 +7,7 @@ use knee_stats::ungrouped;
 use crate::job::{Command, Failure, FailureKind};
 
 /// The rate in the standard output of the command with this line. `pattern` is [`Command::read`].
-pub(super) fn printed(output: &[u8], line: &str, pattern: Option<&str>) -> Result<f64, Failure> {
+pub(crate) fn printed(output: &[u8], line: &str, pattern: Option<&str>) -> Result<f64, Failure> {
     let refused = |reason: String, remedy: &str| {
         Failure::new(FailureKind::Died, format!("{line} {reason}"), remedy)
     };

@@ -1,9 +1,7 @@
 //! The processes of a command: one, or a copy per task, each under a keeper.
 
-use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -11,20 +9,17 @@ use knee_host::Interrupt;
 use knee_host::clock::seconds;
 use knee_host::limits::raise_open_files;
 use knee_host::process::keeper::{Kept, Prepared, Program};
-use knee_host::process::{
-    any_readable, last_line, program, read_available, read_tail, wait_readable,
-};
+use knee_host::process::{any_readable, last_line, read_available, read_tail, wait_readable};
 use knee_host::signal::describe_end;
 use rustix::process::{Pid, Rlimit, Signal};
 use rustix::time::ClockId;
 
+use super::words::words;
 use crate::job::{Command, Failure, FailureKind, Job, Score};
 use crate::stopped::Stopped;
 
 /// Advice for a command that cannot be started or that fails.
 const ADVICE: &str = "run the command by hand to see why";
-/// A line with one of these characters needs a shell.
-const SHELL_CHARACTERS: &str = "|&;<>()$`\\\"'*?[]#~=%!{}\n";
 /// How much of the end of the output to keep.
 const TAIL_BYTES: usize = 64 << 10;
 /// How long an interrupted command may take to exit.
@@ -210,7 +205,8 @@ fn program_of(
     job: &Job,
 ) -> Program {
     let stdout = if command.score == Score::Printed { Stdio::piped() } else { Stdio::null() };
-    Program::new(words(line, &command.dir))
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    Program::new(words(line, &command.dir, &path))
         .cpus(cpus)
         .open_files(open_files)
         .dir(&command.dir)
@@ -218,34 +214,4 @@ fn program_of(
         .in_round(&job.dir)
         .stdout(stdout)
         .stderr(Stdio::piped())
-}
-
-/// The words of a line: those of a program, or of a shell that runs the line.
-fn words(line: &str, dir: &Path) -> Vec<OsString> {
-    let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
-    let needs_shell = line.contains(|c| SHELL_CHARACTERS.contains(c));
-    match words.first().and_then(|word| word.to_str()) {
-        Some(name) if !needs_shell && is_program(name, dir) => words,
-        // It may be a shell builtin, and the error message of a shell is as good.
-        _ => ["/bin/sh", "-c", line].map(OsString::from).into(),
-    }
-}
-
-fn is_program(name: &str, dir: &Path) -> bool {
-    if name.contains('/') { dir.join(name).exists() } else { program::find(name).is_some() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_shell_runs_only_lines_that_need_one() {
-        let words = |line| words(line, Path::new("/"));
-        assert_eq!(words("ls  -l /"), ["ls", "-l", "/"]);
-        assert_eq!(words("bin/ls -l"), ["bin/ls", "-l"]);
-        for line in ["ls | cat", "ulimit -n", "./no-such-program", ""] {
-            assert_eq!(words(line), ["/bin/sh", "-c", line]);
-        }
-    }
 }

@@ -1,6 +1,6 @@
 //! Reading a line of `samples.jsonl`.
 
-use knee_results::{CaseId, CpuShares, Mark, Mode, PointId};
+use knee_results::{CaseId, CpuShares, Mark, Mode, PointId, ServerUse};
 use knee_stats::Spread;
 use serde::Deserialize;
 
@@ -29,6 +29,7 @@ pub(super) struct Line {
     lost: Option<f64>,
     reference: Option<f64>,
     memory: Option<f64>,
+    server: Option<ServerUse>,
     marks: Vec<Mark>,
 }
 
@@ -36,7 +37,7 @@ impl From<Line> for SampleLine {
     fn from(line: Line) -> Self {
         let Line { testcase, mode, tasks, round, sample, phase, seconds, .. } = line;
         let Line { total, min, max, mean, stddev, fairness, .. } = line;
-        let Line { rates, cpu, lost, reference, memory, marks, .. } = line;
+        let Line { rates, cpu, lost, reference, memory, server, marks, .. } = line;
         Self {
             point: PointId { case: testcase, mode, tasks },
             round,
@@ -49,6 +50,7 @@ impl From<Line> for SampleLine {
             lost,
             reference,
             memory,
+            server,
             marks,
         }
     }

@@ -41,7 +41,7 @@ pub use writer::Writer;
 use crate::job::{Failure, Phase};
 use crate::plan::Case;
 use knee_host::Environment;
-use knee_results::{CONFIDENCE, CaseId, CpuShares, Mark, PointId, Request};
+use knee_results::{CONFIDENCE, CaseId, CpuShares, Mark, PointId, Request, ServerUse};
 use knee_stats::{Looks, Spread};
 
 /// Version of the files that this knee writes.
@@ -203,6 +203,9 @@ pub struct SampleLine {
     /// Shows whether other work uses the memory bandwidth.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<f64>,
+    /// How a server and the load on it used their CPUs. Only the lines of a server contain it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<ServerUse>,
     /// Reasons to distrust the interval.
     pub marks: Vec<Mark>,
 }
@@ -229,6 +232,7 @@ impl SampleLine {
             lost: measured.lost,
             reference: measured.reference,
             memory: measured.memory,
+            server: measured.server,
             marks: measured.marks,
         })
     }

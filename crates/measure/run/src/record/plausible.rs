@@ -96,6 +96,12 @@ pub(super) fn check_sample(line: &SampleLine) -> Result<(), String> {
         within(name, rate, 0.0..=MAX_RATE)?;
     }
     within("lost", line.lost.unwrap_or(0.0), SHARE)?;
+    if let Some(server) = line.server {
+        within("server_cpu", server.server_cpu, 0.0..=MAX_RATE)?;
+        within("load_cpu", server.load_cpu, 0.0..=MAX_RATE)?;
+        within("server_busy", server.server_busy, SHARE)?;
+        within("load_busy", server.load_busy, SHARE)?;
+    }
     let Some(cpu) = line.cpu else { return Ok(()) };
     for share in [cpu.user, cpu.system, cpu.idle, cpu.steal, cpu.machine_idle] {
         within("cpu", share, SHARE)?;

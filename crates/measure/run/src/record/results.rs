@@ -5,6 +5,7 @@ use std::path::Path;
 
 use knee_results::{
     CaseInfo, CpuShares, Curve, Key, Measured, Order, Origin, PerTask, Point, PointId, Results,
+    Served,
 };
 use knee_stats::median;
 
@@ -47,10 +48,26 @@ fn measured<'r>(
             fairness,
         }),
         cpu: cpu.into_iter().reduce(|sum, shares| sum + shares).map(|sum| sum / n),
+        server: served(match clean().next() {
+            Some(_) => clean().filter_map(RoundSummary::served).collect(),
+            None => rounds.clone().filter_map(RoundSummary::served).collect(),
+        }),
         gap: None,
         reference: typical(RoundSummary::cpu_speed),
         memory: typical(|round| round.memory),
     }
+}
+
+/// How a server and its load used their CPUs in `rounds`; `None` without rounds of a server.
+fn served(rounds: Vec<Served>) -> Option<Served> {
+    let of = |value: fn(&Served) -> f64| median(&rounds.iter().map(value).collect::<Vec<f64>>());
+    Some(Served {
+        server_busy: of(|round| round.server_busy)?,
+        load_busy: of(|round| round.load_busy)?,
+        cpu_per_request: of(|round| round.cpu_per_request)?,
+        errors: rounds.iter().map(|round| round.errors).sum(),
+        shared: rounds.iter().any(|round| round.shared),
+    })
 }
 
 impl RunRecord {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use knee_results::{CpuShares, Mark, PointId};
+use knee_results::{CpuShares, Mark, PointId, Served, ServerUse};
 use knee_stats::{Spread, median};
 
 use super::{RunRecord, SampleLine};
@@ -45,6 +45,7 @@ pub struct RoundSummary {
     fairness: f64,
     cpu: CpuShares,
     cpu_samples: u64,
+    server: Option<ServerUse>,
 }
 
 /// Units done, and the time they took.
@@ -82,6 +83,7 @@ impl RoundSummary {
         self.samples += 1;
         self.reference = line.reference;
         self.memory = line.memory;
+        self.server = line.server;
         self.fairness += fairness;
         self.all.add(line);
         if line.marks.is_empty() {
@@ -136,6 +138,15 @@ impl RoundSummary {
     /// Mean of Jain's fairness index over the samples.
     pub fn fairness(&self) -> Option<f64> {
         (self.samples > 0).then(|| self.fairness / self.samples as f64)
+    }
+
+    /// How the server of this round and its load used their CPUs, if there is a server. Such a round has
+    /// one sample.
+    pub fn served(&self) -> Option<Served> {
+        let ServerUse { server_cpu, server_busy, load_busy, errors, shared, .. } = self.server?;
+        let requests = self.all.done;
+        let cpu_per_request = if requests > 0.0 { server_cpu / requests } else { 0.0 };
+        Some(Served { server_busy, load_busy, cpu_per_request, errors, shared })
     }
 
     /// How the CPUs of the point spent their time, averaged over the samples.
@@ -348,6 +359,16 @@ mod tests {
             [slow(&points[0]), slow(&points[1])],
             [vec![false, false, true, false], vec![false; 4]]
         );
+    }
+
+    #[test]
+    fn the_cpu_time_of_a_server_is_divided_by_its_requests() {
+        let used = ServerUse { server_cpu: 1.0, server_busy: 0.5, ..ServerUse::default() };
+        let all = Work { done: 200.0, seconds: 2.0 };
+        let round = RoundSummary { samples: 1, all, server: Some(used), ..RoundSummary::default() };
+        let served = round.served().unwrap();
+        assert_eq!((served.cpu_per_request, served.is_lower_bound()), (0.005, true));
+        assert_eq!(RoundSummary::default().served(), None);
     }
 
     #[test]

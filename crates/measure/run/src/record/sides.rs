@@ -89,7 +89,9 @@ fn side(case: &Case, name: &CaseId) -> Results {
     let source = match &case.source {
         Source::Command { command } => PathBuf::from(&command.line),
         Source::Plugin { plugin, .. } => plugin.clone(),
-        Source::BuiltIn {} => PathBuf::from(case.id.without_side().to_string()),
+        Source::Server { .. } | Source::BuiltIn {} => {
+            PathBuf::from(case.id.without_side().to_string())
+        }
     };
     let mut results = Results::new(&source);
     results.cases.insert(name.clone(), case_info(case));

@@ -23,7 +23,9 @@ impl Loaded {
     pub(super) fn load(job: &Job, catalogue: Catalogue) -> Result<Self, Failure> {
         match &job.source {
             Source::Plugin { plugin, .. } => Plugin::load(plugin).map(Self::Plugin),
-            Source::Command { .. } => Err(Failure::runner("a command needs no runner")),
+            Source::Command { .. } | Source::Server { .. } => {
+                Err(Failure::runner("a command needs no runner"))
+            }
             Source::BuiltIn {} => {
                 let selected = catalogue.of_record(&job.case);
                 selected.map(Self::BuiltIn).map_err(|error| Failure::runner(error.to_string()))

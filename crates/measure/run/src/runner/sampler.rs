@@ -320,6 +320,7 @@ impl<'a> Sampler<'a> {
             lost,
             reference: Some(self.reference),
             memory: self.memory,
+            server: None,
             marks,
             left_running: Vec::new(),
         }

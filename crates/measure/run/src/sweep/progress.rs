@@ -30,7 +30,7 @@ pub struct Estimate {
 pub(super) struct Progress {
     request: Request,
     points: Vec<PointId>,
-    /// The planned seconds of a round of each point; `None` for a command.
+    /// The planned seconds of a round of each point; `None` for a command and for a server.
     costs: Vec<Option<f64>>,
     rounds: Rounds,
     /// Points that are not measured further, because they failed.
@@ -236,11 +236,11 @@ impl Progress {
     }
 }
 
-/// The planned seconds of a round of a point; `None` for a command.
+/// The planned seconds of a round of a point; `None` for a command and for a server.
 fn cost(run: &RunRecord, point: &PointId) -> Option<f64> {
     let request = &run.request;
     let case = run.case(&point.case)?;
-    if case.is_command() {
+    if case.is_foreign_process() {
         return None;
     }
     let interval = request.interval.max(case.min_interval);

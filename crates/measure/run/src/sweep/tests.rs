@@ -36,6 +36,7 @@ impl<F: FnMut(u32, usize) -> Result<f64, Stopped>> Executor for Script<F> {
             lost: None,
             reference: None,
             memory: None,
+            server: None,
             marks: if phase == Phase::Round { marks.clone() } else { Vec::new() },
             left_running: Vec::new(),
         };

@@ -1,0 +1,58 @@
+//! A server for tests: replies to each line it receives with `ok`, or misbehaves as it is told.
+//!
+//! `line_server PORT [BEHAVIOUR]`
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// Lines until a server that dies under load does so.
+const LIFE: u64 = 50;
+
+static LINES: AtomicU64 = AtomicU64::new(0);
+
+fn main() {
+    let mut args = std::env::args().skip(1);
+    let port: u16 = args.next().and_then(|port| port.parse().ok()).expect("a port");
+    let behaviour = args.next().unwrap_or_default();
+    eprintln!("line_server: {behaviour} at port {port}");
+    match behaviour.as_str() {
+        "die-at-start" => {
+            eprintln!("line_server: no configuration");
+            std::process::exit(3);
+        }
+        "never-ready" => thread::sleep(Duration::from_secs(600)),
+        _ => {}
+    }
+    let listener = TcpListener::bind(("127.0.0.1", port)).expect("the port is free");
+    println!("ready");
+    for stream in listener.incoming().flatten() {
+        let behaviour = behaviour.clone();
+        thread::spawn(move || converse(&stream, &behaviour));
+    }
+}
+
+fn converse(stream: &TcpStream, behaviour: &str) {
+    let _ = stream.set_nodelay(true);
+    let mut lines = BufReader::new(stream).lines();
+    while let Some(Ok(_)) = lines.next() {
+        let reply: &[u8] = match behaviour {
+            "garbage" => b"sorry\n",
+            "silent" => b"",
+            "idle" => {
+                thread::sleep(Duration::from_millis(2));
+                b"ok\n"
+            }
+            "die-under-load" if LINES.fetch_add(1, Ordering::Relaxed) == LIFE => {
+                eprintln!("line_server: out of memory");
+                std::process::exit(4);
+            }
+            _ => b"ok\n",
+        };
+        if { stream }.write_all(reply).is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! How a server and the load on it used their CPUs.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A server that is less busy than this could serve more: its load, or something that it waits for,
+/// limits the rate. The clocks of CPU time are exact to one or two percent of a second.
+const SATURATED: f64 = 0.95;
+
+/// What a server and the load on it did in an interval.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ServerUse {
+    /// CPU seconds of all processes of the server.
+    pub server_cpu: f64,
+    /// Share of the time of the server's CPUs in which the server or interrupts ran, 0 to 1.
+    pub server_busy: f64,
+    /// CPU seconds of the load.
+    pub load_cpu: f64,
+    /// Share of the time of the load's CPUs that the load used, 0 to 1.
+    pub load_busy: f64,
+    /// Requests without a correct reply.
+    pub errors: u64,
+    /// Whether the load may use cores of the server.
+    pub shared: bool,
+}
+
+/// The same over the rounds of a point.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Served {
+    /// Median busy share of the server's CPUs, 0 to 1.
+    pub server_busy: f64,
+    /// Median busy share of the load's CPUs, 0 to 1.
+    pub load_busy: f64,
+    /// Median CPU seconds of the server for each request.
+    pub cpu_per_request: f64,
+    /// Requests without a correct reply, in all rounds.
+    pub errors: u64,
+    /// Whether the load may use cores of the server, so that the point does not show how the server
+    /// scales.
+    pub shared: bool,
+}
+
+impl Served {
+    /// Whether the server left its CPUs idle, so that its rate is only a lower bound of what it can
+    /// serve.
+    pub fn is_lower_bound(&self) -> bool {
+        self.server_busy < SATURATED
+    }
+}

@@ -1,0 +1,286 @@
+//! Parsing and checking a description.
+
+use std::path::{Component, Path};
+
+use knee_host::suggest::{nearest, question};
+use knee_load::{End, Reply, TextError};
+
+use super::fields::{RequestDescription, Server};
+use crate::placeholders::{self, NUMBER};
+
+/// The longest time that a description can ask for, in seconds.
+const MOST_SECONDS: f64 = 86_400.0;
+
+/// What is wrong with a description.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DescriptionError {
+    /// It is not TOML, or has a key or value of another type.
+    #[error("line {line}: {reason}")]
+    Syntax {
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A value that knee cannot use.
+    #[error("{key}: {reason}")]
+    Value {
+        /// The key.
+        key: String,
+        /// What is wrong, and what to write.
+        reason: String,
+    },
+}
+
+impl DescriptionError {
+    fn value(key: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self::Value { key: key.into(), reason: reason.into() }
+    }
+}
+
+impl Server {
+    /// Parses the text of a description.
+    ///
+    /// # Errors
+    /// The error names the line or the key.
+    pub fn parse(text: &str) -> Result<Self, DescriptionError> {
+        let server: Self = toml::from_str(text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start.min(text.len()));
+            let line = text.as_bytes()[..at].iter().filter(|&&byte| byte == b'\n').count() + 1;
+            DescriptionError::Syntax { line, reason: with_suggestion(error.message()) }
+        })?;
+        server.check()?;
+        Ok(server)
+    }
+
+    /// Checks what the types of the fields do not say.
+    ///
+    /// # Errors
+    /// The error names the key.
+    pub fn check(&self) -> Result<(), DescriptionError> {
+        let is_name = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+        if self.name.is_empty() || !self.name.chars().all(is_name) {
+            let reason = "write a name of letters, digits, _, - and .";
+            return Err(DescriptionError::value(
+                "name",
+                format!("{:?} is not a name; {reason}", self.name),
+            ));
+        }
+        for name in self.files.keys() {
+            let mut parts = Path::new(name).components();
+            if !matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None)) {
+                let reason = format!("{name:?} is not the name of a file in the private directory");
+                return Err(DescriptionError::value("files", reason));
+            }
+        }
+        self.check_texts()?;
+        self.check_load()?;
+        let ready = [&self.ready.connect, &self.ready.output, &self.ready.command];
+        let described = ready.into_iter().flatten().count();
+        if described > 1 {
+            return Err(DescriptionError::value(
+                "ready",
+                "choose one of connect, output and command",
+            ));
+        }
+        if described == 0 && self.load.address.is_none() {
+            let reason = "connect, output or command is missing: how does knee see that the server is ready?";
+            return Err(DescriptionError::value("ready", reason));
+        }
+        let seconds =
+            [("ready.seconds", self.ready.seconds), ("stop.seconds", Some(self.stop.seconds))];
+        for (key, seconds) in seconds {
+            if seconds.is_some_and(|seconds| !(0.0..=MOST_SECONDS).contains(&seconds)) {
+                let reason = format!("must be a time in seconds from 0 to {MOST_SECONDS}");
+                return Err(DescriptionError::value(key, reason));
+            }
+        }
+        Ok(())
+    }
+
+    /// The commands and addresses, with their keys.
+    fn texts(&self) -> impl Iterator<Item = (&'static str, &String)> {
+        let lists = [("setup", &self.setup), ("prepare", &self.prepare)];
+        let listed =
+            lists.into_iter().flat_map(|(key, list)| list.iter().map(move |text| (key, text)));
+        let single = [
+            ("ready.command", &self.ready.command),
+            ("ready.connect", &self.ready.connect),
+            ("load.address", &self.load.address),
+            ("load.command", &self.load.command),
+        ];
+        let single = single.into_iter().filter_map(|(key, text)| Some((key, text.as_ref()?)));
+        std::iter::once(("server.command", &self.server.command)).chain(listed).chain(single)
+    }
+
+    /// Whether a command or an address contains `placeholder`.
+    pub fn uses(&self, placeholder: &str) -> bool {
+        self.texts().any(|(_, text)| text.contains(placeholder))
+    }
+
+    fn check_texts(&self) -> Result<(), DescriptionError> {
+        for (key, text) in self.texts() {
+            if text.trim().is_empty() {
+                return Err(DescriptionError::value(key, "it is empty"));
+            }
+            if let Some((word, meant)) = placeholders::misspelt(text) {
+                let reason = format!("{word} is not a placeholder (did you mean {meant}?)");
+                return Err(DescriptionError::value(key, reason));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_load(&self) -> Result<(), DescriptionError> {
+        let load = &self.load;
+        match (&load.address, &load.command) {
+            (None, None) => {
+                let reason = "address or command is missing: where does the load come from?";
+                return Err(DescriptionError::value("load", reason));
+            }
+            (Some(_), Some(_)) => {
+                return Err(DescriptionError::value("load", "choose one of address and command"));
+            }
+            (Some(_), None) if load.request.is_empty() => {
+                return Err(DescriptionError::value("load.request", "a request is missing"));
+            }
+            (None, Some(_)) if !load.request.is_empty() || !self.fill.is_empty() => {
+                return Err(DescriptionError::value("load", "requests need load.address"));
+            }
+            _ => {}
+        }
+        if load.read.is_some() && load.command.is_none() {
+            return Err(DescriptionError::value("load.read", "it applies only to load.command"));
+        }
+        let is_pattern = |read: &String| read.matches(NUMBER).count() == 1;
+        if load.read.as_ref().is_some_and(|read| !is_pattern(read)) {
+            let reason = "must contain one # in place of the rate, such as 'tps = #'";
+            return Err(DescriptionError::value("load.read", reason));
+        }
+        let of_load = load.request.iter().map(|request| ("load.request", request));
+        let of_fill = self.fill.iter().map(|fill| ("fill.request", &fill.request));
+        for (key, request) in of_load.chain(of_fill) {
+            request.parsed().map_err(|reason| DescriptionError::value(key, reason))?;
+        }
+        Ok(())
+    }
+}
+
+impl RequestDescription {
+    /// The request for the generator.
+    pub(crate) fn parsed(&self) -> Result<knee_load::Request, String> {
+        let text = |error: TextError| error.to_string();
+        let end = match (&self.reply_ends, self.reply_bytes, self.reply_http) {
+            (Some(end), None, false) if !end.is_empty() => End::with(end).map_err(text)?,
+            (None, Some(bytes), false) if bytes > 0 => End::Bytes(bytes),
+            (None, None, true) => End::Http,
+            _ => {
+                return Err(
+                    "where does a reply end? Use one of reply_ends, reply_bytes and reply_http"
+                        .to_owned(),
+                );
+            }
+        };
+        let reply = Reply::new(&self.expect, end).map_err(text)?;
+        let mut request = knee_load::Request::new(&self.send, reply).map_err(text)?;
+        request.weight = self.weight.get();
+        Ok(request)
+    }
+}
+
+/// The message of an error of TOML, in one line. Serde names the known keys after an unknown one.
+fn with_suggestion(message: &str) -> String {
+    let mut words = message.split('`').skip(1).step_by(2);
+    let line = message.lines().next().unwrap_or_default();
+    match words.next() {
+        Some(key) if message.starts_with("unknown field") => {
+            let known: Vec<&str> = words.collect();
+            let meant = nearest(key, known.iter().copied());
+            match meant.is_empty() {
+                true => format!("the key {key} is unknown; known are {}", known.join(", ")),
+                false => format!("the key {key} is unknown{}", question(&meant)),
+            }
+        }
+        _ => line.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::description::StopSignal;
+
+    const ECHO: &str = r#"
+name = "echo"
+[server]
+command = "echo-server --port {port}"
+[load]
+address = "127.0.0.1:{port}"
+[[load.request]]
+send = 'hello\n'
+reply_ends = '\n'
+"#;
+
+    fn refused(text: &str) -> String {
+        Server::parse(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_short_description_has_defaults() {
+        let echo = Server::parse(ECHO).unwrap();
+        assert_eq!((echo.unit.as_str(), echo.load.connections.get()), ("requests", 32));
+        assert_eq!((echo.stop.signal, echo.stop.seconds), (StopSignal::Term, 5.0));
+        let json = serde_json::to_string(&echo).unwrap();
+        assert_eq!(serde_json::from_str::<Server>(&json).unwrap(), echo, "{json}");
+    }
+
+    #[test]
+    fn a_misspelt_key_is_reported_with_its_line_and_the_right_key() {
+        let misspelt = ECHO.replace("reply_ends", "reply_end");
+        assert_eq!(
+            refused(&misspelt),
+            "line 9: the key reply_end is unknown (did you mean reply_ends or reply_bytes or reply_http?)"
+        );
+        let strange = ECHO.replace("[load]", "zzz = 1\n[load]");
+        assert_eq!(refused(&strange), "line 5: the key zzz is unknown; known are command, user");
+        assert!(refused("name = 1").starts_with("line 1: invalid type"), "{}", refused("name = 1"));
+        assert!(refused("name = \"a\n").starts_with("line 1: "), "{}", refused("name = \"a\n"));
+    }
+
+    #[test]
+    fn a_misspelt_placeholder_is_reported() {
+        let misspelt = ECHO.replace("--port {port}", "--port {prot}");
+        let reason = "server.command: {prot} is not a placeholder (did you mean {port}?)";
+        assert_eq!(refused(&misspelt), reason);
+        // A shell and awk have braces of their own.
+        Server::parse(&ECHO.replace("--port {port}", "${HOME} '{print}' {a,b}")).unwrap();
+    }
+
+    #[test]
+    fn the_error_for_an_unusable_value_says_what_to_write() {
+        let with = |from: &str, to: &str| refused(&ECHO.replace(from, to));
+        assert!(with("\"echo\"", "\"a b\"").contains("\"a b\" is not a name"));
+        assert!(with(r"reply_ends = '\n'", "").contains("where does a reply end?"));
+        assert!(with(r"'hello\n'", r"'\q'").contains(r"\q has no meaning"));
+        assert!(
+            with("[load]", "[stop]\nseconds = -1\n[load]").starts_with("stop.seconds: must be")
+        );
+        assert!(
+            with("[load]", "[files]\n\"../a\" = ''\n[load]").contains("\"../a\" is not the name")
+        );
+        assert!(with("[load]", "[load]\nread = '#'").contains("only to load.command"));
+        let command = "name = 'a'\n[server]\ncommand = 'a'\n[load]\ncommand = 'b'\n";
+        assert!(refused(command).starts_with("ready: "), "{}", refused(command));
+        let pattern = format!("{command}read = 'tps'\n[ready]\noutput = 'up'");
+        assert!(refused(&pattern).contains("must contain one #"));
+        let none = "name = 'a'\n[server]\ncommand = 'a'\n[load]\n";
+        assert!(refused(none).contains("where does the load come from?"));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text: String) {
+            let _ = Server::parse(&text);
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Placeholders in commands, and in the addresses and files of a server.
+
+use knee_host::CpuList;
+use strsim::osa_distance;
+
+/// See [`crate::job::Command::TASKS`].
+pub(crate) const TASKS: &str = "{tasks}";
+/// See [`crate::job::Command::CPUS`].
+pub(crate) const CPUS: &str = "{cpus}";
+/// See [`crate::job::Command::SECONDS`].
+pub(crate) const SECONDS: &str = "{seconds}";
+/// See [`crate::job::Command::DIR`].
+pub(crate) const DIR: &str = "{dir}";
+/// See [`crate::job::Command::PORT`].
+pub(crate) const PORT: &str = "{port}";
+/// See [`crate::job::Command::NUMBER`].
+pub(crate) const NUMBER: char = '#';
+const LOAD_TASKS: &str = "{load_tasks}";
+const LOAD_CPUS: &str = "{load_cpus}";
+const CONNECTIONS: &str = "{connections}";
+/// Placeholder for the directory of a description.
+pub const HERE: &str = "{here}";
+
+/// All placeholders.
+pub(crate) const PLACEHOLDERS: [&str; 9] =
+    [TASKS, CPUS, LOAD_TASKS, LOAD_CPUS, CONNECTIONS, SECONDS, DIR, PORT, HERE];
+
+/// What the placeholders stand for in one round.
+pub(crate) struct Values([(&'static str, String); 9]);
+
+impl Values {
+    /// The values of a server on the CPUs `server` and a load on the CPUs `load`.
+    pub(crate) fn new(
+        [server, load]: [&[u32]; 2],
+        connections: u32,
+        seconds: f64,
+        dir: String,
+        port: u16,
+        here: String,
+    ) -> Self {
+        let list = |cpus: &[u32]| cpus.iter().copied().collect::<CpuList>().to_string();
+        Self([
+            (TASKS, server.len().to_string()),
+            (CPUS, list(server)),
+            (LOAD_TASKS, load.len().to_string()),
+            (LOAD_CPUS, list(load)),
+            (CONNECTIONS, connections.to_string()),
+            (SECONDS, seconds.to_string()),
+            (DIR, dir),
+            (PORT, port.to_string()),
+            (HERE, here),
+        ])
+    }
+
+    /// `text` with values in place of its placeholders.
+    pub(crate) fn fill(&self, text: &str) -> String {
+        self.0.iter().fold(text.to_owned(), |text, (name, value)| text.replace(name, value))
+    }
+}
+
+/// A word in braces that differs from a placeholder by one letter or by two swapped ones, and this
+/// placeholder. Other words in braces belong to the program.
+pub(crate) fn misspelt(text: &str) -> Option<(&str, &'static str)> {
+    text.match_indices('{').find_map(|(begin, _)| {
+        let length = text[begin..].find('}')? + 1;
+        let word = &text[begin..begin + length];
+        // `${word}` is a variable of a shell.
+        let is_placeholder = PLACEHOLDERS.contains(&word) || text[..begin].ends_with('$');
+        let meant = PLACEHOLDERS.into_iter().find(|name| osa_distance(word, name) == 1);
+        meant.filter(|_| !is_placeholder).map(|meant| (word, meant))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn placeholders_are_replaced() {
+        let here = "/home/me".to_owned();
+        let values = Values::new([&[0, 2, 1], &[3]], 64, 1.5, "/private".to_owned(), 4711, here);
+        let text = "{tasks} {cpus} {load_tasks} {load_cpus} {connections} {seconds} {dir}/{port} {here} {x}";
+        assert_eq!(values.fill(text), "3 0-2 1 3 64 1.5 /private/4711 /home/me {x}");
+    }
+
+    #[test]
+    fn only_a_word_that_is_similar_to_a_placeholder_is_misspelt() {
+        assert_eq!(misspelt("a {port} {task}"), Some(("{task}", "{tasks}")));
+        for text in ["{port}", "{print}", "${port_number}", "{a,b}", "{", "{}", "{random:9}"] {
+            assert_eq!(misspelt(text), None, "{text}");
+        }
+    }
+}

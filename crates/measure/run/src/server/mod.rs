@@ -1,0 +1,103 @@
+//! Servers under load as testcases.
+//!
+//! A [`Server`] is described by a TOML file. A round starts it in a private directory, waits until it is
+//! ready, puts load on it, and stops it:
+//!
+//! ```text
+//! files → setup → server … ready → prepare, fill → load → stop
+//! ```
+//!
+//! At a point with n tasks, the server has the first n CPUs of the placement. The load has [other
+//! CPUs](Places), because it would take CPU time from the server. A point at which the server is not busy
+//! does not show how fast the server is.
+
+mod load;
+mod places;
+mod process;
+mod programs;
+mod ready;
+mod round;
+mod tree;
+mod usage;
+mod user;
+
+use std::path::Path;
+use std::time::Duration;
+
+use knee_host::Interrupt;
+use knee_results::{Mark, ServerUse};
+
+pub use self::places::{Places, unshared};
+pub use self::programs::check;
+pub use crate::description::{
+    DescriptionError, Fill, LoadDescription, Program, Ready, RequestDescription, Server,
+    ServerCommand, Stop, StopSignal, schema,
+};
+pub use crate::placeholders::HERE;
+
+use self::round::Round;
+use crate::job::{Job, Phase, Sample};
+use crate::reference;
+use crate::stopped::Stopped;
+
+/// Measures one round of `server`, whose description is in the directory `here`. The first sample is the
+/// measured part of the load. The second one is the whole round, with the speed of the reference loop after
+/// it.
+pub(crate) fn run(
+    server: &Server,
+    here: &Path,
+    job: &Job,
+    interrupt: &Interrupt,
+) -> Result<[Sample; 2], Stopped> {
+    check(server)?;
+    let round = Round::prepare(server, here, job, interrupt)?;
+    ready::require_unused(&round)?;
+    let mut cpus = [&round.places.server[..], &round.places.load].concat();
+    cpus.sort_unstable();
+    cpus.dedup();
+    let reference = reference::speed_on(&cpus);
+    let measured = serve(&round)?;
+    let used = ServerUse {
+        server_cpu: measured.usage.server * measured.seconds / measured.usage.seconds,
+        server_busy: measured.usage.busy(),
+        load_cpu: measured.load_cpu,
+        load_busy: measured.load_busy,
+        errors: measured.errors,
+        shared: round.places.shared,
+    };
+    // If the load may use the server's CPUs, it is the other work.
+    let is_disturbed = !round.places.shared && measured.usage.is_disturbed();
+    let sample = Sample {
+        phase: Phase::Measure,
+        seconds: measured.seconds,
+        rates: vec![measured.rate],
+        cpu: Some(measured.usage.cpus.shares),
+        lost: (!round.places.shared).then(|| measured.usage.lost()),
+        reference,
+        memory: None,
+        server: Some(used),
+        left_running: Vec::new(),
+        marks: vec![Mark::Starved; usize::from(is_disturbed)],
+    };
+    let reference = reference::speed_on(&cpus);
+    let whole = Sample { phase: Phase::Round, reference, ..sample.clone() };
+    Ok([sample, whole])
+}
+
+/// Starts the server of `round`, measures it, and stops it.
+fn serve(round: &Round<'_>) -> Result<load::Measured, Stopped> {
+    let description = round.server;
+    for line in &description.setup {
+        round.run("the set-up command", line, None)?;
+    }
+    let line = &description.server.command;
+    let mut server = round.start("the server", line, &round.places.server)?;
+    ready::wait(round, &mut server)?;
+    for line in &description.prepare {
+        round.run("the preparing command", line, Some(&mut server))?;
+    }
+    load::fill(round, &mut server)?;
+    let measured = load::measure(round, &mut server)?;
+    server.stop(Duration::from_secs_f64(description.stop.seconds), round.interrupt)?;
+    Ok(measured)
+}

@@ -1,0 +1,198 @@
+//! A process of a server testcase: the server itself, a command before the load, or the load.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+use knee_host::Interrupt;
+use knee_host::process::keeper::{Kept, Program};
+use knee_host::process::{any_readable, read_tail, wait_readable};
+use knee_host::signal::describe_end;
+use rustix::process::Signal;
+
+use super::tree;
+use crate::job::{Failure, FailureKind};
+use crate::stopped::Stopped;
+
+/// How much of the end of the output to keep.
+const TAIL_BYTES: usize = 64 << 10;
+/// How many of its last lines a failure shows.
+const LAST_LINES: usize = 3;
+/// How long a process may take to end if its result is no longer wanted.
+const END_PATIENCE: Duration = Duration::from_millis(500);
+
+/// A started process. Dropping it ends the process with all of its descendants.
+pub(super) struct Process {
+    /// What it is for, such as `the server`.
+    role: &'static str,
+    /// Its command line.
+    pub(super) line: String,
+    /// The end of its standard output.
+    pub(super) stdout: Vec<u8>,
+    stderr: Vec<u8>,
+    kept: Kept,
+    /// The signal that asks it to end.
+    signal: Signal,
+    end: Option<ExitStatus>,
+}
+
+impl Process {
+    /// Starts `program`, which runs `line`, for the purpose `role`.
+    ///
+    /// # Errors
+    /// No process can be started.
+    pub(super) fn start(
+        role: &'static str,
+        line: String,
+        program: Program,
+        signal: Signal,
+    ) -> Result<Self, Failure> {
+        let kept = program.start().map_err(|error| refused(role, &line, &error))?;
+        let (stdout, stderr) = (Vec::new(), Vec::new());
+        Ok(Self { role, line, stdout, stderr, kept, signal, end: None })
+    }
+
+    /// CPU seconds of the process and its descendants.
+    pub(super) fn cpu_seconds(&self) -> f64 {
+        // A daemon is a child of the keeper.
+        let [_, keeper] = self.kept.processes();
+        tree::cpu_seconds(keeper.as_raw_pid())
+    }
+
+    /// How the process ended, if it has.
+    pub(super) fn end(&self) -> Option<ExitStatus> {
+        self.end
+    }
+
+    /// Whether its output contains `text`.
+    pub(super) fn has_printed(&self, text: &str) -> bool {
+        let contains = |output: &[u8]| String::from_utf8_lossy(output).contains(text);
+        contains(&self.stdout) || contains(&self.stderr)
+    }
+
+    /// A failure of this process, with the last lines of its output: `the server redis-server: WHAT: …`.
+    pub(super) fn failure(&self, kind: FailureKind, what: &str, remedy: &str) -> Failure {
+        let reason = format!("{} {} {what}{}", self.role, self.line, self.last_words());
+        Failure::new(kind, reason, remedy)
+    }
+
+    /// The failure of a process that has ended, `when`.
+    pub(super) fn death(&self, when: &str, remedy: &str) -> Failure {
+        let end = self.end.map_or("died".to_owned(), |end| describe_end(end.signal(), end.code()));
+        // The statuses of a shell for a missing program and for a file that is not a program.
+        let is_missing = matches!(self.end.and_then(|end| end.code()), Some(126 | 127));
+        let kind = if is_missing { FailureKind::CannotRun } else { FailureKind::Died };
+        self.failure(kind, &format!("{end} {when}"), remedy)
+    }
+
+    /// `: LINE | LINE`, the last lines of its error output, or else of its output.
+    fn last_words(&self) -> String {
+        let output = if self.stderr.is_empty() { &self.stdout } else { &self.stderr };
+        let text = String::from_utf8_lossy(output);
+        let mut lines: Vec<&str> = text
+            .lines()
+            .rev()
+            .map(str::trim)
+            .filter(|line| !line.is_empty())
+            .take(LAST_LINES)
+            .collect();
+        lines.reverse();
+        if lines.is_empty() { String::new() } else { format!(": {}", lines.join(" | ")) }
+    }
+
+    /// Asks the process to end, and waits for it at most `patience`.
+    ///
+    /// # Errors
+    /// A signal asked knee to stop.
+    pub(super) fn stop(mut self, patience: Duration, interrupt: &Interrupt) -> Result<(), Stopped> {
+        self.ask();
+        let until = Instant::now() + patience;
+        while self.end.is_none() && Instant::now() < until {
+            watch(&mut [&mut self], until, interrupt)?;
+        }
+        Ok(())
+    }
+
+    fn ask(&self) {
+        // It may just have ended.
+        let _ = self.kept.signal(self.signal);
+    }
+
+    /// What to wait for: its end, and its output.
+    fn watched(&self) -> [Option<BorrowedFd<'_>>; 3] {
+        [
+            self.end.is_none().then(|| self.kept.exit()),
+            self.kept.stdout.as_ref().map(AsFd::as_fd),
+            self.kept.stderr.as_ref().map(AsFd::as_fd),
+        ]
+    }
+
+    /// Reads what can be read. `ended` says whether the process has ended.
+    fn follow(&mut self, ended: bool) -> Result<(), Failure> {
+        // A pipe at its end would be ready forever.
+        if let Some(pipe) = &mut self.kept.stdout
+            && read_tail(pipe, &mut self.stdout, TAIL_BYTES)
+        {
+            self.kept.stdout = None;
+        }
+        if let Some(pipe) = &mut self.kept.stderr
+            && read_tail(pipe, &mut self.stderr, TAIL_BYTES)
+        {
+            self.kept.stderr = None;
+        }
+        if ended {
+            let end = self.kept.exit_status();
+            self.end = Some(end.map_err(|error| refused(self.role, &self.line, &error))?);
+        }
+        Ok(())
+    }
+}
+
+/// Lets the process end by itself, before its keeper kills what is left.
+impl Drop for Process {
+    fn drop(&mut self) {
+        if self.end.is_none() {
+            self.ask();
+            wait_readable(self.kept.exit(), END_PATIENCE);
+        }
+    }
+}
+
+/// The failure of a process that cannot be started.
+fn refused(role: &str, line: &str, error: &io::Error) -> Failure {
+    let reason = format!("cannot start {role} {line}: {error}");
+    let remedy = "commands run in a private directory; write {here}/PROGRAM for a program beside the \
+                  description";
+    Failure::new(FailureKind::CannotRun, reason, remedy)
+}
+
+/// Waits until one of `processes` has written something or ended, or `until`.
+///
+/// # Errors
+/// A signal asked knee to stop.
+pub(super) fn watch(
+    processes: &mut [&mut Process],
+    until: Instant,
+    interrupt: &Interrupt,
+) -> Result<(), Stopped> {
+    let failed = |error: io::Error| Failure::runner(format!("cannot watch a process: {error}"));
+    let ready = {
+        let watched = processes.iter().flat_map(|process| process.watched());
+        let watched: Vec<Option<BorrowedFd<'_>>> =
+            std::iter::once(Some(interrupt.as_fd())).chain(watched).collect();
+        any_readable(&watched, Some(until)).map_err(failed)?
+    };
+    if ready[0]
+        && let Some(signal) = interrupt.take()
+    {
+        return Err(Stopped::Interrupted(signal));
+    }
+    for (process, ready) in processes.iter_mut().zip(ready[1..].chunks_exact(3)) {
+        if ready.contains(&true) {
+            process.follow(ready[0])?;
+        }
+    }
+    Ok(())
+}

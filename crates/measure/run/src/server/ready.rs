@@ -1,0 +1,93 @@
+//! Waiting until a server is ready.
+
+use std::time::{Duration, Instant};
+
+use knee_load::Target;
+
+use super::process::{Process, watch};
+use super::round::Round;
+use crate::job::{Failure, FailureKind};
+use crate::stopped::Stopped;
+
+/// How often to look whether the server is ready.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// The address at which the server of `round` accepts connections, if its description has one.
+pub(super) fn address(round: &Round<'_>) -> Result<Option<Target>, Failure> {
+    let description = &round.server;
+    let ready = &description.ready;
+    let address = ready.connect.as_ref().or(description.load.address.as_ref());
+    address.map(|address| target(round, address)).transpose()
+}
+
+/// The target with this address.
+pub(super) fn target(round: &Round<'_>, address: &str) -> Result<Target, Failure> {
+    round.values.fill(address).parse().map_err(|error: knee_load::TargetError| {
+        let remedy = "correct the address in the description, or choose a shorter --dir";
+        Failure::new(FailureKind::CannotRun, error.to_string(), remedy)
+    })
+}
+
+/// Fails if another program already listens at the address of the server.
+pub(super) fn require_unused(round: &Round<'_>) -> Result<(), Failure> {
+    match address(round)? {
+        Some(target) if target.check().is_ok() => Err(Failure::new(
+            FailureKind::CannotRun,
+            format!("{target} is in use: another program accepts connections there"),
+            "stop this program, or write {port} for the port in the description",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Waits until the server is ready.
+pub(super) fn wait(round: &Round<'_>, server: &mut Process) -> Result<(), Stopped> {
+    let limit = round.server.ready.seconds.unwrap_or(round.job.start_timeout);
+    let deadline = Instant::now() + Duration::from_secs_f64(limit);
+    let target = address(round)?;
+    loop {
+        if server.end().is_some() {
+            let remedy =
+                "a server must stay in the foreground; run the command by hand to see why it ends";
+            return Err(server.death("before it was ready", remedy).into());
+        }
+        let ready = &round.server.ready;
+        let is_ready = match (&ready.output, &ready.command, &target) {
+            (Some(text), ..) => server.has_printed(&round.values.fill(text)),
+            (_, Some(line), _) => succeeds(round, server, line, deadline)?,
+            (_, _, Some(target)) => target.check().is_ok(),
+            (None, None, None) => true,
+        };
+        if is_ready {
+            return Ok(());
+        }
+        if Instant::now() >= deadline {
+            let sign = match (&ready.output, &ready.command, target) {
+                (Some(text), ..) => format!("it did not print {text:?}"),
+                (_, Some(line), _) => format!("{line} did not succeed"),
+                (.., target) => {
+                    let address = target.map_or(String::new(), |target| target.to_string());
+                    format!("it accepts no connection at {address}")
+                }
+            };
+            let what = format!("was not ready after {limit} s, because {sign}");
+            let remedy = "correct [ready] in the description, or use a longer --start-timeout";
+            return Err(server.failure(FailureKind::Hung, &what, remedy).into());
+        }
+        watch(&mut [server], Instant::now() + LOOK, round.interrupt)?;
+    }
+}
+
+/// Whether the command `line` succeeds.
+fn succeeds(
+    round: &Round<'_>,
+    server: &mut Process,
+    line: &str,
+    deadline: Instant,
+) -> Result<bool, Stopped> {
+    let mut check = round.start("the check", line, &round.places.load)?;
+    while check.end().is_none() && server.end().is_none() && Instant::now() < deadline {
+        watch(&mut [server, &mut check], deadline, round.interrupt)?;
+    }
+    Ok(check.end().is_some_and(|end| end.success()))
+}

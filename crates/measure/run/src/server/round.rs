@@ -1,0 +1,180 @@
+//! What all steps of a round of a server need.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::fs::chown;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use knee_host::limits::raise_open_files;
+use knee_host::process::keeper::Program;
+use knee_host::{Interrupt, Topology};
+use rustix::process::{Resource, Rlimit, Signal, getrlimit};
+
+use super::places::Places;
+use super::process::{Process, watch};
+use super::programs;
+use super::user::User;
+use crate::command::listener;
+use crate::command::words::words;
+use crate::description::{Server, StopSignal};
+use crate::job::{Failure, FailureKind, Job};
+use crate::needs::unusable_dir;
+use crate::placeholders::Values;
+use crate::stopped::Stopped;
+
+/// Descriptors that knee and a server need in addition to one for each connection.
+const OTHER_FILES: u64 = 64;
+
+/// A round of a server.
+pub(super) struct Round<'r> {
+    pub(super) server: &'r Server,
+    pub(super) job: &'r Job,
+    pub(super) interrupt: &'r Interrupt,
+    pub(super) places: Places,
+    pub(super) values: Values,
+    path: OsString,
+    user: Option<User>,
+    open_files: Rlimit,
+}
+
+impl<'r> Round<'r> {
+    /// Chooses CPUs and a port, and writes the files of the description.
+    pub(super) fn prepare(
+        server: &'r Server,
+        here: &Path,
+        job: &'r Job,
+        interrupt: &'r Interrupt,
+    ) -> Result<Self, Failure> {
+        let open_files = require_open_files(server)?;
+        let topology = Topology::read().map_err(|error| {
+            Failure::runner(format!("cannot read which CPUs are siblings: {error}"))
+        })?;
+        let mut places = Places::new(&job.cpus, job.tasks, &topology);
+        // Without a placement, all processes may use all CPUs.
+        places.shared |= !job.pin;
+        // The port is free again when the listener is closed.
+        let (_, port) = listener()?;
+        let values = Values::new(
+            [&places.server, &places.load],
+            server.load.connections.get(),
+            job.interval,
+            job.dir.to_string_lossy().into_owned(),
+            port,
+            here.to_string_lossy().into_owned(),
+        );
+        let user = server.server.user.as_deref().map(User::find).transpose()?.flatten();
+        write_files(server, &values, &job.dir, user.as_ref())
+            .map_err(|error| unusable_dir(&job.dir, &error))?;
+        let path = programs::path(server);
+        Ok(Self { server, job, interrupt, places, values, path, user, open_files })
+    }
+
+    /// Starts the command `line`, for the purpose `role`, on `cpus`.
+    pub(super) fn start(
+        &self,
+        role: &'static str,
+        line: &str,
+        cpus: &[u32],
+    ) -> Result<Process, Failure> {
+        let cpus = if self.job.pin { cpus.to_vec() } else { self.job.cpus.clone() };
+        let line = self.values.fill(line);
+        let mut program = Program::new(words(&line, &self.job.dir, &self.path))
+            .cpus(&cpus)
+            .open_files(self.open_files)
+            .dir(&self.job.dir)
+            .env("KNEE_PADDING", "x".repeat(self.job.layout as usize))
+            .env("PATH", &self.path)
+            .in_round(&self.job.dir)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        if let Some(user) = &self.user {
+            program = program.user(user.uid, user.gid);
+        }
+        Process::start(role, line, program, self.signal())
+    }
+
+    /// Runs the command `line` to its end. Meanwhile, `server` must not end, if it has started.
+    pub(super) fn run(
+        &self,
+        role: &'static str,
+        line: &str,
+        mut server: Option<&mut Process>,
+    ) -> Result<(), Stopped> {
+        let limit = self.job.start_timeout;
+        let deadline = Instant::now() + Duration::from_secs_f64(limit);
+        let mut command = self.start(role, line, &self.places.server)?;
+        while command.end().is_none() {
+            if Instant::now() >= deadline {
+                let what = format!("did not end within {limit} s");
+                let remedy = "use a longer --start-timeout, or correct the description";
+                return Err(command.failure(FailureKind::Hung, &what, remedy).into());
+            }
+            match &mut server {
+                Some(server) if server.end().is_some() => return Err(self.dead(server).into()),
+                Some(server) => {
+                    watch(&mut [&mut **server, &mut command], deadline, self.interrupt)?
+                }
+                None => watch(&mut [&mut command], deadline, self.interrupt)?,
+            }
+        }
+        match command.end().is_some_and(|end| end.success()) {
+            true => Ok(()),
+            false => Err(command.death("", "run the command by hand to see why").into()),
+        }
+    }
+
+    /// The failure of a server that has ended after it was ready.
+    pub(super) fn dead(&self, server: &Process) -> Failure {
+        server.death("under load", "look for the cause in its output, or use fewer connections")
+    }
+
+    /// The signal that asks the server to stop.
+    fn signal(&self) -> Signal {
+        match self.server.stop.signal {
+            StopSignal::Term => Signal::TERM,
+            StopSignal::Int => Signal::INT,
+            StopSignal::Quit => Signal::QUIT,
+            StopSignal::Hup => Signal::HUP,
+            StopSignal::Usr1 => Signal::USR1,
+            StopSignal::Usr2 => Signal::USR2,
+            StopSignal::Kill => Signal::KILL,
+        }
+    }
+}
+
+/// The limit of open files for the commands of `server`: the usual one, or as many as its connections need.
+fn require_open_files(server: &Server) -> Result<Rlimit, Failure> {
+    let usual = raise_open_files();
+    let needed = u64::from(server.load.connections.get()) + OTHER_FILES;
+    let is_enough = |limit: Option<u64>| limit.is_none_or(|limit| limit >= needed);
+    if !is_enough(getrlimit(Resource::Nofile).current) {
+        let most = usual.maximum.unwrap_or(u64::MAX);
+        let connections = server.load.connections;
+        let reason =
+            format!("{connections} connections need {needed} open files, but the limit is {most}");
+        let remedy = format!("raise the limit (ulimit -n {needed}), or use fewer connections");
+        return Err(Failure::new(FailureKind::CannotRun, reason, remedy));
+    }
+    // Some programs take long to start with a high limit.
+    let current = if is_enough(usual.current) { usual.current } else { Some(needed) };
+    Ok(Rlimit { current, ..usual })
+}
+
+fn write_files(
+    server: &Server,
+    values: &Values,
+    dir: &Path,
+    user: Option<&User>,
+) -> io::Result<()> {
+    for (name, text) in &server.files {
+        let file = dir.join(name);
+        fs::write(&file, values.fill(text))?;
+        if let Some(user) = user {
+            chown(&file, Some(user.uid), Some(user.gid))?;
+        }
+    }
+    user.map_or(Ok(()), |user| user.take(dir))
+}

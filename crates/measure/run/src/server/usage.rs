@@ -1,0 +1,69 @@
+//! CPU time of a server in the measured part of its load.
+
+use std::time::Instant;
+
+use super::process::Process;
+use crate::account::{Balance, CpuTimes, CpuUse, TICK};
+
+/// If other work got more than this share of the server's CPUs, it may have slowed down the server.
+const LOST_SHARE: f64 = 0.05;
+
+/// CPU times at the begin of the measured part.
+pub(super) struct Window {
+    begun: Instant,
+    cpus: usize,
+    times: CpuTimes,
+    server: f64,
+    load: f64,
+}
+
+/// CPU times of the measured part.
+pub(super) struct Usage {
+    /// Its length.
+    pub(super) seconds: f64,
+    /// CPU seconds of the server.
+    pub(super) server: f64,
+    /// CPU seconds of the command that put load on it; 0 if the load came from knee.
+    pub(super) load: f64,
+    /// How the server's CPUs spent their time.
+    pub(super) cpus: CpuUse,
+    balance: Balance,
+    count: usize,
+}
+
+impl Window {
+    pub(super) fn open(cpus: &[u32], server: &Process, load: Option<&Process>) -> Self {
+        let load = load.map_or(0.0, Process::cpu_seconds);
+        let server = server.cpu_seconds();
+        let times = CpuTimes::watch(cpus);
+        Self { begun: Instant::now(), cpus: cpus.len(), times, server, load }
+    }
+
+    /// `None` if the part was shorter than a clock tick, or the times cannot be read.
+    pub(super) fn close(mut self, server: &Process, load: Option<&Process>) -> Option<Usage> {
+        let seconds = self.begun.elapsed().as_secs_f64();
+        let cpus = self.times.since_last()?;
+        let server = server.cpu_seconds() - self.server;
+        let load = load.map_or(0.0, Process::cpu_seconds) - self.load;
+        let balance = Balance::of(self.cpus, seconds, &cpus, server);
+        Some(Usage { seconds, server, load, cpus, balance, count: self.cpus })
+    }
+}
+
+impl Usage {
+    /// Share of the time of the server's CPUs in which the server or interrupts ran, 0 to 1.
+    pub(super) fn busy(&self) -> f64 {
+        let had = self.count as f64 * self.seconds;
+        ((self.server + self.cpus.taken) / had).clamp(0.0, 1.0)
+    }
+
+    /// The share of the server's CPUs that other work got.
+    pub(super) fn lost(&self) -> f64 {
+        self.balance.share()
+    }
+
+    /// Whether other work got so much of the server's CPUs that it may have slowed down the server.
+    pub(super) fn is_disturbed(&self) -> bool {
+        self.balance.has_lost(LOST_SHARE, self.count, &self.cpus, TICK)
+    }
+}

@@ -1,0 +1,78 @@
+//! The user as whom the commands of a description run.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::Path;
+
+use rustix::process::geteuid;
+
+use crate::job::{Failure, FailureKind};
+
+/// Where users are listed.
+const PASSWD: &str = "/etc/passwd";
+
+/// A user without privileges.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct User {
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+}
+
+impl User {
+    /// The user `name`, if this process can become that user; `None` if it is not root's.
+    ///
+    /// # Errors
+    /// There is no such user.
+    pub(super) fn find(name: &str) -> Result<Option<Self>, Failure> {
+        if !geteuid().is_root() {
+            return Ok(None);
+        }
+        let missing = |reason: String| {
+            let remedy = "create the user, or name another one as server.user";
+            Failure::new(FailureKind::CannotRun, reason, remedy)
+        };
+        let passwd = fs::read_to_string(PASSWD);
+        let passwd = passwd.map_err(|error| missing(format!("cannot read {PASSWD}: {error}")))?;
+        match Self::parse(&passwd, name) {
+            Some(user) => Ok(Some(user)),
+            None => Err(missing(format!("{PASSWD} lists no user {name}"))),
+        }
+    }
+
+    fn parse(passwd: &str, name: &str) -> Option<Self> {
+        passwd.lines().find_map(|line| {
+            let fields: Vec<&str> = line.split(':').collect();
+            match fields[..] {
+                [found, _, uid, gid, ..] if found == name => {
+                    Some(Self { uid: uid.parse().ok()?, gid: gid.parse().ok()? })
+                }
+                _ => None,
+            }
+        })
+    }
+
+    /// Gives `dir`, the directory of a round, to the user, and lets the user enter the one around it. Only
+    /// its owner can list that one.
+    pub(super) fn take(&self, dir: &Path) -> io::Result<()> {
+        if let Some(around) = dir.parent() {
+            fs::set_permissions(around, Permissions::from_mode(0o711))?;
+        }
+        fs::set_permissions(dir, Permissions::from_mode(0o700))?;
+        chown(dir, Some(self.uid), Some(self.gid))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_is_found_by_name() {
+        let passwd = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65533::/:\nbad:x:a:1::/:\n";
+        let nobody = Some(User { uid: 65534, gid: 65533 });
+        assert_eq!(User::parse(passwd, "nobody"), nobody);
+        assert_eq!(User::parse(passwd, "nobod"), None);
+        assert_eq!(User::parse(passwd, "bad"), None);
+    }
+}
