@@ -109,6 +109,28 @@ fn the_jobs_of_a_killed_knee_end_and_resume_runs_those_that_are_not_done() {
 }
 
 #[test]
+fn a_job_that_knee_ended_is_not_done_even_if_it_ends_well() {
+    let scratch = Scratch::new();
+    let lines = ["trap 'exit 0' TERM; touch begun; test -e go || while :; do sleep 0.1; done"];
+    let knee = start_telling(&mut jobs(&scratch, &lines, &[]), Stdio::piped());
+    wait_until("the job runs", || scratch.path().join("begun").exists());
+    signal(&knee, Signal::INT);
+    ended(knee).assert_code(130).assert_stderr_has("interrupted after 0 of 1 job");
+    wait_until("no job is left", || processes_in(scratch.path()).is_empty());
+    fs::write(scratch.path().join("go"), "").unwrap();
+    let resumed = finish(&mut jobs(&scratch, &lines, &["--resume"]));
+    resumed.assert_code(0).assert_stderr_has("0 of 1 job in out are done");
+    assert_eq!(fs::read_dir(scratch.path().join("out/jobs")).unwrap().count(), 2);
+}
+
+#[test]
+fn no_signal_is_blocked_in_a_job() {
+    let scratch = Scratch::new();
+    let lines = ["grep -Eq '^SigBlk:.0+$' /proc/self/status"];
+    finish(&mut jobs(&scratch, &lines, &["--retries", "0"])).assert_code(0);
+}
+
+#[test]
 fn ctrl_c_ends_all_jobs_and_prints_the_command_that_continues() {
     let scratch = Scratch::new();
     let lines = ["true", "touch begun; test -e go || sleep 300; test -e go", "test -e go"];
@@ -149,7 +171,7 @@ fn a_list_or_directory_that_cannot_be_used_is_reported() {
         finish(command.args(args.split(' ')))
     };
     run("list -o work").assert_code(2).assert_stderr_has("not empty and contains no jobs");
-    run("list").assert_code(2).assert_stderr_has("--output DIR is missing");
+    run("list").assert_code(2).assert_stderr_has("--output DIR is required");
     run("missing -o new").assert_code(3).assert_stderr_has("cannot read missing");
     run("-o new --resume").assert_code(3).assert_stderr_has("new contains no jobs");
     run("list -o new --on nosuch").assert_code(2).assert_stderr_has("must be local, ssh:HOST");

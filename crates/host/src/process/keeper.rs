@@ -1,5 +1,5 @@
 //! Keepers: each program that knee starts for the user runs under a keeper, which ends the program with all of
-//! its descendants, even if knee is killed.
+//! its descendants, even if knee is killed. It cannot end those that have changed their user, unless knee runs as root.
 //!
 //! ```text
 //! knee ── release, end ──▶ keeper ── fork ──▶ program ── fork ──▶ descendants
@@ -60,12 +60,16 @@ use self::message::Message;
 use super::start::{Ties, spawn};
 use super::wait_readable;
 
-/// Whether [`enable`] was called, without which this program would not become a keeper.
+/// Whether [`enable`] was called. Otherwise, another instance of this program would not become a keeper.
 static IS_ENABLED: AtomicBool = AtomicBool::new(false);
 
 /// Lets this program start keepers. Call it first in `main`: in a process that is a keeper, it does not
 /// return. Without this call, no keeper starts.
 pub fn enable() {
+    // The parent may ignore SIGCHLD, and exec keeps that. The kernel would then reap children itself, and nobody
+    // would learn how they ended.
+    // SAFETY: a default disposition runs none of our code.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
     if std::env::args_os().nth(1).is_some_and(|word| word == process::SUBCOMMAND) {
         std::process::exit(process::main());
     }
@@ -126,7 +130,7 @@ impl Program {
         self
     }
 
-    /// Sets the CPUs that it and its keeper may use. It also starts if some of them are offline.
+    /// Sets the CPUs that it and its keeper may use. The program starts even if some of them are offline.
     #[must_use]
     pub fn cpus(mut self, cpus: &[u32]) -> Self {
         self.cpus = cpus.to_vec();
@@ -267,7 +271,7 @@ impl Drop for Keeper {
     }
 }
 
-/// A program under a keeper that may not be held yet.
+/// A program whose keeper has started. The program may not be held yet.
 #[derive(Debug)]
 pub struct Prepared {
     keeper: Keeper,
@@ -340,8 +344,8 @@ impl Kept {
         self.pid
     }
 
-    /// The processes of the program and of its keeper, whose CPU time becomes that of a waited-for child of
-    /// knee when this value is dropped.
+    /// The processes of the program and of its keeper. When this value is dropped, their CPU time is added to
+    /// that of the children that knee has waited for.
     pub fn processes(&self) -> [Pid; 2] {
         [self.pid, Pid::from_child(&self.keeper.process)]
     }
@@ -351,7 +355,7 @@ impl Kept {
         self.exit.as_fd()
     }
 
-    /// Readable as soon as [`Kept::exit_status`] does not wait, which is a moment after the end of the program.
+    /// Readable as soon as [`Kept::exit_status`] would not block, which is a moment after the end of the program.
     pub fn report(&self) -> BorrowedFd<'_> {
         self.keeper.control.as_fd()
     }
@@ -369,7 +373,12 @@ impl Kept {
         if let Some(status) = self.status {
             return Ok(status);
         }
-        match Message::read(&mut self.keeper.control)? {
+        let message = Message::read(&mut self.keeper.control);
+        if !matches!(message, Ok(Message::Ended(_))) {
+            // The program has been reaped, so its number may be that of another process.
+            self.leads_group = false;
+        }
+        match message? {
             Message::Ended(status) => {
                 self.status = Some(status);
                 Ok(status)
@@ -382,7 +391,7 @@ impl Kept {
     /// Sends a signal to the program, and to the processes in its process group.
     ///
     /// # Errors
-    /// Those of `kill(2)`.
+    /// See `kill(2)` and `pidfd_send_signal(2)`.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
         // A program may leave the group that was created for it.
         if self.leads_group && kill_process_group(self.pid, signal).is_ok() {

@@ -1,5 +1,5 @@
 //! The one place where knee starts programs, and keepers for those of the user. They inherit the signal mask of
-//! the calling thread.
+//! the calling thread, unless their [`Ties`] say otherwise.
 
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
@@ -11,6 +11,7 @@ use rustix::process::{Resource, Rlimit, getpid, setrlimit};
 
 use super::fork::die_with;
 use crate::affinity::confine;
+use crate::signal::reset_signals;
 
 /// How a program is tied to the process that starts it. Without ties, it continues to live on its
 /// own.
@@ -24,6 +25,8 @@ pub struct Ties {
     pub no_core: bool,
     /// Its limit of open files; `None`: that of this process.
     pub open_files: Option<Rlimit>,
+    /// Whether no signal is blocked in it. knee blocks those that ask it to end.
+    pub resets_signals: bool,
     /// Descriptors that it inherits under the same numbers. They must stay open until it is started.
     pub inherited: Vec<RawFd>,
 }
@@ -59,6 +62,9 @@ pub fn spawn(command: &mut Command, ties: Ties) -> io::Result<Child> {
     let confine_to = move || {
         if ties.is_bound {
             die_with(parent)?;
+        }
+        if ties.resets_signals {
+            reset_signals();
         }
         if ties.no_core {
             setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;

@@ -44,28 +44,32 @@ pub(crate) fn share(round: &Path) -> io::Result<File> {
 
 /// Waits until nobody uses a directory of this user, and removes it.
 pub(crate) fn remove_after_use(dir: &Path) {
-    let _ = remove(dir, FlockOperation::LockExclusive);
+    let Ok(_lock) = lock(dir, FlockOperation::LockExclusive) else { return };
     for _ in 0..ATTEMPTS {
-        if !dir.exists() {
-            return;
+        match remove_all(dir) {
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
+                std::thread::sleep(PAUSE);
+            }
+            // No other error goes away.
+            _ => return,
         }
-        std::thread::sleep(PAUSE);
-        let _ = remove_all(dir);
     }
 }
 
 /// Removes a directory of this user that nobody uses.
 pub(super) fn remove_if_unused(dir: &Path) -> io::Result<()> {
-    remove(dir, FlockOperation::NonBlockingLockExclusive)
+    let _lock = lock(dir, FlockOperation::NonBlockingLockExclusive)?;
+    remove_all(dir)
 }
 
-fn remove(dir: &Path, exclusively: FlockOperation) -> io::Result<()> {
+/// Holds the lock of a directory of this user alone.
+fn lock(dir: &Path, exclusively: FlockOperation) -> io::Result<File> {
     // A directory without a lock file is just being created.
     let path = dir.join(LOCK);
     let own = geteuid().as_raw();
     let lock = RegularFile::at(&path).without_links().owned_by(&[own]).open()?;
     flock(&lock, exclusively)?;
-    remove_all(dir)
+    Ok(lock)
 }
 
 /// Removes a directory with its content, if it exists.

@@ -66,7 +66,7 @@ pub(super) fn main() -> i32 {
 /// The socket to knee, and what to keep.
 fn parse(words: Vec<OsString>) -> Option<(UnixStream, Charge)> {
     let mut words = words.into_iter();
-    let fd = words.next()?.to_str()?.parse().ok()?;
+    let fd = words.next()?.to_str()?.parse().ok().filter(|fd| *fd > 2)?;
     let kind = words.next()?;
     let charge = if kind == DIRECTORY {
         Charge::Directory(words.next()?.into())
@@ -85,13 +85,16 @@ fn parse(words: Vec<OsString>) -> Option<(UnixStream, Charge)> {
 }
 
 fn keep_program(program: Program, mut control: UnixStream) -> io::Result<()> {
-    let signals = ignore_requests_to_end()?;
-    set_child_subreaper(Some(getpid()))?;
-    // If the directory is being removed, knee has died.
-    let _in_use = program.round.as_deref().map(lock::share).transpose()?;
-    let child = program.spawn(&control).inspect_err(|error| {
+    let start = || {
+        let signals = ignore_requests_to_end()?;
+        set_child_subreaper(Some(getpid()))?;
+        // If the directory is being removed, knee has died.
+        let in_use = program.round.as_deref().map(lock::share).transpose()?;
+        Ok::<_, io::Error>((signals, in_use, program.spawn(&control)?))
+    };
+    let (signals, _in_use, child) = start().inspect_err(|error| {
         let errno = Errno::from_io_error(error).unwrap_or(Errno::IO);
-        let _ = control.write_all(&Message::Failed(errno).to_bytes());
+        let _ = (&control).write_all(&Message::Failed(errno).to_bytes());
     })?;
     // Otherwise a reader of the program's output would wait for the end of the keeper as well.
     leave_files()?;

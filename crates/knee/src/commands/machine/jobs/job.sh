@@ -32,14 +32,20 @@ if [ "${3-}" = tied ]; then
     # A group of its own, so that its children end with it.
     setsid sh -c "$line" >"$log" 2>&1 </dev/null 3<&- &
     group=$!
+    ended=$status.$$
     # Nobody writes to standard input: `read` returns when it is closed.
-    { read -r nothing <&3; end "$group"; } >/dev/null 2>&1 &
+    { read -r nothing <&3; : >"$ended"; end "$group"; } >/dev/null 2>&1 &
     watch=$!
     wait "$group"
     code=$?
     # What the job left in the background would outlive it.
     kill -KILL "-$group" 2>/dev/null
     kill "$watch" 2>/dev/null
+    if [ -e "$ended" ]; then
+        # This attempt did not end by itself, and another one may run already.
+        rm -f "$ended"
+        exit "$code"
+    fi
 else
     sh -c "$line" >"$log" 2>&1 </dev/null
     code=$?

@@ -36,7 +36,7 @@ pub(super) trait Machine: Sync {
 /// this process is killed, its end of the pipe is closed as well.
 pub(super) fn run_tied(command: &mut Command, stop: BorrowedFd<'_>) -> io::Result<String> {
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
-    let mut child = spawn(command, Ties::default())?;
+    let mut child = spawn(command, Ties { resets_signals: true, ..Ties::default() })?;
     let stdin = child.stdin.take();
     let exit = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
     let [has_ended, _] = readable([Some(exit.as_fd()), Some(stop)], None)?;
