@@ -60,7 +60,7 @@ impl Job<'_> {
 
     fn state(&self) -> &'static str {
         match &self.end {
-            None => "waiting",
+            None => "not run",
             Some(end) if end.status == 0 => "done",
             Some(_) => "failed",
         }
@@ -116,9 +116,9 @@ fn summary(jobs: &[Job<'_>], directory: &Path) -> String {
     let failed_jobs = if failed > 0 { format!(", {failed} failed") } else { String::new() };
     let time = match (done, failed + waiting) {
         (0, _) => String::new(),
-        (_, 0) => format!(" Time of all jobs: {}.", duration(seconds)),
+        (_, 0) => format!(" Total run time: {}.", duration(seconds)),
         (_, left) => format!(
-            " Time of the jobs that are done: {}; estimate for the others: {}.",
+            " Total run time: {} (done), about {} (remaining).",
             duration(seconds),
             duration(seconds / done as f64 * left as f64)
         ),
@@ -147,7 +147,7 @@ pub(crate) fn json(jobs: &[Job<'_>], directory: &Path) -> Value {
         "directory": directory.to_string_lossy(),
         "done": done,
         "failed": failed,
-        "waiting": waiting,
+        "not_run": waiting,
         "seconds": seconds,
         "jobs": jobs.iter().map(job).collect::<Vec<_>>(),
     })
@@ -186,8 +186,8 @@ mod tests {
         let jobs = [job(1, Some((0, 60.0))), job(2, Some((1, 5.0))), job(3, None)];
         assert_eq!(
             summary(&jobs, Path::new("out")),
-            "1 of 3 jobs done, 1 failed. Time of the jobs that are done: 1 min 0 s; estimate for the \
-             others: 2 min 0 s. Results: out/results\n"
+            "1 of 3 jobs done, 1 failed. Total run time: 1 min 0 s (done), about 2 min 0 s (remaining). \
+             Results: out/results\n"
         );
     }
 

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use knee_host::process::last_line;
 use knee_host::regular_file::RegularFile;
-use knee_host::{LockFile, fixed};
+use knee_host::{LockFile, OwnDirectory, fixed};
 
 use super::list;
 use crate::exit::{bail_usage, ensure_usage};
@@ -62,7 +62,8 @@ impl Directory {
             (true, listed) => same_jobs(path, listed)?,
         };
         for dir in [path.to_owned(), path.join(JOBS), path.join(RESULTS)] {
-            fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
+            let cannot = || format!("cannot create {}", dir.display());
+            OwnDirectory::create(&dir).with_context(cannot)?;
         }
         let path = path.canonicalize().with_context(|| format!("cannot open {name}"))?;
         // Whoever can change the script or the list can run commands as this user.
@@ -144,7 +145,7 @@ fn same_jobs(path: &Path, listed: Option<Vec<String>>) -> anyhow::Result<Vec<Str
     let Some(listed) = listed else { return Ok(here) };
     let name = path.display();
     let (a, b) = (here.len(), listed.len());
-    ensure_usage!(a == b, "{name} contains {a} other jobs, not these {b}; name another directory");
+    ensure_usage!(a == b, "{name} contains {a} jobs, but the list has {b}; name another directory");
     if let Some(nr) = (0..a).find(|&nr| here[nr] != listed[nr]) {
         bail_usage!(
             "{name} contains other jobs: job {} is `{}`, not `{}`; name another directory",

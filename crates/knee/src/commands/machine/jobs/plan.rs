@@ -19,7 +19,7 @@ const JOB: &str = "job";
 #[command(after_help = "Examples:
   knee jobs plan 'knee commute check --kernel {kernel} --shard {shard} \\
       -o $KNEE_OUT/{kernel}/{job} --resume' kernel=bookworm,trixie shard=1..8/8
-  knee jobs plan 'knee run {case} -o $KNEE_OUT/{case}' case=mmap1,page_fault1
+  knee jobs plan 'knee run {case} --json >$KNEE_OUT/{case}.json' case=mmap1,page_fault1
   knee jobs plan './try {seed} >$KNEE_OUT/{job}' seed=1..1000 | knee jobs run - -o out")]
 pub(super) struct Args {
     /// Shell command of a job, with {NAME} for the value of each parameter
@@ -106,7 +106,10 @@ fn check(command: &str, parameters: &[Parameter]) -> anyhow::Result<()> {
         }
         count = count.saturating_mul(values.len());
     }
-    ensure_usage!(count <= MAX_JOBS, "these are {count} jobs; knee runs at most {MAX_JOBS}");
+    ensure_usage!(
+        count <= MAX_JOBS,
+        "the parameters make {count} jobs; knee runs at most {MAX_JOBS}"
+    );
     Ok(())
 }
 

@@ -16,7 +16,7 @@ use super::local::Local;
 use super::machine::Machine;
 use super::queue::Queue;
 use super::slurm::Slurm;
-use super::{pool, ssh};
+use super::{pool, slurm, ssh};
 use crate::args::whole;
 use crate::exit::{ExitStatus, bail_usage, ensure_usage};
 use crate::interrupt;
@@ -32,7 +32,8 @@ use crate::stdout;
 /// ends with status 0 is done.
 ///
 /// DIR/results contains the results, and DIR/jobs the output and the status of each job. If knee is
-/// interrupted or killed, the running jobs end too, and --resume runs the jobs that are not done.
+/// interrupted, the running jobs end. If knee is killed, jobs on this machine and on ssh hosts end,
+/// but array jobs of Slurm run on. --resume runs the jobs that are not done.
 ///
 /// On this machine and in Slurm, jobs run in the current directory. With Slurm, all nodes must see
 /// this directory and DIR under the same path. With ssh, jobs run in the home directory of the
@@ -48,8 +49,8 @@ use crate::stdout;
   knee jobs run list --on k8s --image my/knee --claim out | kubectl apply -f -
 
 Exit status:
-  3  jobs could not run: no host answers, or a program such as sbatch is missing
-  4  jobs failed")]
+  3  some jobs did not run or left no status
+  4  some jobs failed")]
 pub(super) struct Args {
     /// List of jobs: a file with a shell command per line; - is standard input
     #[arg(value_name = "LIST", required_unless_present = "resume")]
@@ -60,8 +61,9 @@ pub(super) struct Args {
     #[arg(long, value_name = "ENGINE", default_value = "local")]
     on: Engine,
 
-    /// Jobs at a time on each machine; with slurm and k8s, in all [default: the number of CPUs; with
-    /// slurm and k8s, no limit]
+    /// Maximum number of jobs at a time: on each machine (local, ssh), in each array of 1000 jobs
+    /// (slurm), or in total (k8s) [default: the number of CPUs of each machine; no limit with slurm
+    /// and k8s]
     #[arg(short, long, value_name = "N", value_parser = whole::<usize>(1..=10_000))]
     jobs: Option<usize>,
 
@@ -69,7 +71,7 @@ pub(super) struct Args {
     #[arg(long)]
     exclusive: bool,
 
-    /// New directory for results, output and the state of the jobs
+    /// Directory for the results, the output and the state of the jobs
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
 
@@ -77,7 +79,7 @@ pub(super) struct Args {
     #[arg(long, requires = "output")]
     resume: bool,
 
-    /// How often a failed job is repeated
+    /// Maximum number of retries of a failed job
     #[arg(long, value_name = "N", default_value = "2", value_parser = whole::<u32>(0..=100))]
     retries: u32,
 
@@ -111,7 +113,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         "--exclusive runs one job at a time on each machine; leave out --jobs"
     );
     let Some(output) = &args.output else {
-        bail_usage!("--output DIR is missing: the directory for results and the state of the jobs");
+        bail_usage!(
+            "--output DIR is required: the directory for the results and the state of the jobs"
+        );
     };
     let directory = Directory::open(output, listed(args, output)?, args.resume)?;
     interrupt::set_next_to_this_command(if args.resume { "" } else { " --resume" });
@@ -146,6 +150,12 @@ fn work(
     left: usize,
     done: usize,
 ) -> anyhow::Result<Option<i32>> {
+    if let Some(arrays) = slurm::submitted(directory).filter(|_| args.on != Engine::Slurm) {
+        bail_usage!(
+            "Slurm may still run jobs of {} (array jobs {arrays}); use --on slurm, which cancels them first",
+            directory.path().display()
+        );
+    }
     let seats = if args.exclusive { Some(1) } else { args.jobs };
     // The sockets of ssh connections, removed at the end, also if knee is killed.
     let mut sockets = None;
@@ -216,7 +226,7 @@ fn finish(
         0 => ExitStatus::TestcaseDied,
         waiting => {
             let waiting = plural(waiting, "job");
-            tell!("knee: {waiting} did not run, or ended without a status; repeat with --resume");
+            tell!("knee: {waiting} did not run or left no status; run them with --resume");
             ExitStatus::Environment
         }
     })

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use knee_host::Interrupt;
 use knee_host::number::plural;
 use knee_host::process::{last_line, output, wait_readable};
@@ -42,9 +42,16 @@ pub(super) struct Slurm<'a> {
     arrays: Vec<String>,
 }
 
+/// The array jobs that a knee process has submitted for a directory and that may still run, such as `1,2`.
+pub(super) fn submitted(directory: &Directory) -> Option<String> {
+    let arrays = fs::read_to_string(arrays_file(directory)).unwrap_or_default();
+    let arrays: Vec<&str> = arrays.lines().collect();
+    (!arrays.is_empty()).then(|| arrays.join(","))
+}
+
 impl<'a> Slurm<'a> {
-    /// Also cancels what a killed knee process has submitted for this directory, so that no job runs twice at the
-    /// same time.
+    /// Also cancels the array jobs that a killed knee process left for this directory, so that no job runs twice
+    /// at the same time.
     pub(super) fn new(
         directory: &'a Directory,
         most: Option<usize>,
@@ -54,6 +61,11 @@ impl<'a> Slurm<'a> {
         let arrays = earlier.lines().map(str::to_owned).collect();
         let mut slurm = Self { directory, most, is_exclusive, arrays };
         slurm.cancel()?;
+        ensure!(
+            slurm.arrays.is_empty(),
+            "Slurm has not ended the cancelled array jobs {} yet; try again in a minute",
+            slurm.arrays.join(",")
+        );
         Ok(slurm)
     }
 
@@ -148,8 +160,8 @@ impl<'a> Slurm<'a> {
             if gone.is_some_and(|gone| gone.elapsed() >= APPEAR) {
                 let lost = plural(running.len(), "job");
                 tell!(
-                    "knee: {lost} ended without a status, the first is job {}; the nodes must see \
-                     {}, and a task may have been cancelled or have reached a limit (sacct -j {})",
+                    "knee: {lost} left no status, beginning with job {}; check that the nodes can write to \
+                     {}, and whether Slurm cancelled a task or it exceeded a limit: sacct -j {}",
                     running.first().copied().unwrap_or_default(),
                     self.directory.path().display(),
                     self.arrays.join(",")
@@ -170,7 +182,11 @@ impl<'a> Slurm<'a> {
         // Fails if an array has ended already.
         let _ = ask(Command::new("scancel").args(&self.arrays));
         let begun = Instant::now();
-        while self.has_tasks()? && begun.elapsed() < CANCEL {
+        while self.has_tasks()? {
+            if begun.elapsed() >= CANCEL {
+                // They still run, so they stay in the list.
+                return Ok(());
+            }
             std::thread::sleep(LOOK / 4);
         }
         self.set_arrays(Vec::new())

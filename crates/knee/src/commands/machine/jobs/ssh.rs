@@ -124,7 +124,7 @@ impl<'a> Host<'a> {
         let Some((cpus, remote)) = connection.answer() else { bail!("{}", connection.failure()) };
         ensure!(
             is_one_word(&remote),
-            "its temporary directory {remote} is not one word of a shell"
+            "its temporary directory {remote} contains characters that are special to a shell; set TMPDIR there"
         );
         let name = name.to_owned();
         let host = Self { name, socket, remote, seats: 1, directory, _connection: connection };
@@ -161,7 +161,11 @@ impl<'a> Host<'a> {
         let mut pack = spawn(&mut session, Ties::bound()).context("cannot start ssh")?;
         let packed = pack.stdout.take().context("ssh has no standard output")?;
         let mut unpack = Command::new("tar");
-        unpack.args(["-xf", "-", "--no-same-owner", "-C"]).arg(self.directory.path());
+        unpack
+            .args(["-xf", "-", "--no-same-owner", "--no-same-permissions", "-C"])
+            .arg(self.directory.path());
+        // Nothing else, such as another list.
+        unpack.arg("results").args(["log", "status"].map(|end| format!("jobs/{job}.{end}")));
         let unpacked = output(unpack.stdin(packed)).context("cannot start tar");
         let packed = pack.wait_with_output().context("cannot wait for ssh")?;
         let unpacked = unpacked?;
