@@ -52,7 +52,11 @@ fn is_inert(text: &str) -> bool {
             '<' => is_space(after) || is_digit(after),
             '~' => is_space(after),
             '#' | '!' => !is_digit(after),
-            '@' => !is_word(after) || (is_word(before) && !begins_with_domain(rest.as_str())),
+            // A service may take only ASCII for a part of a word.
+            '@' => {
+                let is_in_word = before.is_some_and(|c| c.is_ascii_alphanumeric());
+                !is_word(after) || (is_in_word && !begins_with_domain(rest.as_str()))
+            }
             _ => true,
         };
         if !is_harmless {

@@ -115,6 +115,11 @@ impl Drift {
         }
     }
 
+    /// How far a change of a rate by `ratio` may be from 1, whatever part of this drift is divided out.
+    fn greatest_change(&self, ratio: f64) -> f64 {
+        (1.0 - ratio / self.high).max(ratio / self.low - 1.0)
+    }
+
     /// The width that the drift adds to the interval of `ratio`.
     fn width(&self, ratio: f64) -> f64 {
         ratio * (1.0 / self.low - 1.0 / self.high)
@@ -424,7 +429,7 @@ fn judge(
         let half_width = (high - low - drifted).max(0.0) / 2.0;
         // The interval must exclude 1 or, for a ratio within the threshold, must lie within the
         // threshold.
-        let inside = threshold - least - drifted;
+        let inside = threshold - comparison.drift.greatest_change(ratio);
         let enough = match any_size {
             true => least.max(inside),
             false if least >= threshold => least,

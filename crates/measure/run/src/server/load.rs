@@ -27,7 +27,7 @@ const COMMAND_PATIENCE: Duration = Duration::from_secs(60);
 /// How long a server that broke its connections may take to end.
 const DEATH_PATIENCE: Duration = Duration::from_millis(200);
 /// Advice for failed requests.
-const ADVICE: &str = "send the same request by hand, or correct load.request in the description";
+const ADVICE: &str = "send the same request by hand, or correct the request in the description";
 
 /// What was measured.
 pub(super) struct Measured {
@@ -101,15 +101,10 @@ fn requests(round: &Round<'_>, server: &mut Process, target: Target) -> Result<M
     let outcome = match outcome {
         Ok(outcome) if outcome.failures.count() == 0 => outcome,
         outcome => {
-            // A dead server is the cause of broken connections.
-            let until = Instant::now() + DEATH_PATIENCE;
-            while server.end().is_none() && Instant::now() < until {
-                watch(&mut [server], until, round.interrupt)?;
-            }
-            return Err(match (server.end(), outcome) {
-                (Some(_), _) => round.dead(server),
-                (None, Ok(outcome)) => wrong(&outcome),
-                (None, Err(error)) => failed(&error),
+            require_alive(round, server)?;
+            return Err(match outcome {
+                Ok(outcome) => wrong(&outcome),
+                Err(error) => failed(&error),
             }
             .into());
         }
@@ -145,6 +140,7 @@ fn command(round: &Round<'_>, server: &mut Process, line: &str) -> Result<Measur
         return Err(load.failure(FailureKind::Hung, &what, remedy).into());
     };
     if !end.success() {
+        require_alive(round, server)?;
         return Err(load.death("", "run the command by hand to see why").into());
     }
     let read = round.server.load.read.as_deref();
@@ -161,6 +157,19 @@ fn command(round: &Round<'_>, server: &mut Process, line: &str) -> Result<Measur
     let load_busy = if had > 0.0 { (usage.load / had).min(1.0) } else { 0.0 };
     let load_cpu = usage.load * seconds / usage.seconds;
     Ok(Measured { rate, seconds, load_busy, load_cpu, errors: 0, usage })
+}
+
+/// Fails if the server has died, which is the cause of a failed load. A dying server may break its connections a
+/// moment before it ends.
+fn require_alive(round: &Round<'_>, server: &mut Process) -> Result<(), Stopped> {
+    let until = Instant::now() + DEATH_PATIENCE;
+    while server.end().is_none() && Instant::now() < until {
+        watch(&mut [server], until, round.interrupt)?;
+    }
+    match server.end() {
+        Some(_) => Err(round.dead(server).into()),
+        None => Ok(()),
+    }
 }
 
 /// Runs `generator` in a thread, and meanwhile `follow`. Tells the generator to stop if that fails.
@@ -210,11 +219,12 @@ fn follow(
                 window = Some(Window::open(&round.places.server, server, load));
             }
         }
-        if has_ended || times.is_some_and(|times| now >= times.limit) {
-            return Ok(usage);
-        }
+        // The server first: if it has died, it is the reason for the end of the load.
         if server.end().is_some() {
             return Err(round.dead(server).into());
+        }
+        if has_ended || times.is_some_and(|times| now >= times.limit) {
+            return Ok(usage);
         }
         let edges = times.into_iter().flat_map(|times| [Some(times.begin), times.end]).flatten();
         let next = edges.filter(|edge| *edge > now).chain([now + LOOK]).min().unwrap_or(now);
@@ -232,7 +242,7 @@ fn failed(error: &LoadError) -> Failure {
     let kind = match error {
         LoadError::Idle => {
             let reason = "no reply arrived in the measured time";
-            let remedy = "use a longer --interval, or look for what the server waits for";
+            let remedy = "use a longer --interval, or find out what the server is waiting for";
             return Failure::new(FailureKind::Hung, reason, remedy);
         }
         LoadError::System(_) => FailureKind::CannotRun,

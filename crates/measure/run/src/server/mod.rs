@@ -88,13 +88,13 @@ pub(crate) fn run(
 fn serve(round: &Round<'_>) -> Result<load::Measured, Stopped> {
     let description = round.server;
     for line in &description.setup {
-        round.run("the set-up command", line, None)?;
+        round.run("the setup command", line, None)?;
     }
     let line = &description.server.command;
     let mut server = round.start("the server", line, &round.places.server)?;
     ready::wait(round, &mut server)?;
     for line in &description.prepare {
-        round.run("the preparing command", line, Some(&mut server))?;
+        round.run("the prepare command", line, Some(&mut server))?;
     }
     load::fill(round, &mut server)?;
     let measured = load::measure(round, &mut server)?;

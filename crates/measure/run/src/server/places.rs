@@ -15,8 +15,8 @@ pub struct Places {
 
 impl Places {
     /// The places of a server with `tasks` CPUs, where `cpus` are all CPUs of the run in the order of the
-    /// placement. The server gets the first ones. The load gets the others, without the SMT siblings of
-    /// those of the server, which would slow it down.
+    /// placement. The server gets the first ones. The load gets the others, without SMT siblings of
+    /// the server's CPUs, because load there would slow the server down.
     pub fn new(cpus: &[u32], tasks: u32, topology: &Topology) -> Self {
         let count = (tasks as usize).min(cpus.len());
         let (server, rest) = cpus.split_at(count);
@@ -34,7 +34,7 @@ impl Places {
     }
 }
 
-/// Those of the task counts `auto` at which a server shares no core with its load; at least 1.
+/// The task counts of `auto` at which a server shares no core with its load; at least 1.
 pub fn unshared(auto: Vec<u32>, cpus: &[u32], topology: &Topology) -> Vec<u32> {
     let is_shared = |tasks: u32| Places::new(cpus, tasks, topology).shared;
     let mut unshared: Vec<u32> = auto.into_iter().filter(|&tasks| !is_shared(tasks)).collect();

@@ -35,6 +35,8 @@ pub(super) struct Process {
     kept: Kept,
     /// The signal that asks it to end.
     signal: Signal,
+    /// Whether it was asked.
+    is_asked: bool,
     end: Option<ExitStatus>,
 }
 
@@ -51,7 +53,7 @@ impl Process {
     ) -> Result<Self, Failure> {
         let kept = program.start().map_err(|error| refused(role, &line, &error))?;
         let (stdout, stderr) = (Vec::new(), Vec::new());
-        Ok(Self { role, line, stdout, stderr, kept, signal, end: None })
+        Ok(Self { role, line, stdout, stderr, kept, signal, is_asked: false, end: None })
     }
 
     /// CPU seconds of the process and its descendants.
@@ -72,9 +74,9 @@ impl Process {
         contains(&self.stdout) || contains(&self.stderr)
     }
 
-    /// A failure of this process, with the last lines of its output: `the server redis-server: WHAT: …`.
+    /// A failure of this process, with the last lines of its output: ``the server `redis-server` WHAT: …``.
     pub(super) fn failure(&self, kind: FailureKind, what: &str, remedy: &str) -> Failure {
-        let reason = format!("{} {} {what}{}", self.role, self.line, self.last_words());
+        let reason = format!("{} `{}` {what}{}", self.role, self.line.trim(), self.last_words());
         Failure::new(kind, reason, remedy)
     }
 
@@ -84,7 +86,7 @@ impl Process {
         // The statuses of a shell for a missing program and for a file that is not a program.
         let is_missing = matches!(self.end.and_then(|end| end.code()), Some(126 | 127));
         let kind = if is_missing { FailureKind::CannotRun } else { FailureKind::Died };
-        self.failure(kind, &format!("{end} {when}"), remedy)
+        self.failure(kind, format!("{end} {when}").trim_end(), remedy)
     }
 
     /// `: LINE | LINE`, the last lines of its error output, or else of its output.
@@ -115,7 +117,8 @@ impl Process {
         Ok(())
     }
 
-    fn ask(&self) {
+    fn ask(&mut self) {
+        self.is_asked = true;
         // It may just have ended.
         let _ = self.kept.signal(self.signal);
     }
@@ -153,7 +156,7 @@ impl Process {
 /// Lets the process end by itself, before its keeper kills what is left.
 impl Drop for Process {
     fn drop(&mut self) {
-        if self.end.is_none() {
+        if self.end.is_none() && !self.is_asked {
             self.ask();
             wait_readable(self.kept.exit(), END_PATIENCE);
         }

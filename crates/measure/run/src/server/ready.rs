@@ -67,11 +67,14 @@ pub(super) fn wait(round: &Round<'_>, server: &mut Process) -> Result<(), Stoppe
                 (_, Some(line), _) => format!("{line} did not succeed"),
                 (.., target) => {
                     let address = target.map_or(String::new(), |target| target.to_string());
-                    format!("it accepts no connection at {address}")
+                    format!("it did not accept connections at {address}")
                 }
             };
-            let what = format!("was not ready after {limit} s, because {sign}");
-            let remedy = "correct [ready] in the description, or use a longer --start-timeout";
+            let what = format!("was not ready within {limit} s: {sign}");
+            let remedy = match ready.seconds {
+                Some(_) => "correct [ready] in the description, or increase its seconds",
+                None => "correct [ready] in the description, or use a longer --start-timeout",
+            };
             return Err(server.failure(FailureKind::Hung, &what, remedy).into());
         }
         watch(&mut [server], Instant::now() + LOOK, round.interrupt)?;
@@ -85,7 +88,7 @@ fn succeeds(
     line: &str,
     deadline: Instant,
 ) -> Result<bool, Stopped> {
-    let mut check = round.start("the check", line, &round.places.load)?;
+    let mut check = round.start("the ready command", line, &round.places.load)?;
     while check.end().is_none() && server.end().is_none() && Instant::now() < deadline {
         watch(&mut [server, &mut check], deadline, round.interrupt)?;
     }

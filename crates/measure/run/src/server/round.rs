@@ -128,7 +128,10 @@ impl<'r> Round<'r> {
 
     /// The failure of a server that has ended after it was ready.
     pub(super) fn dead(&self, server: &Process) -> Failure {
-        server.death("under load", "look for the cause in its output, or use fewer connections")
+        server.death(
+            "after it was ready",
+            "look for the cause in its output, or use fewer connections",
+        )
     }
 
     /// The signal that asks the server to stop.

@@ -10,7 +10,7 @@ const OF_CHILDREN: [usize; 2] = [16, 17];
 /// Clock ticks per second in /proc, which is the same on all machines.
 const TICKS: f64 = 100.0;
 
-/// The process `root` and its descendants. Zombies are among them.
+/// The process `root` and its descendants. Includes zombies.
 fn members(root: i32) -> Vec<(i32, Stat)> {
     let all = numbers("/proc").unwrap_or_default().into_iter();
     let mut others: Vec<(i32, Stat)> =
@@ -49,11 +49,12 @@ mod tests {
 
     #[test]
     fn the_cpu_time_of_a_tree_contains_that_of_grandchildren_that_have_ended() {
-        // The inner shell computes and ends; the outer one waits for it, and then for its input.
-        let script =
-            "sh -c 'i=0; while [ $i -lt 50000 ]; do i=$((i + 1)); done'; echo done; read -r x";
+        // The inner shell computes for two clock ticks and ends; the outer one waits for it, and then for its input.
+        let inner = "ticks() { cut -d ' ' -f 14 /proc/$$/stat; }
+            while [ $(ticks) -lt 2 ]; do i=0; while [ $i -lt 1000 ]; do i=$((i + 1)); done; done";
+        let script = "sh -c \"$0\"; echo done; read -r x";
         let mut shell = Command::new("sh");
-        shell.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        shell.args(["-c", script, inner]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut shell = shell.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(shell.stdout.take().unwrap()).read_line(&mut line).unwrap();

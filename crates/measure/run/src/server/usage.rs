@@ -8,7 +8,7 @@ use crate::account::{Balance, CpuTimes, CpuUse, TICK};
 /// If other work got more than this share of the server's CPUs, it may have slowed down the server.
 const LOST_SHARE: f64 = 0.05;
 
-/// CPU times at the begin of the measured part.
+/// CPU times at the start of the measured part.
 pub(super) struct Window {
     begun: Instant,
     cpus: usize,
@@ -41,10 +41,11 @@ impl Window {
 
     /// `None` if the part was shorter than a clock tick, or the times cannot be read.
     pub(super) fn close(mut self, server: &Process, load: Option<&Process>) -> Option<Usage> {
-        let seconds = self.begun.elapsed().as_secs_f64();
-        let cpus = self.times.since_last()?;
-        let server = server.cpu_seconds() - self.server;
+        // In the order of `open`, so that all of them cover the same length of time.
         let load = load.map_or(0.0, Process::cpu_seconds) - self.load;
+        let server = server.cpu_seconds() - self.server;
+        let cpus = self.times.since_last()?;
+        let seconds = self.begun.elapsed().as_secs_f64();
         let balance = Balance::of(self.cpus, seconds, &cpus, server);
         Some(Usage { seconds, server, load, cpus, balance, count: self.cpus })
     }

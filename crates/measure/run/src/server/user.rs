@@ -1,4 +1,4 @@
-//! The user as whom the commands of a description run.
+//! The user that runs the commands of a description.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -20,7 +20,7 @@ pub(super) struct User {
 }
 
 impl User {
-    /// The user `name`, if this process can become that user; `None` if it is not root's.
+    /// The user `name`, if this process can become that user; `None` if this process does not run as root.
     ///
     /// # Errors
     /// There is no such user.
@@ -52,8 +52,8 @@ impl User {
         })
     }
 
-    /// Gives `dir`, the directory of a round, to the user, and lets the user enter the one around it. Only
-    /// its owner can list that one.
+    /// Gives `dir`, the directory of a round, to the user, and lets the user traverse its parent directory,
+    /// which only the owner can list.
     pub(super) fn take(&self, dir: &Path) -> io::Result<()> {
         if let Some(around) = dir.parent() {
             fs::set_permissions(around, Permissions::from_mode(0o711))?;
