@@ -99,7 +99,7 @@ fn what_cannot_be_sent_is_refused() {
     refused(&["https://127.0.0.1/"], "supports only http://");
     refused(&["http://127.0.0.1:1/", "--cpus", ""], "the list of CPUs is empty");
     refused(&["http://127.0.0.1:1/", "--cpus", "9999"], "this process may not use");
-    refused(&["127.0.0.1:1", "--send", "x"], "where does a reply end?");
+    refused(&["127.0.0.1:1", "--send", "x"], "set one of --reply-ends, ");
     refused(&["127.0.0.1:1", "--send", r"\q", "--reply-bytes", "1"], r"\q has no meaning");
     refused(&["127.0.0.1:1", "--send", "x", "--reply-ends", ""], "--reply-ends is empty");
     refused(&["nowhere", "--send", "x", "--reply-bytes", "1"], "write HOST:PORT or unix:PATH");

@@ -110,19 +110,19 @@ fn a_command_can_generate_the_load() {
 fn a_server_that_never_gets_ready_fails_its_point() {
     let ready = "[ready]\nseconds = 0.2\n";
     let reasons =
-        ["was not ready after 0.2 s, because it accepts no connection", "never-ready at port"];
+        ["was not ready within 0.2 s: it did not accept connections", "never-ready at port"];
     fails("never-ready", ready, &[], 4, &reasons);
     let output = "[ready]\noutput = 'listening'\nseconds = 0.2\n";
     fails("", output, &[], 4, &["it did not print \"listening\""]);
     let command = "[ready]\ncommand = 'false'\nseconds = 0.2\n";
-    fails("", command, &[], 4, &["because false did not succeed"]);
+    fails("", command, &[], 4, &["within 0.2 s: false did not succeed"]);
 }
 
 #[test]
 fn a_server_that_dies_fails_its_point_with_its_last_lines() {
     let reasons = ["exited with status 3 before it was ready", "line_server: no configuration"];
     fails("die-at-start", "", &[], 4, &reasons);
-    let reasons = ["exited with status 4 under load", "line_server: out of memory"];
+    let reasons = ["exited with status 4 after it was ready", "line_server: out of memory"];
     fails("die-under-load", "", &[], 4, &reasons);
 }
 
@@ -180,7 +180,7 @@ fn a_mistake_in_the_description_is_reported_before_the_run() {
     describe(&scratch, "typo", "", "[stopp]\nseconds = 1\n");
     let refused = run(&scratch, &["typo.toml"]);
     refused.assert_code(2).assert_stderr_has("typo.toml: line ");
-    refused.assert_stderr_has("the key stopp is unknown (did you mean stop");
+    refused.assert_stderr_has("unknown key stopp (did you mean stop");
     run(&scratch, &["missing.toml"]).assert_stderr_has("missing.toml");
     run(&scratch, &["ngnix"]).assert_code(2).assert_stderr_has("nginx");
     describe(&scratch, "good", "", "");
@@ -256,7 +256,7 @@ fn an_interrupted_run_of_a_server_is_resumed() {
     assert_eq!(knee.wait().unwrap().code(), Some(130));
     assert!(lines_of("line_server", &scratch).is_empty() && scratch.leftovers().is_empty());
     let resumed = finish(&mut scratch.knee(&["run", "--resume", "record"]));
-    resumed.assert_code(0).assert_stderr_has("resuming runs the server");
+    resumed.assert_code(0).assert_stderr_has("resuming runs server.command of ");
     assert!(scratch.measured().len() >= 2);
 }
 

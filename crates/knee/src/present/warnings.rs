@@ -174,7 +174,7 @@ fn lower_bounds(points: &[(&Curve, &Point)]) -> Option<String> {
     let is_full = |point: &Point| point.server.is_some_and(|server| server.load_busy > FULL);
     let advice = match bounds.clone().any(|(_, point)| is_full(point)) {
         true => "the CPUs of the load were full; give it more CPUs with fewer tasks (-t)",
-        false => "use more connections, or look for what the server waits for",
+        false => "use more connections, or find out what the server is waiting for",
     };
     (!named.is_empty()).then(|| {
         format!(

@@ -52,7 +52,9 @@ pub(crate) fn resume(dir: &Path) -> anyhow::Result<(Writer, RunRecord, Rounds)> 
                 );
             }
             Source::Server { server, .. } => {
-                tell!("knee: resuming runs the server {} and its load", server.server.command);
+                for (what, line) in server.commands() {
+                    tell!("knee: resuming runs {what} of {}: {line}", case.id);
+                }
             }
             Source::Plugin { plugin, sha256 } => {
                 require_unchanged(dir, plugin, sha256.as_deref())?;

@@ -220,7 +220,7 @@ fn raw(args: &Args) -> anyhow::Result<(Target, Request)> {
         (Some(text), ..) => End::with(text).map_err(text_error)?,
         (_, Some(length), _) => End::Bytes(length),
         (_, _, true) => End::Http,
-        _ => bail_usage!("where does a reply end? Use --reply-ends, --reply-bytes or --reply-http"),
+        _ => bail_usage!("set one of --reply-ends, --reply-bytes and --reply-http"),
     };
     ensure_usage!(end != End::With(Vec::new()), "--reply-ends is empty; name the end of a reply");
     let reply = Reply::new(args.expect.as_deref().unwrap_or(""), end).map_err(text_error)?;

@@ -6,7 +6,7 @@ use knee_results::{Compared, MachineChange, Results};
 use super::change::change;
 
 /// Smallest drift to report. The reference loop itself varies by up to half a percent.
-const WORTH_A_WORD: f64 = 0.005;
+const MIN_REPORTED: f64 = 0.005;
 
 /// Notes on how the speed of the machine changed between the runs.
 pub(super) fn notes(before: &Results, compared: &Compared) -> Vec<String> {
@@ -14,8 +14,8 @@ pub(super) fn notes(before: &Results, compared: &Compared) -> Vec<String> {
     let is_measured_here = before.origin.is_some() && !compared.in_turns;
     if is_measured_here && cpu.is_none() && !compared.points.is_empty() {
         return vec![
-            "it is unknown how fast the machine was in each run, so a change may be drift; measure \
-             the two in interleaved rounds, which cancels drift: knee ab"
+            "a run has no record of the speed of the machine, so a difference may be drift; to cancel drift, \
+             measure in interleaved rounds: knee ab"
                 .to_owned(),
         ];
     }
@@ -26,7 +26,7 @@ pub(super) fn notes(before: &Results, compared: &Compared) -> Vec<String> {
         memory.map(|range| format!("{}, perhaps because other work used it", range.of("memory")));
     let note = |what| {
         format!(
-            "{what}; intervals cover the results with and without a correction for this drift; \
+            "{what}; each interval covers the results with and without correction for this drift; \
              to cancel drift, measure in interleaved rounds: knee ab"
         )
     };
@@ -65,12 +65,12 @@ impl Range {
     }
 
     fn is_worth_a_word(&self) -> bool {
-        [self.least, self.most].iter().any(|change| (change - 1.0).abs() >= WORTH_A_WORD)
+        [self.least, self.most].iter().any(|change| (change - 1.0).abs() >= MIN_REPORTED)
     }
 
     /// The one change of all task counts, if there is one.
     fn only(&self) -> Option<f64> {
-        (self.most - self.least < WORTH_A_WORD).then_some(self.least)
+        (self.most - self.least < MIN_REPORTED).then_some(self.least)
     }
 
     /// `+5.00%`, or `-1.00% to +5.00%` if the task counts differ.

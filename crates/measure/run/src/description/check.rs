@@ -60,10 +60,10 @@ impl Server {
     pub fn check(&self) -> Result<(), DescriptionError> {
         let is_name = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
         if self.name.is_empty() || !self.name.chars().all(is_name) {
-            let reason = "write a name of letters, digits, _, - and .";
+            let reason = "use letters, digits, _, - and .";
             return Err(DescriptionError::value(
                 "name",
-                format!("{:?} is not a name; {reason}", self.name),
+                format!("{:?} is not a valid name; {reason}", self.name),
             ));
         }
         for name in self.files.keys() {
@@ -80,11 +80,11 @@ impl Server {
         if described > 1 {
             return Err(DescriptionError::value(
                 "ready",
-                "choose one of connect, output and command",
+                "set only one of connect, output and command",
             ));
         }
         if described == 0 && self.load.address.is_none() {
-            let reason = "connect, output or command is missing: how does knee see that the server is ready?";
+            let reason = "set one of connect, output and command";
             return Err(DescriptionError::value("ready", reason));
         }
         let seconds =
@@ -113,6 +113,11 @@ impl Server {
         std::iter::once(("server.command", &self.server.command)).chain(listed).chain(single)
     }
 
+    /// All commands, with their keys. Those of one key have the order in which they run.
+    pub fn commands(&self) -> impl Iterator<Item = (&'static str, &String)> {
+        self.texts().filter(|(key, _)| !matches!(*key, "ready.connect" | "load.address"))
+    }
+
     /// Whether a command or an address contains `placeholder`.
     pub fn uses(&self, placeholder: &str) -> bool {
         self.texts().any(|(_, text)| text.contains(placeholder))
@@ -121,7 +126,7 @@ impl Server {
     fn check_texts(&self) -> Result<(), DescriptionError> {
         for (key, text) in self.texts() {
             if text.trim().is_empty() {
-                return Err(DescriptionError::value(key, "it is empty"));
+                return Err(DescriptionError::value(key, "must not be empty"));
             }
             if let Some((word, meant)) = placeholders::misspelt(text) {
                 let reason = format!("{word} is not a placeholder (did you mean {meant}?)");
@@ -135,22 +140,25 @@ impl Server {
         let load = &self.load;
         match (&load.address, &load.command) {
             (None, None) => {
-                let reason = "address or command is missing: where does the load come from?";
+                let reason = "set one of address and command";
                 return Err(DescriptionError::value("load", reason));
             }
             (Some(_), Some(_)) => {
-                return Err(DescriptionError::value("load", "choose one of address and command"));
+                return Err(DescriptionError::value("load", "set only one of address and command"));
             }
             (Some(_), None) if load.request.is_empty() => {
                 return Err(DescriptionError::value("load.request", "a request is missing"));
             }
             (None, Some(_)) if !load.request.is_empty() || !self.fill.is_empty() => {
-                return Err(DescriptionError::value("load", "requests need load.address"));
+                return Err(DescriptionError::value(
+                    "load",
+                    "load.request and fill require load.address",
+                ));
             }
             _ => {}
         }
         if load.read.is_some() && load.command.is_none() {
-            return Err(DescriptionError::value("load.read", "it applies only to load.command"));
+            return Err(DescriptionError::value("load.read", "applies only to load.command"));
         }
         let is_pattern = |read: &String| read.matches(NUMBER).count() == 1;
         if load.read.as_ref().is_some_and(|read| !is_pattern(read)) {
@@ -175,10 +183,7 @@ impl RequestDescription {
             (None, Some(bytes), false) if bytes > 0 => End::Bytes(bytes),
             (None, None, true) => End::Http,
             _ => {
-                return Err(
-                    "where does a reply end? Use one of reply_ends, reply_bytes and reply_http"
-                        .to_owned(),
-                );
+                return Err("set one of reply_ends, reply_bytes and reply_http".to_owned());
             }
         };
         let reply = Reply::new(&self.expect, end).map_err(text)?;
@@ -197,8 +202,8 @@ fn with_suggestion(message: &str) -> String {
             let known: Vec<&str> = words.collect();
             let meant = nearest(key, known.iter().copied());
             match meant.is_empty() {
-                true => format!("the key {key} is unknown; known are {}", known.join(", ")),
-                false => format!("the key {key} is unknown{}", question(&meant)),
+                true => format!("unknown key {key}; valid keys: {}", known.join(", ")),
+                false => format!("unknown key {key}{}", question(&meant)),
             }
         }
         _ => line.to_owned(),
@@ -239,10 +244,10 @@ reply_ends = '\n'
         let misspelt = ECHO.replace("reply_ends", "reply_end");
         assert_eq!(
             refused(&misspelt),
-            "line 9: the key reply_end is unknown (did you mean reply_ends or reply_bytes or reply_http?)"
+            "line 9: unknown key reply_end (did you mean reply_ends or reply_bytes or reply_http?)"
         );
         let strange = ECHO.replace("[load]", "zzz = 1\n[load]");
-        assert_eq!(refused(&strange), "line 5: the key zzz is unknown; known are command, user");
+        assert_eq!(refused(&strange), "line 5: unknown key zzz; valid keys: command, user");
         assert!(refused("name = 1").starts_with("line 1: invalid type"), "{}", refused("name = 1"));
         assert!(refused("name = \"a\n").starts_with("line 1: "), "{}", refused("name = \"a\n"));
     }
@@ -259,8 +264,8 @@ reply_ends = '\n'
     #[test]
     fn the_error_for_an_unusable_value_says_what_to_write() {
         let with = |from: &str, to: &str| refused(&ECHO.replace(from, to));
-        assert!(with("\"echo\"", "\"a b\"").contains("\"a b\" is not a name"));
-        assert!(with(r"reply_ends = '\n'", "").contains("where does a reply end?"));
+        assert!(with("\"echo\"", "\"a b\"").contains("\"a b\" is not a valid name"));
+        assert!(with(r"reply_ends = '\n'", "").contains("set one of reply_ends, "));
         assert!(with(r"'hello\n'", r"'\q'").contains(r"\q has no meaning"));
         assert!(
             with("[load]", "[stop]\nseconds = -1\n[load]").starts_with("stop.seconds: must be")
@@ -274,7 +279,7 @@ reply_ends = '\n'
         let pattern = format!("{command}read = 'tps'\n[ready]\noutput = 'up'");
         assert!(refused(&pattern).contains("must contain one #"));
         let none = "name = 'a'\n[server]\ncommand = 'a'\n[load]\n";
-        assert!(refused(none).contains("where does the load come from?"));
+        assert!(refused(none).contains("load: set one of address"));
     }
 
     proptest::proptest! {

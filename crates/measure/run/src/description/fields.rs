@@ -6,10 +6,10 @@ use std::num::NonZeroU32;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A server, the load on it, and what counts.
+/// A server, the load on it, and the unit of the rate.
 ///
 /// Commands, addresses and files may contain placeholders: `{tasks}` is the number of CPUs of the server
-/// and `{cpus}` their list, such as `0-3`. `{load_tasks}` and `{load_cpus}` are those of the load.
+/// and `{cpus}` their list, such as `0-3`. `{load_tasks}` and `{load_cpus}` are the same for the load.
 /// `{connections}` is the number of connections, `{seconds}` the length of the measurement, `{dir}` a
 /// private directory, `{port}` a free TCP port, and `{here}` the directory of the description.
 ///
@@ -20,14 +20,14 @@ use serde::{Deserialize, Serialize};
 pub struct Server {
     /// Name of the testcase. Example: `name = "nginx"`
     pub name: String,
-    /// What the load does. Example: `description = "GET of a file of 1 KB"`
+    /// What the load does. Example: `description = "GET of a file of 1 KiB"`
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
     /// What the rate counts, in the plural. Example: `unit = "transactions"`
     #[serde(default = "requests")]
     pub unit: String,
-    /// Directories in which knee looks for programs, after those of `PATH`. A directory may be a glob, of
-    /// which the last match counts. Example: `path = ["/usr/lib/postgresql/*/bin"]`
+    /// Directories in which knee looks for programs, after those of `PATH`. A directory may be a glob;
+    /// the match with the highest version number counts. Example: `path = ["/usr/lib/postgresql/*/bin"]`
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub path: Vec<String>,
     /// Programs that must be installed. Example: `needs = [{ program = "nginx", package = "nginx-light" }]`
@@ -90,13 +90,13 @@ pub struct Ready {
     /// It accepts connections at this address. Example: `connect = "unix:{dir}/socket"`
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connect: Option<String>,
-    /// It prints a line that contains this text. Example: `output = "ready to accept connections"`
+    /// Its output contains this text. Example: `output = "ready to accept connections"`
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
     /// This command succeeds. Example: `command = "pg_isready -q -h {dir}"`
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
-    /// Seconds that this may take at most. By default, the value of `--start-timeout`. Example:
+    /// Time limit in seconds. By default, the value of `--start-timeout`. Example:
     /// `seconds = 60`
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
@@ -112,7 +112,7 @@ pub struct LoadDescription {
     /// The requests. Each connection sends its next request when it has the reply to the last one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub request: Vec<RequestDescription>,
-    /// Number of connections, which is the same at all points. Example: `connections = 64`
+    /// Number of connections at every point. Example: `connections = 64`
     #[serde(default = "connections")]
     pub connections: NonZeroU32,
     /// Whether each request has a connection of its own. Example: `reconnect = true`
@@ -158,7 +158,7 @@ pub struct RequestDescription {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Fill {
-    /// How many requests. Example: `count = 1000`
+    /// Number of requests. Example: `count = 1000`
     pub count: u64,
     /// The request. Example: `request = { send = 'set key{number} 0 0 1\r\nx\r\n', expect = "STORED",
     /// reply_ends = '\r\n' }`
