@@ -5,10 +5,8 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, wait};
 
-use super::{Stat, numbers};
+use super::{Stat, processes};
 
-/// The number of the parent of a process, as a field of [`Stat`].
-const PARENT: usize = 4;
 /// The states of a process that has ended.
 const ENDED: [&str; 2] = ["Z", "X"];
 /// Time between two attempts to kill all children. A process with much memory takes long to end.
@@ -46,21 +44,30 @@ pub(super) fn running_descendants() -> Vec<String> {
     if reap_ended().is_last {
         return Vec::new();
     }
-    let all = processes();
-    let mut family = vec![getpid().as_raw_pid()];
-    let mut names = Vec::new();
-    let mut next = 0;
-    while let Some(&parent) = family.get(next) {
-        for (pid, stat) in all.iter().filter(|(_, stat)| is_child_of(parent, stat)) {
-            family.push(*pid);
-            if !stat.state().is_none_or(|state| ENDED.contains(&state)) {
-                names.push(stat.name.clone());
-            }
-        }
-        next += 1;
-    }
+    let own = getpid().as_raw_pid();
+    let runs = |stat: &Stat| stat.state().is_some_and(|state| !ENDED.contains(&state));
+    let others = family(own).into_iter().filter(|(pid, stat)| *pid != own && runs(stat));
+    let mut names: Vec<String> = others.map(|(_, stat)| stat.name).collect();
     names.sort();
     names
+}
+
+/// The process `root` and its descendants, with their numbers. Includes zombies.
+pub fn family(root: i32) -> Vec<(i32, Stat)> {
+    let mut others = processes();
+    let (mut members, mut pids) = (Vec::new(), vec![root]);
+    loop {
+        let is_member = |(pid, stat): &(i32, Stat)| {
+            *pid == root || stat.parent().is_some_and(|parent| pids.contains(&parent))
+        };
+        let (new, rest): (Vec<_>, Vec<_>) = others.into_iter().partition(is_member);
+        if new.is_empty() {
+            return members;
+        }
+        pids.extend(new.iter().map(|(pid, _)| pid));
+        members.extend(new);
+        others = rest;
+    }
 }
 
 /// What [`reap_ended`] found.
@@ -89,19 +96,9 @@ fn children() -> Vec<Pid> {
         // This file depends on the configuration of the kernel.
         Err(_) => {
             let own = getpid().as_raw_pid();
-            let children = processes().into_iter().filter(|(_, stat)| is_child_of(own, stat));
+            let children = processes().into_iter().filter(|(_, stat)| stat.parent() == Some(own));
             children.map(|(pid, _)| pid).collect()
         }
     };
     pids.into_iter().filter_map(Pid::from_raw).collect()
-}
-
-/// All visible processes.
-fn processes() -> Vec<(i32, Stat)> {
-    let pids = numbers("/proc").unwrap_or_default();
-    pids.into_iter().filter_map(|pid| Some((pid, Stat::read(pid)?))).collect()
-}
-
-fn is_child_of(parent: i32, stat: &Stat) -> bool {
-    stat.number(PARENT) == u64::try_from(parent).ok()
 }

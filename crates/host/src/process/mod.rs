@@ -11,12 +11,12 @@ mod start;
 mod stat;
 
 pub use cpu_clock::CpuClock;
-pub use descendants::end_descendants;
+pub use descendants::{end_descendants, family};
 pub use fork::{exit_now, fork_bound};
 pub use output::{last_line, read_available, read_tail};
 pub use running::running_programs;
 pub use start::{Tied, Ties, output, spawn, status};
-pub use stat::{Stat, numbers};
+pub use stat::{Stat, numbers, processes};
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

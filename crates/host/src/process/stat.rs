@@ -11,6 +11,12 @@ pub fn numbers(directory: &str) -> io::Result<Vec<i32>> {
     Ok(fs::read_dir(directory)?.filter_map(number).collect())
 }
 
+/// All visible processes, with their numbers.
+pub fn processes() -> Vec<(i32, Stat)> {
+    let pids = numbers("/proc").unwrap_or_default();
+    pids.into_iter().filter_map(|pid| Some((pid, Stat::read(pid)?))).collect()
+}
+
 /// The fields of a process, by their numbers in proc_pid_stat(5).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stat {
@@ -48,6 +54,16 @@ impl Stat {
     /// Field 3: the state, such as `R` for a thread that runs or waits for a CPU.
     pub fn state(&self) -> Option<&str> {
         self.fields.first().map(String::as_str)
+    }
+
+    /// Field 4: the number of its parent; 0 if that is outside the PID namespace.
+    pub fn parent(&self) -> Option<i32> {
+        i32::try_from(self.number(4)?).ok()
+    }
+
+    /// Fields 16 and 17: the CPU time of the children that it has waited for, including theirs, in clock ticks.
+    pub fn ticks_of_dead(&self) -> Option<u64> {
+        Some(self.number(16)? + self.number(17)?)
     }
 
     /// The number in the field `number`, which must be greater than 3. `None` if it is missing or

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use knee_host::process::{CpuClock, Stat, numbers};
+use knee_host::process::{CpuClock, Stat, processes};
 use rustix::param::clock_ticks_per_second;
 
 use super::event::now;
@@ -93,14 +93,12 @@ pub(super) fn parents() -> Vec<(i32, i32)> {
 
 /// All visible processes.
 fn table() -> Vec<Process> {
-    let process = |pid| parse(pid, &Stat::read(pid)?);
-    numbers("/proc").unwrap_or_default().into_iter().filter_map(process).collect()
+    processes().into_iter().filter_map(|(pid, stat)| parse(pid, &stat)).collect()
 }
 
 /// The fields of `/proc/PID/stat` that matter.
 fn parse(pid: i32, stat: &Stat) -> Option<Process> {
-    let ticks_of_dead = stat.number(16)? + stat.number(17)?;
-    Some(Process { pid, parent: i32::try_from(stat.number(4)?).ok()?, ticks_of_dead })
+    Some(Process { pid, parent: stat.parent()?, ticks_of_dead: stat.ticks_of_dead()? })
 }
 
 /// CPU time of a process, including its exited threads.

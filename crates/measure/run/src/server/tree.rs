@@ -1,43 +1,16 @@
-//! A process with all of its descendants.
+//! CPU time of a process with all of its descendants.
 
-use knee_host::process::{CpuClock, Stat, numbers};
-
-/// Field 4 of proc_pid_stat(5): the parent.
-const PARENT: usize = 4;
-/// Fields 16 and 17: the clock ticks of the children that have been waited for, in user space and in the
-/// kernel.
-const OF_CHILDREN: [usize; 2] = [16, 17];
-/// Clock ticks per second in /proc, which is the same on all machines.
-const TICKS: f64 = 100.0;
-
-/// The process `root` and its descendants. Includes zombies.
-fn members(root: i32) -> Vec<(i32, Stat)> {
-    let all = numbers("/proc").unwrap_or_default().into_iter();
-    let mut others: Vec<(i32, Stat)> =
-        all.filter_map(|pid| Some((pid, Stat::read(pid)?))).collect();
-    let (mut members, mut pids) = (Vec::new(), vec![root]);
-    loop {
-        let is_member = |(pid, stat): &(i32, Stat)| {
-            *pid == root || pids.iter().any(|&pid| stat.number(PARENT) == u64::try_from(pid).ok())
-        };
-        let (new, rest): (Vec<_>, Vec<_>) = others.into_iter().partition(is_member);
-        if new.is_empty() {
-            return members;
-        }
-        pids.extend(new.iter().map(|(pid, _)| pid));
-        members.extend(new);
-        others = rest;
-    }
-}
+use knee_host::process::{CpuClock, Stat, family};
+use rustix::param::clock_ticks_per_second;
 
 /// CPU seconds of the process `root` and its descendants, including those that have ended.
 pub(super) fn cpu_seconds(root: i32) -> f64 {
     let of_one = |(pid, stat): (i32, Stat)| {
         let own = CpuClock::of(pid).and_then(CpuClock::read).unwrap_or_default().as_secs_f64();
-        let of_children: u64 = OF_CHILDREN.iter().filter_map(|&field| stat.number(field)).sum();
-        own + of_children as f64 / TICKS
+        let ticks = stat.ticks_of_dead().unwrap_or_default();
+        own + ticks as f64 / clock_ticks_per_second() as f64
     };
-    members(root).into_iter().map(of_one).sum()
+    family(root).into_iter().map(of_one).sum()
 }
 
 #[cfg(test)]
@@ -74,7 +47,7 @@ mod tests {
         BufReader::new(shell.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let sleep: i32 = line.trim().parse().unwrap();
         let pid = shell.id().cast_signed();
-        let pids: Vec<i32> = members(pid).into_iter().map(|(pid, _)| pid).collect();
+        let pids: Vec<i32> = family(pid).into_iter().map(|(pid, _)| pid).collect();
         rustix::process::kill_process(
             rustix::process::Pid::from_raw(sleep).unwrap(),
             rustix::process::Signal::KILL,
