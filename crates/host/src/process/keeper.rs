@@ -57,6 +57,7 @@ use rustix::process::{
 };
 
 use self::message::Message;
+use super::output::read_tail;
 use super::start::{Ties, spawn};
 use super::wait_readable;
 
@@ -291,14 +292,14 @@ impl Prepared {
             other => return Err(unexpected(&other)),
         };
         let (stdout, stderr) = (keeper.process.stdout.take(), keeper.process.stderr.take());
-        let pipes = [stdout.as_ref().map(AsFd::as_fd), stderr.as_ref().map(AsFd::as_fd)];
-        for pipe in pipes.into_iter().flatten() {
-            rustix::io::ioctl_fionbio(pipe, true)?;
-        }
         // The keeper reaps the program only after knee asked it to end, so the number is still that of the
         // program.
         let exit = pidfd_open(pid, PidfdFlags::empty())?;
-        Ok(Kept { stdout, stderr, keeper, pid, exit, leads_group, status: None })
+        let kept = Kept { stdout, stderr, keeper, pid, exit, leads_group, status: None };
+        for pipe in kept.pipes().into_iter().flatten() {
+            rustix::io::ioctl_fionbio(pipe, true)?;
+        }
+        Ok(kept)
     }
 }
 
@@ -348,6 +349,18 @@ impl Kept {
     /// that of the children that knee has waited for.
     pub fn processes(&self) -> [Pid; 2] {
         [self.pid, Pid::from_child(&self.keeper.process)]
+    }
+
+    /// The standard output and the error output, as far as they are open pipes.
+    pub fn pipes(&self) -> [Option<BorrowedFd<'_>>; 2] {
+        [self.stdout.as_ref().map(AsFd::as_fd), self.stderr.as_ref().map(AsFd::as_fd)]
+    }
+
+    /// Appends what can be read from the pipes to `stdout` and `stderr`, and keeps the last `kept` bytes of each. Closes
+    /// a pipe at its end, because it would be readable forever.
+    pub fn read_tails(&mut self, stdout: &mut Vec<u8>, stderr: &mut Vec<u8>, kept: usize) {
+        self.stdout.take_if(|pipe| read_tail(pipe, stdout, kept));
+        self.stderr.take_if(|pipe| read_tail(pipe, stderr, kept));
     }
 
     /// Readable as soon as the program has ended.

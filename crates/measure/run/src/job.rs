@@ -234,6 +234,14 @@ pub enum FailureKind {
     Runner,
 }
 
+impl FailureKind {
+    /// The kind of failure of a command that ended with this exit status; `None` after a signal. 126 and 127 are the
+    /// statuses of a shell for a file that is not a program and for a missing program.
+    pub(crate) fn of_command(status: Option<i32>) -> Self {
+        if matches!(status, Some(126 | 127)) { Self::CannotRun } else { Self::Died }
+    }
+}
+
 /// A failure and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Failure {

@@ -9,7 +9,7 @@ use knee_host::Interrupt;
 use knee_host::clock::seconds;
 use knee_host::limits::raise_open_files;
 use knee_host::process::keeper::{Kept, Prepared, Program};
-use knee_host::process::{any_readable, last_line, read_available, read_tail, wait_readable};
+use knee_host::process::{any_readable, last_line, read_available, wait_readable};
 use knee_host::signal::describe_end;
 use rustix::process::{Pid, Rlimit, Signal};
 use rustix::time::ClockId;
@@ -143,26 +143,13 @@ impl Started {
             Stage::HasEnded => Some(self.kept.report()),
             Stage::Succeeded => None,
         };
-        [
-            end,
-            self.kept.stdout.as_ref().map(AsFd::as_fd),
-            self.kept.stderr.as_ref().map(AsFd::as_fd),
-        ]
+        let [stdout, stderr] = self.kept.pipes();
+        [end, stdout, stderr]
     }
 
     /// Reads what can be read. `is_next` says whether the process has ended or its keeper has reported.
     fn follow(&mut self, is_next: bool) -> Result<(), Failure> {
-        // A pipe at its end would be ready forever.
-        if let Some(pipe) = &mut self.kept.stdout
-            && read_tail(pipe, &mut self.stdout, TAIL_BYTES)
-        {
-            self.kept.stdout = None;
-        }
-        if let Some(pipe) = &mut self.kept.stderr
-            && read_tail(pipe, &mut self.stderr, TAIL_BYTES)
-        {
-            self.kept.stderr = None;
-        }
+        self.kept.read_tails(&mut self.stdout, &mut self.stderr, TAIL_BYTES);
         match self.stage {
             Stage::Runs if is_next => self.stage = Stage::HasEnded,
             Stage::HasEnded if is_next => {
@@ -185,9 +172,7 @@ impl Started {
         }
         let how = describe_end(status.signal(), status.code());
         let reason = last_line(&self.stderr).map_or(String::new(), |line| format!(": {line}"));
-        // The statuses of a shell for a missing program and for a file that is not a program.
-        let missing = matches!(status.code(), Some(126 | 127));
-        let kind = if missing { FailureKind::CannotRun } else { FailureKind::Died };
+        let kind = FailureKind::of_command(status.code());
         Err(Failure::new(kind, format!("{} {how}{reason}", self.line), ADVICE))
     }
 }

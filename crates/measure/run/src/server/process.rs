@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use knee_host::Interrupt;
 use knee_host::process::keeper::{Kept, Program};
-use knee_host::process::{any_readable, read_tail, wait_readable};
+use knee_host::process::{any_readable, wait_readable};
 use knee_host::signal::describe_end;
 use rustix::process::Signal;
 
@@ -83,9 +83,7 @@ impl Process {
     /// The failure of a process that has ended, `when`.
     pub(super) fn death(&self, when: &str, remedy: &str) -> Failure {
         let end = self.end.map_or("died".to_owned(), |end| describe_end(end.signal(), end.code()));
-        // The statuses of a shell for a missing program and for a file that is not a program.
-        let is_missing = matches!(self.end.and_then(|end| end.code()), Some(126 | 127));
-        let kind = if is_missing { FailureKind::CannotRun } else { FailureKind::Died };
+        let kind = FailureKind::of_command(self.end.and_then(|end| end.code()));
         self.failure(kind, format!("{end} {when}").trim_end(), remedy)
     }
 
@@ -125,26 +123,13 @@ impl Process {
 
     /// What to wait for: its end, and its output.
     fn watched(&self) -> [Option<BorrowedFd<'_>>; 3] {
-        [
-            self.end.is_none().then(|| self.kept.exit()),
-            self.kept.stdout.as_ref().map(AsFd::as_fd),
-            self.kept.stderr.as_ref().map(AsFd::as_fd),
-        ]
+        let [stdout, stderr] = self.kept.pipes();
+        [self.end.is_none().then(|| self.kept.exit()), stdout, stderr]
     }
 
     /// Reads what can be read. `ended` says whether the process has ended.
     fn follow(&mut self, ended: bool) -> Result<(), Failure> {
-        // A pipe at its end would be ready forever.
-        if let Some(pipe) = &mut self.kept.stdout
-            && read_tail(pipe, &mut self.stdout, TAIL_BYTES)
-        {
-            self.kept.stdout = None;
-        }
-        if let Some(pipe) = &mut self.kept.stderr
-            && read_tail(pipe, &mut self.stderr, TAIL_BYTES)
-        {
-            self.kept.stderr = None;
-        }
+        self.kept.read_tails(&mut self.stdout, &mut self.stderr, TAIL_BYTES);
         if ended {
             let end = self.kept.exit_status();
             self.end = Some(end.map_err(|error| refused(self.role, &self.line, &error))?);
