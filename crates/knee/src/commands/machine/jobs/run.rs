@@ -150,12 +150,13 @@ fn work(
     left: usize,
     done: usize,
 ) -> anyhow::Result<Option<i32>> {
-    if let Some(arrays) = slurm::submitted(directory).filter(|_| args.on != Engine::Slurm) {
-        bail_usage!(
-            "Slurm may still run jobs of {} (array jobs {arrays}); use --on slurm, which cancels them first",
-            directory.path().display()
-        );
-    }
+    let arrays = slurm::submitted(directory);
+    ensure_usage!(
+        arrays.is_empty() || args.on == Engine::Slurm,
+        "Slurm may still run jobs of {} (array jobs {}); use --on slurm, which cancels them first",
+        directory.path().display(),
+        arrays.join(",")
+    );
     let seats = if args.exclusive { Some(1) } else { args.jobs };
     // The sockets of ssh connections, removed at the end, also if knee is killed.
     let mut sockets = None;

@@ -42,11 +42,10 @@ pub(super) struct Slurm<'a> {
     arrays: Vec<String>,
 }
 
-/// The array jobs that a knee process has submitted for a directory and that may still run, such as `1,2`.
-pub(super) fn submitted(directory: &Directory) -> Option<String> {
+/// The array jobs that a knee process has submitted for a directory and that may still run.
+pub(super) fn submitted(directory: &Directory) -> Vec<String> {
     let arrays = fs::read_to_string(arrays_file(directory)).unwrap_or_default();
-    let arrays: Vec<&str> = arrays.lines().collect();
-    (!arrays.is_empty()).then(|| arrays.join(","))
+    arrays.lines().map(str::to_owned).collect()
 }
 
 impl<'a> Slurm<'a> {
@@ -57,8 +56,7 @@ impl<'a> Slurm<'a> {
         most: Option<usize>,
         is_exclusive: bool,
     ) -> anyhow::Result<Self> {
-        let earlier = fs::read_to_string(arrays_file(directory)).unwrap_or_default();
-        let arrays = earlier.lines().map(str::to_owned).collect();
+        let arrays = submitted(directory);
         let mut slurm = Self { directory, most, is_exclusive, arrays };
         slurm.cancel()?;
         ensure!(
