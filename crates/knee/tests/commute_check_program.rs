@@ -341,13 +341,7 @@ fn threads_of_the_c_library_allocate_independently() {
 fn verdicts(scratch: &Scratch, dirs: &[&str]) -> Vec<(String, String)> {
     let read =
         |dir: &&str| std::fs::read_to_string(scratch.path().join(dir).join("tests.jsonl")).unwrap();
-    let lines = dirs.iter().map(read).collect::<String>();
-    let word = |line: &Value, member: &str| line[member].as_str().unwrap().to_owned();
-    let lines = lines.lines().map(|line| serde_json::from_str(line).unwrap());
-    let mut verdicts: Vec<_> =
-        lines.map(|line: Value| (word(&line, "test"), word(&line, "verdict"))).collect();
-    verdicts.sort();
-    verdicts
+    support::verdicts(&dirs.iter().map(read).collect::<String>())
 }
 
 #[test]

@@ -143,7 +143,7 @@ fn ctrl_c_cancels_the_array_and_resume_continues_after_a_kill() {
     wait_until("the array runs", is_under_way);
     signal(&killed, Signal::KILL);
     killed.wait().unwrap();
-    // The array outlives knee. The job that runs now is cancelled, because it would run for ever.
+    // The array outlives knee. Resuming cancels its running job, which would never end.
     fs::remove_file(file("begun")).unwrap();
     let resumed = start_telling(&mut slurm.jobs(&lines, &["--resume"]), Stdio::piped());
     wait_until("the second array runs", is_under_way);

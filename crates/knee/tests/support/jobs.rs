@@ -3,8 +3,6 @@
 use std::fs;
 use std::process::Command;
 
-use serde_json::Value;
-
 use super::{Finished, Scratch, example, finish, skip};
 
 /// How many shards a check is divided into.
@@ -32,12 +30,7 @@ fn verdicts(scratch: &Scratch, dir: &str) -> Vec<(String, String)> {
     let shards = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path());
     let files = shards.chain([dir.clone()]).map(|dir| dir.join("tests.jsonl"));
     let lines: String = files.filter_map(|file| fs::read_to_string(file).ok()).collect();
-    let word = |line: &Value, member: &str| line[member].as_str().unwrap().to_owned();
-    let lines = lines.lines().map(|line| serde_json::from_str(line).unwrap());
-    let mut verdicts: Vec<_> =
-        lines.map(|line: Value| (word(&line, "test"), word(&line, "verdict"))).collect();
-    verdicts.sort();
-    verdicts
+    super::verdicts(&lines)
 }
 
 /// Checks a library alone, and in shards as jobs. Asserts that the results are the same, test by test. The

@@ -206,6 +206,17 @@ pub(crate) fn processes_in(dir: &Path) -> Vec<String> {
         .collect()
 }
 
+/// The verdict of each of these lines of `tests.jsonl`, ordered by test.
+pub(crate) fn verdicts(lines: &str) -> Vec<(String, String)> {
+    let word = |line: &serde_json::Value, member: &str| line[member].as_str().unwrap().to_owned();
+    let lines = lines.lines().map(|line| serde_json::from_str(line).unwrap());
+    let mut verdicts: Vec<_> = lines
+        .map(|line: serde_json::Value| (word(&line, "test"), word(&line, "verdict")))
+        .collect();
+    verdicts.sort();
+    verdicts
+}
+
 /// Starts a command whose output nobody reads.
 pub(crate) fn start(command: &mut Command) -> Child {
     start_telling(command, Stdio::null())

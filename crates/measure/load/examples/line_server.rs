@@ -1,4 +1,4 @@
-//! A server for tests: replies to each line it receives with `ok`, or misbehaves as it is told.
+//! A server for tests. It replies `ok` to each line, or misbehaves in the way that its arguments name.
 //!
 //! `line_server PORT [BEHAVIOUR]`
 
