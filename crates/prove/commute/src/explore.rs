@@ -121,6 +121,7 @@ pub(crate) fn walk<S: State>(
         let flow = match executed {
             Ok((initial, verdict, runs)) => {
                 situations += 1;
+                running.0.found_situation();
                 visit(Ok(Leaf { execution, initial, verdict, runs }))
             }
             Err(Stop::Infeasible) => visit(Err(&execution)),

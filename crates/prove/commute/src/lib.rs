@@ -59,7 +59,7 @@ pub use parallel::in_order;
 pub use serve::{Description, Explored, Line, Request, SERVE_SCHEMA, serve};
 pub use state::{Bag, Map, Natural, Part, Queue, Sort, Stack, State, Term, TotalMap, Truth, join};
 pub use test_outcome::{Finding, TestOutcome};
-pub use watch::{STUCK, watch};
+pub use watch::{STUCK, situations_so_far, watch};
 
 /// Compiles the examples of the guide.
 #[cfg(doctest)]

@@ -4,6 +4,7 @@
 //! itself.
 
 use std::cell::RefCell;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -41,6 +42,7 @@ impl std::fmt::Display for Snapshot {
 #[derive(Debug)]
 pub(crate) struct Progress {
     operations: Vec<&'static str>,
+    situations: AtomicUsize,
     execution: Mutex<(Instant, Vec<(Literal, bool)>)>,
 }
 
@@ -62,6 +64,11 @@ impl Progress {
         self.execution().1.push((literal.clone(), answer));
     }
 
+    /// Records that an execution defined a situation.
+    pub(crate) fn found_situation(&self) {
+        self.situations.fetch_add(1, Relaxed);
+    }
+
     fn snapshot(&self) -> Snapshot {
         let execution = self.execution();
         Snapshot {
@@ -78,7 +85,8 @@ pub(crate) struct Running(pub(crate) Arc<Progress>);
 impl Running {
     pub(crate) fn new(operations: Vec<&'static str>) -> Self {
         let execution = Mutex::new((Instant::now(), Vec::new()));
-        let progress = Arc::new(Progress { operations, execution });
+        let progress =
+            Arc::new(Progress { operations, situations: AtomicUsize::new(0), execution });
         running().push(Arc::clone(&progress));
         ON_THIS_THREAD.set(Some(Arc::clone(&progress)));
         Self(progress)
@@ -110,6 +118,12 @@ fn stuck(limit: Duration) -> Option<Snapshot> {
         .max_by_key(|execution| execution.running)
 }
 
+/// The number of situations that the running exploration has found so far; of several explorations, the
+/// largest number.
+pub fn situations_so_far() -> usize {
+    running().iter().map(|progress| progress.situations.load(Relaxed)).max().unwrap_or(0)
+}
+
 /// Watches all explorations of this process. After a panic, calls `report` with the execution that
 /// panicked. If an execution is stuck, calls `report` and ends the process with status 4.
 pub fn watch(report: impl Fn(String) + Copy + Send + Sync + 'static) {
@@ -139,4 +153,28 @@ pub fn watch(report: impl Fn(String) + Copy + Send + Sync + 'static) {
             was_stuck = execution.is_some();
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::ControlFlow;
+
+    use super::*;
+    use crate::exploration::Limits;
+    use crate::generate::Wanted;
+    use crate::model::Model;
+    use crate::models::counter::counter;
+
+    #[test]
+    fn the_situations_of_a_running_exploration_are_counted() {
+        let (counter, mut tests) = (counter(), 0);
+        let wanted = Wanted { patterns: 1, differing: true };
+        let take = &mut |_| {
+            tests += 1;
+            assert!(situations_so_far() >= tests);
+            ControlFlow::Continue(())
+        };
+        counter.generate(&[0, 0], &Limits::default(), &wanted, take).unwrap();
+        assert!(tests > 0);
+    }
 }
