@@ -68,6 +68,9 @@ impl<'r> Round<'r> {
         let user = server.server.user.as_deref().map(User::find).transpose()?.flatten();
         write_files(server, &values, &job.dir, user.as_ref())
             .map_err(|error| unusable_dir(&job.dir, &error))?;
+        if let Some(user) = &user {
+            user.require_way(&job.dir)?;
+        }
         let path = programs::path(server);
         Ok(Self { server, job, interrupt, places, values, path, user, open_files })
     }
