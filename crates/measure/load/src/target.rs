@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
+use knee_host::listener::{self, Listener};
 use rustix::io::{Errno, ioctl_fionbio};
 use rustix::net::sockopt::{Timeout, set_socket_linger, set_socket_timeout, set_tcp_nodelay};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
@@ -99,6 +100,17 @@ impl Target {
         }
     }
 
+    /// Whose programs of this machine accept connections here. Empty if the server is on another machine.
+    ///
+    /// # Errors
+    /// The kernel does not list them, or the server does not accept a connection within five seconds.
+    pub fn listeners(&self) -> io::Result<Vec<Listener>> {
+        match self {
+            Self::Tcp(address) => listener::of_tcp(*address),
+            Self::Unix(path) => Ok(vec![listener::of_unix(connect_unix(path, CHECK)?)?]),
+        }
+    }
+
     /// Begins to connect. The socket does not block.
     pub(crate) fn connect(&self) -> io::Result<Begun> {
         match self {
@@ -158,5 +170,4 @@ mod tests {
         }
         let long = format!("unix:/{}", "a".repeat(LONGEST_PATH));
         assert!(target(&long).unwrap_err().to_string().contains("may have 107 bytes"));
-    }
-}
+    }}

@@ -75,6 +75,11 @@ impl<'r> Round<'r> {
         Ok(Self { server, job, interrupt, places, values, path, user, open_files })
     }
 
+    /// The user of the commands, if it is not the one of knee.
+    pub(super) fn user_id(&self) -> Option<u32> {
+        self.user.as_ref().map(|user| user.uid)
+    }
+
     /// Starts the command `line`, for the purpose `role`, on `cpus`.
     pub(super) fn start(
         &self,
