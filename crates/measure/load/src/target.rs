@@ -62,7 +62,7 @@ impl FromStr for Target {
         }
         let unusable = |reason| TargetError::Unusable { text: text.to_owned(), reason };
         let addresses: Vec<SocketAddr> = text.to_socket_addrs().map_err(unusable)?.collect();
-        let accepts = |address: &&SocketAddr| TcpStream::connect_timeout(address, CHECK).is_ok();
+        let accepts = |address: &&SocketAddr| check_tcp(address).is_ok();
         let address = match &addresses[..] {
             [address] => Some(address),
             several => several.iter().find(accepts).or(several.first()),
@@ -95,7 +95,7 @@ impl Target {
     /// The server does not accept a connection within five seconds.
     pub fn check(&self) -> io::Result<()> {
         match self {
-            Self::Tcp(address) => TcpStream::connect_timeout(address, CHECK).map(drop),
+            Self::Tcp(address) => check_tcp(address),
             Self::Unix(path) => connect_unix(path, CHECK).map(drop),
         }
     }
@@ -139,6 +139,18 @@ impl Target {
     }
 }
 
+fn check_tcp(address: &SocketAddr) -> io::Result<()> {
+    require_other_end(&TcpStream::connect_timeout(address, CHECK)?)
+}
+
+/// Refuses a connection to itself. If nothing listens at a port, the kernel may choose this port for the connection.
+fn require_other_end(connection: &TcpStream) -> io::Result<()> {
+    match connection.local_addr()? == connection.peer_addr()? {
+        true => Err(Errno::CONNREFUSED.into()),
+        false => Ok(()),
+    }
+}
+
 /// Connects to a Unix socket. Waits at most for `patience` while the server's queue of connections is full;
 /// epoll cannot wait for that.
 fn connect_unix(path: &Path, patience: Duration) -> io::Result<OwnedFd> {
@@ -170,4 +182,16 @@ mod tests {
         }
         let long = format!("unix:/{}", "a".repeat(LONGEST_PATH));
         assert!(target(&long).unwrap_err().to_string().contains("may have 107 bytes"));
-    }}
+    }
+    #[test]
+    fn a_connection_to_itself_reaches_no_server() {
+        let socket =
+            socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+                .unwrap();
+        rustix::net::bind(&socket, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let own = SocketAddr::try_from(rustix::net::getsockname(&socket).unwrap()).unwrap();
+        connect(&socket, &own).unwrap();
+        let refused = require_other_end(&socket.into()).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+    }
+}
