@@ -5,6 +5,8 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
 use knee_host::process::keeper::{self, Kept, Program};
@@ -21,12 +23,13 @@ const DAEMON: &str = "setsid sh -c 'trap \"\" TERM; sh -c \"echo \\$\\$ >new; mv
 /// A name and a test, which gets an empty directory.
 type Test = (&'static str, fn(&Path));
 
-const TESTS: [Test; 8] = [
+const TESTS: [Test; 9] = [
     ("status_and_output_are_those_of_the_program", status_and_output),
     ("a_program_that_cannot_be_executed_is_an_error", missing_program),
     ("a_held_program_does_not_run_before_it_is_released", held),
     ("a_program_is_asked_to_end_before_it_is_killed", asked),
     ("a_program_that_ignores_the_signal_is_killed", deaf),
+    ("a_program_that_stops_its_keeper_is_killed", stops_keeper),
     ("a_daemon_is_named_and_killed", daemon),
     ("a_program_can_run_as_another_user", other_user),
     ("the_cpu_time_of_a_program_is_that_of_a_child", cpu_time),
@@ -100,6 +103,21 @@ fn deaf(dir: &Path) {
     let end = kept.stop(Signal::TERM, Duration::from_millis(50)).unwrap();
     assert!(!end.status.success());
     assert!(!is_alive(&pid));
+}
+
+fn stops_keeper(dir: &Path) {
+    type End = fn(Kept);
+    let ends: [End; 2] = [drop, |kept| drop(kept.end().unwrap())];
+    for end in ends {
+        let script = "echo ready; while :; do kill -STOP $PPID; done";
+        let kept = shell(script, dir).start().unwrap();
+        wait_for_output(&kept);
+        let pid = kept.id().as_raw_pid().to_string();
+        let (sender, ended) = mpsc::channel();
+        thread::spawn(move || sender.send(end(kept)));
+        assert_eq!(ended.recv_timeout(LONG), Ok(()), "knee waits for a stopped keeper");
+        assert!(!is_alive(&pid));
+    }
 }
 
 fn daemon(dir: &Path) {

@@ -53,13 +53,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::process::{
-    Pid, PidfdFlags, Rlimit, Signal, getpgrp, kill_process_group, pidfd_open, pidfd_send_signal,
+    Pid, PidfdFlags, Rlimit, Signal, getpgrp, kill_process, kill_process_group, pidfd_open,
+    pidfd_send_signal,
 };
 
 use self::message::Message;
 use super::output::read_tail;
 use super::start::{Ties, spawn};
 use super::wait_readable;
+
+/// A keeper that reports nothing for so long may be stopped. This is shorter than the second within which knee must end
+/// after Ctrl-C.
+const STOPPED: Duration = Duration::from_millis(200);
 
 /// Whether [`enable`] was called. Otherwise, another instance of this program would not become a keeper.
 static IS_ENABLED: AtomicBool = AtomicBool::new(false);
@@ -265,9 +270,27 @@ impl Keeper {
     }
 }
 
+impl Keeper {
+    /// Waits for the next message.
+    fn message(&mut self) -> io::Result<Message> {
+        self.wait_for(&self.control);
+        Message::read(&mut self.control)
+    }
+
+    /// Waits until `event` is readable. A program can stop its keeper, again and again.
+    fn wait_for(&self, event: impl AsFd) {
+        while !wait_readable(&event, STOPPED) {
+            let _ = kill_process(Pid::from_child(&self.process), Signal::CONT);
+        }
+    }
+}
+
 impl Drop for Keeper {
     fn drop(&mut self) {
         let _ = self.control.shutdown(Shutdown::Both);
+        if let Ok(exit) = pidfd_open(Pid::from_child(&self.process), PidfdFlags::empty()) {
+            self.wait_for(exit);
+        }
         let _ = self.process.wait();
     }
 }
@@ -386,7 +409,7 @@ impl Kept {
         if let Some(status) = self.status {
             return Ok(status);
         }
-        let message = Message::read(&mut self.keeper.control);
+        let message = self.keeper.message();
         if !matches!(message, Ok(Message::Ended(_))) {
             // The program has been reaped, so its number may be that of another process.
             self.leads_group = false;
@@ -431,7 +454,7 @@ impl Kept {
     pub fn end(mut self) -> io::Result<End> {
         self.keeper.control.shutdown(Shutdown::Write)?;
         let status = self.exit_status()?;
-        let left = match Message::read(&mut self.keeper.control)? {
+        let left = match self.keeper.message()? {
             Message::Left(length) => {
                 let mut names = vec![0; length];
                 self.keeper.control.read_exact(&mut names)?;
