@@ -150,8 +150,9 @@ impl Program {
         self
     }
 
-    /// Runs it as another user and group, without supplementary groups. Requires root. The keeper keeps
-    /// knee's user, so it can kill the program.
+    /// Runs it as another user and group, without supplementary groups, without knee's open files, and with no
+    /// variables of knee's environment but `PATH`, `TMPDIR`, `TZ`, `LANG` and `LC_*`, as sudo(8) does. Requires root.
+    /// The keeper keeps knee's user, so it can kill the program.
     #[must_use]
     pub fn user(mut self, uid: u32, gid: u32) -> Self {
         self.user = Some((uid, gid));
@@ -217,6 +218,9 @@ impl Program {
         let ties = Ties { cpus: self.cpus, open_files: self.open_files, ..Ties::default() };
         let null = Stdio::null;
         let keeper = Keeper::start(process::PROGRAM, &words, ties, |keeper| {
+            if self.user.is_some() {
+                keeper.env_clear().envs(std::env::vars_os().filter(|(name, _)| is_public(name)));
+            }
             keeper.envs(self.environment).stdin(self.stdin.unwrap_or_else(null));
             keeper.stdout(self.stdout.unwrap_or_else(null));
             keeper.stderr(self.stderr.unwrap_or_else(null));
@@ -324,6 +328,12 @@ impl Prepared {
         }
         Ok(kept)
     }
+}
+
+/// Whether a program of another user may see this variable. Others may contain passwords.
+fn is_public(name: &OsStr) -> bool {
+    let name = name.as_encoded_bytes();
+    matches!(name, b"PATH" | b"TMPDIR" | b"TZ" | b"LANG") || name.starts_with(b"LC_")
 }
 
 fn unexpected(message: &Message) -> io::Error {
