@@ -13,6 +13,7 @@
 //! | [`process`] | how are processes started, ended and waited for; where is a program? |
 //! | [`signal`], [`interrupt`] | which signal ended a process; has Ctrl-C been pressed? |
 //! | [`limits`] | how many files may be open? |
+//! | [`listener`] | whose programs accept connections at an address? |
 //! | [`workdir`] | where do temporary files go, so that nothing remains? |
 //! | [`temporary`] | which files must a process remove that ends without running destructors? |
 //! | [`atomic_file`] | how is a file replaced so that no reader sees half of it? |
@@ -54,6 +55,7 @@ pub mod fixed;
 pub mod interrupt;
 pub mod json;
 pub mod limits;
+pub mod listener;
 pub mod lock_file;
 pub mod mapping;
 pub mod number;

@@ -7,9 +7,9 @@
 
 pub(crate) mod lock;
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::process::geteuid;
@@ -51,7 +51,9 @@ impl WorkDir {
     pub fn begin_round(&mut self) -> io::Result<PathBuf> {
         self.next += 1;
         let dir = self.dir.path().join(self.next.to_string());
-        fs::create_dir(&dir)?;
+        // Of its own, because other users can traverse the directory of the run if a server of another user works
+        // there, and because the umask may permit everything.
+        DirBuilder::new().mode(0o700).create(&dir)?;
         Ok(dir)
     }
 
@@ -198,8 +200,10 @@ mod tests {
     fn other_users_can_neither_look_into_the_directory_nor_replace_it() {
         let parent = tempfile::tempdir().unwrap();
         let mut work = WorkDir::create(parent.path()).unwrap();
-        let mode = fs::metadata(work.begin_round().unwrap().parent().unwrap()).unwrap().mode();
-        assert_eq!(mode & 0o777, 0o700);
+        let round = work.begin_round().unwrap();
+        for dir in [&*round, round.parent().unwrap()] {
+            assert_eq!(fs::metadata(dir).unwrap().mode() & 0o777, 0o700, "{}", dir.display());
+        }
         drop(work);
         fs::set_permissions(parent.path(), Permissions::from_mode(0o777)).unwrap();
         let refused = WorkDir::create(parent.path()).map(drop).unwrap_err().to_string();

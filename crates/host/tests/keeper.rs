@@ -5,6 +5,8 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
 use knee_host::process::keeper::{self, Kept, Program};
@@ -21,14 +23,16 @@ const DAEMON: &str = "setsid sh -c 'trap \"\" TERM; sh -c \"echo \\$\\$ >new; mv
 /// A name and a test, which gets an empty directory.
 type Test = (&'static str, fn(&Path));
 
-const TESTS: [Test; 8] = [
+const TESTS: [Test; 10] = [
     ("status_and_output_are_those_of_the_program", status_and_output),
     ("a_program_that_cannot_be_executed_is_an_error", missing_program),
     ("a_held_program_does_not_run_before_it_is_released", held),
     ("a_program_is_asked_to_end_before_it_is_killed", asked),
     ("a_program_that_ignores_the_signal_is_killed", deaf),
+    ("a_program_that_stops_its_keeper_is_killed", stops_keeper),
     ("a_daemon_is_named_and_killed", daemon),
     ("a_program_can_run_as_another_user", other_user),
+    ("another_user_sees_neither_files_nor_variables_of_knee", other_user_sees_nothing),
     ("the_cpu_time_of_a_program_is_that_of_a_child", cpu_time),
 ];
 
@@ -102,6 +106,21 @@ fn deaf(dir: &Path) {
     assert!(!is_alive(&pid));
 }
 
+fn stops_keeper(dir: &Path) {
+    type End = fn(Kept);
+    let ends: [End; 2] = [drop, |kept| drop(kept.end().unwrap())];
+    for end in ends {
+        let script = "echo ready; while :; do kill -STOP $PPID; done";
+        let kept = shell(script, dir).start().unwrap();
+        wait_for_output(&kept);
+        let pid = kept.id().as_raw_pid().to_string();
+        let (sender, ended) = mpsc::channel();
+        thread::spawn(move || sender.send(end(kept)));
+        assert_eq!(ended.recv_timeout(LONG), Ok(()), "knee waits for a stopped keeper");
+        assert!(!is_alive(&pid));
+    }
+}
+
 fn daemon(dir: &Path) {
     let mut kept = shell(DAEMON, dir).start().unwrap();
     assert!(kept.exit_status().unwrap().success());
@@ -135,6 +154,31 @@ fn other_user(_: &Path) {
     let pid = kept.id().as_raw_pid().to_string();
     drop(kept);
     assert!(!is_alive(&pid));
+}
+
+fn other_user_sees_nothing(_: &Path) {
+    if !geteuid().is_root() {
+        return knee_host::skip::skip("root", "only root can become another user");
+    }
+    let secret = tempfile::tempfile().unwrap();
+    rustix::io::fcntl_setfd(&secret, rustix::io::FdFlags::empty()).unwrap();
+    // The shell opens nothing but what it inherits. `env` has the variables of the shell.
+    let script = "env | cut -d= -f1 | tr '\\n' ' '; ls -l /proc/$$/fd | grep -c deleted; echo end";
+    let printed = |program: Program| {
+        let mut kept = program.start().unwrap();
+        let mut printed = String::new();
+        while !printed.ends_with("end\n") {
+            wait_for_output(&kept);
+            let _ = kept.stdout.as_mut().unwrap().read_to_string(&mut printed);
+        }
+        printed
+    };
+    let program = || shell(script, Path::new("/")).env("GIVEN", "1");
+    let own = printed(program());
+    assert!(own.contains("CARGO_MANIFEST_DIR ") && own.ends_with("1\nend\n"), "{own}");
+    let other = printed(program().user(65534, 65533));
+    assert!(other.contains("GIVEN ") && other.contains("PATH "), "{other}");
+    assert!(!other.contains("CARGO_MANIFEST_DIR") && other.ends_with("0\nend\n"), "{other}");
 }
 
 fn cpu_time(dir: &Path) {

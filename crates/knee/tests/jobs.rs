@@ -8,7 +8,9 @@ use std::process::{Child, Stdio};
 use rustix::process::Signal;
 use serde_json::Value;
 use support::jobs::{assert_shards_equal_the_whole, jobs, read};
-use support::{Finished, Scratch, finish, processes_in, signal, start_telling, wait_until};
+use support::{
+    Finished, Scratch, finish, mode, processes_in, signal, start_telling, wait_until, without_umask,
+};
 
 /// Waits for a command whose messages are read, and returns how it ended.
 fn ended(child: Child) -> Finished {
@@ -128,6 +130,18 @@ fn no_signal_is_blocked_in_a_job() {
     let scratch = Scratch::new();
     let lines = ["grep -Eq '^SigBlk:.0+$' /proc/self/status"];
     finish(&mut jobs(&scratch, &lines, &["--retries", "0"])).assert_code(0);
+}
+
+#[test]
+fn nobody_else_can_write_to_the_status_of_a_job_whatever_the_umask() {
+    let scratch = Scratch::new();
+    let command = jobs(&scratch, &["umask"], &[]);
+    finish(&mut without_umask(&command)).assert_code(0);
+    for file in ["1.status", "1.log"] {
+        let file = scratch.path().join("out/jobs").join(file);
+        assert_eq!(mode(&file) & 0o022, 0, "{}", file.display());
+    }
+    assert_eq!(read(&scratch, "jobs/1.log"), "0000\n", "the job keeps the umask");
 }
 
 #[test]

@@ -178,3 +178,37 @@ fn shards_of_a_check_on_hosts_equal_the_check() {
         finish(server.use_in(&mut command).args(on))
     });
 }
+
+/// A program `ssh` in a directory of the scratch directory. It runs commands here, and `pack` in place of tar.
+fn hostile_ssh(scratch: &Scratch, pack: &str) -> PathBuf {
+    let bin = scratch.path().join("bin");
+    fs::create_dir(&bin).unwrap();
+    let here = scratch.path().display();
+    let script = format!(
+        "#!/bin/sh\nfor command; do :; done\ncase $command in\n\
+         *mktemp*) mkdir {here}/host; echo knee-jobs 1 {here}/host; exec cat >{here}/held;;\n\
+         tar*) {pack};;\n\
+         *) exec sh -c \"$command\";;\nesac\n"
+    );
+    fs::write(bin.join("ssh"), script).unwrap();
+    fs::set_permissions(bin.join("ssh"), Permissions::from_mode(0o755)).unwrap();
+    bin
+}
+
+#[test]
+fn ctrl_c_ends_the_wait_for_results_that_do_not_arrive() {
+    let scratch = Scratch::new();
+    let bin = hostile_ssh(&scratch, "touch asked; exec sleep 600");
+    let mut command = jobs(&scratch, &["true"], &["--on", "ssh:host"]);
+    command.env("PATH", format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()));
+    let mut knee = start_telling(&mut command, Stdio::null());
+    wait_until("knee waits for the results", || scratch.path().join("asked").exists());
+    signal(&knee, Signal::INT);
+    let mut status = None;
+    wait_until("knee ends", || {
+        status = knee.try_wait().unwrap();
+        status.is_some()
+    });
+    assert_eq!(status.unwrap().code(), Some(130));
+    wait_until("no process is left", || processes_in(scratch.path()).is_empty());
+}

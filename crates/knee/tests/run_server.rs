@@ -3,10 +3,15 @@
 mod support;
 
 use std::fs;
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::thread;
 
-use rustix::process::Signal;
+use knee_host::process::Tied;
+use rustix::process::{Signal, geteuid};
 use support::{Finished, Scratch, example, finish, processes_in, signal, skip, start, wait_until};
 
 /// Writes the description NAME.toml of a server with this behaviour, and `more` at its end.
@@ -146,6 +151,69 @@ fn a_port_in_use_is_reported() {
     assert!(scratch.leftovers().is_empty());
 }
 
+/// A copy of the server that each user can run.
+fn public_server(scratch: &Scratch) -> PathBuf {
+    fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let copy = scratch.path().join("public_server");
+    fs::copy(example("knee-load", "line_server"), &copy).unwrap();
+    copy
+}
+
+#[test]
+fn a_server_of_another_user_is_not_measured() {
+    if !geteuid().is_root() {
+        return skip("root", "only root can run a server as another user");
+    }
+    let scratch = Scratch::new();
+    let other = public_server(&scratch);
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let text = format!(
+        "name = 'robbed'\n\
+         setup = ['touch {{here}}/begun; until [ -e {{here}}/taken ]; do sleep 0.01; done']\n\
+         [server]\ncommand = 'sleep 600'\n\
+         [load]\naddress = '{address}'\n\
+         request = [{{ send = 'hello\\n', expect = 'ok', reply_ends = '\\n' }}]\n"
+    );
+    fs::write(scratch.path().join("robbed.toml"), text).unwrap();
+    let robbed = thread::scope(|scope| {
+        let knee = scope.spawn(|| run(&scratch, &["robbed.toml"]));
+        let exists = |name: &str| scratch.path().join(name).exists();
+        wait_until("the port was free", || exists("begun"));
+        let mut thief = Command::new(other);
+        thief
+            .arg(address.port().to_string())
+            .uid(65534)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let _thief = Tied(thief.spawn().unwrap());
+        wait_until("the port is taken", || TcpStream::connect(address).is_ok());
+        fs::write(scratch.path().join("taken"), "").unwrap();
+        knee.join().unwrap()
+    });
+    let reason =
+        format!("a program of user 65534 accepts connections at {address}, and not the server");
+    robbed.assert_code(3).assert_stdout_has(&reason);
+    assert!(scratch.leftovers().is_empty());
+}
+
+#[test]
+fn a_server_that_changes_its_user_is_measured() {
+    if !geteuid().is_root() {
+        return skip("root", "only root can run a server as another user");
+    }
+    let scratch = Scratch::new();
+    let server = public_server(&scratch);
+    describe(&scratch, "changed", "", "");
+    let file = scratch.path().join("changed.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    let (_, arguments) = text.split_once("line_server ").unwrap();
+    let command = format!("setpriv --reuid 65534 --clear-groups {}", server.display());
+    fs::write(&file, format!("name = 'changed'\n[server]\ncommand = '{command} {arguments}"))
+        .unwrap();
+    run(&scratch, &["changed.toml"]).assert_code(0);
+    assert_eq!(scratch.measured().len(), 1);
+}
+
 #[test]
 fn too_few_descriptors_are_reported_with_the_limit() {
     let scratch = Scratch::new();
@@ -283,7 +351,7 @@ fn the_built_in_servers_are_measured() {
         ["nginx", "nginx_connections", "memcached", "redis", "pgbench_select", "pgbench_tpcb"]
     {
         let scratch = Scratch::new();
-        // PostgreSQL runs as another user, who must be able to enter the directory.
+        // If root runs the test, another user runs the server, and must be able to enter the directory.
         fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let finished = run(&scratch, &[name]);
         if finished.code == Some(3) && finished.stdout.contains("is missing") {

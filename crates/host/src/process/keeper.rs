@@ -53,13 +53,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::process::{
-    Pid, PidfdFlags, Rlimit, Signal, getpgrp, kill_process_group, pidfd_open, pidfd_send_signal,
+    Pid, PidfdFlags, Rlimit, Signal, getpgrp, kill_process, kill_process_group, pidfd_open,
+    pidfd_send_signal,
 };
 
 use self::message::Message;
 use super::output::read_tail;
 use super::start::{Ties, spawn};
 use super::wait_readable;
+
+/// A keeper that reports nothing for so long may be stopped. This is shorter than the second within which knee must end
+/// after Ctrl-C.
+const STOPPED: Duration = Duration::from_millis(200);
 
 /// Whether [`enable`] was called. Otherwise, another instance of this program would not become a keeper.
 static IS_ENABLED: AtomicBool = AtomicBool::new(false);
@@ -145,8 +150,9 @@ impl Program {
         self
     }
 
-    /// Runs it as another user and group, without supplementary groups. Requires root. The keeper keeps
-    /// knee's user, so it can kill the program.
+    /// Runs it as another user and group, without supplementary groups, without knee's open files, and with no
+    /// variables of knee's environment but `PATH`, `TMPDIR`, `TZ`, `LANG` and `LC_*`, as sudo(8) does. Requires root.
+    /// The keeper keeps knee's user, so it can kill the program.
     #[must_use]
     pub fn user(mut self, uid: u32, gid: u32) -> Self {
         self.user = Some((uid, gid));
@@ -212,6 +218,9 @@ impl Program {
         let ties = Ties { cpus: self.cpus, open_files: self.open_files, ..Ties::default() };
         let null = Stdio::null;
         let keeper = Keeper::start(process::PROGRAM, &words, ties, |keeper| {
+            if self.user.is_some() {
+                keeper.env_clear().envs(std::env::vars_os().filter(|(name, _)| is_public(name)));
+            }
             keeper.envs(self.environment).stdin(self.stdin.unwrap_or_else(null));
             keeper.stdout(self.stdout.unwrap_or_else(null));
             keeper.stderr(self.stderr.unwrap_or_else(null));
@@ -265,9 +274,27 @@ impl Keeper {
     }
 }
 
+impl Keeper {
+    /// Waits for the next message.
+    fn message(&mut self) -> io::Result<Message> {
+        self.wait_for(&self.control);
+        Message::read(&mut self.control)
+    }
+
+    /// Waits until `event` is readable. A program can stop its keeper, again and again.
+    fn wait_for(&self, event: impl AsFd) {
+        while !wait_readable(&event, STOPPED) {
+            let _ = kill_process(Pid::from_child(&self.process), Signal::CONT);
+        }
+    }
+}
+
 impl Drop for Keeper {
     fn drop(&mut self) {
         let _ = self.control.shutdown(Shutdown::Both);
+        if let Ok(exit) = pidfd_open(Pid::from_child(&self.process), PidfdFlags::empty()) {
+            self.wait_for(exit);
+        }
         let _ = self.process.wait();
     }
 }
@@ -301,6 +328,12 @@ impl Prepared {
         }
         Ok(kept)
     }
+}
+
+/// Whether a program of another user may see this variable. Others may contain passwords.
+fn is_public(name: &OsStr) -> bool {
+    let name = name.as_encoded_bytes();
+    matches!(name, b"PATH" | b"TMPDIR" | b"TZ" | b"LANG") || name.starts_with(b"LC_")
 }
 
 fn unexpected(message: &Message) -> io::Error {
@@ -386,7 +419,7 @@ impl Kept {
         if let Some(status) = self.status {
             return Ok(status);
         }
-        let message = Message::read(&mut self.keeper.control);
+        let message = self.keeper.message();
         if !matches!(message, Ok(Message::Ended(_))) {
             // The program has been reaped, so its number may be that of another process.
             self.leads_group = false;
@@ -431,7 +464,7 @@ impl Kept {
     pub fn end(mut self) -> io::Result<End> {
         self.keeper.control.shutdown(Shutdown::Write)?;
         let status = self.exit_status()?;
-        let left = match Message::read(&mut self.keeper.control)? {
+        let left = match self.keeper.message()? {
             Message::Left(length) => {
                 let mut names = vec![0; length];
                 self.keeper.control.read_exact(&mut names)?;

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
+use knee_host::listener::{self, Listener};
 use rustix::io::{Errno, ioctl_fionbio};
 use rustix::net::sockopt::{Timeout, set_socket_linger, set_socket_timeout, set_tcp_nodelay};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
@@ -61,7 +62,7 @@ impl FromStr for Target {
         }
         let unusable = |reason| TargetError::Unusable { text: text.to_owned(), reason };
         let addresses: Vec<SocketAddr> = text.to_socket_addrs().map_err(unusable)?.collect();
-        let accepts = |address: &&SocketAddr| TcpStream::connect_timeout(address, CHECK).is_ok();
+        let accepts = |address: &&SocketAddr| check_tcp(address).is_ok();
         let address = match &addresses[..] {
             [address] => Some(address),
             several => several.iter().find(accepts).or(several.first()),
@@ -94,8 +95,19 @@ impl Target {
     /// The server does not accept a connection within five seconds.
     pub fn check(&self) -> io::Result<()> {
         match self {
-            Self::Tcp(address) => TcpStream::connect_timeout(address, CHECK).map(drop),
+            Self::Tcp(address) => check_tcp(address),
             Self::Unix(path) => connect_unix(path, CHECK).map(drop),
+        }
+    }
+
+    /// Whose programs of this machine accept connections here. Empty if the server is on another machine.
+    ///
+    /// # Errors
+    /// The kernel does not list them, or the server does not accept a connection within five seconds.
+    pub fn listeners(&self) -> io::Result<Vec<Listener>> {
+        match self {
+            Self::Tcp(address) => listener::of_tcp(*address),
+            Self::Unix(path) => Ok(vec![listener::of_unix(connect_unix(path, CHECK)?)?]),
         }
     }
 
@@ -124,6 +136,18 @@ impl Target {
                 Ok(Begun { socket, is_connected: true })
             }
         }
+    }
+}
+
+fn check_tcp(address: &SocketAddr) -> io::Result<()> {
+    require_other_end(&TcpStream::connect_timeout(address, CHECK)?)
+}
+
+/// Refuses a connection to itself. If nothing listens at a port, the kernel may choose this port for the connection.
+fn require_other_end(connection: &TcpStream) -> io::Result<()> {
+    match connection.local_addr()? == connection.peer_addr()? {
+        true => Err(Errno::CONNREFUSED.into()),
+        false => Ok(()),
     }
 }
 
@@ -158,5 +182,16 @@ mod tests {
         }
         let long = format!("unix:/{}", "a".repeat(LONGEST_PATH));
         assert!(target(&long).unwrap_err().to_string().contains("may have 107 bytes"));
+    }
+    #[test]
+    fn a_connection_to_itself_reaches_no_server() {
+        let socket =
+            socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+                .unwrap();
+        rustix::net::bind(&socket, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let own = SocketAddr::try_from(rustix::net::getsockname(&socket).unwrap()).unwrap();
+        connect(&socket, &own).unwrap();
+        let refused = require_other_end(&socket.into()).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
     }
 }

@@ -68,4 +68,12 @@ mod tests {
             assert!(CATALOGUE.find(server.name).is_none(), "{}", server.name);
         }
     }
+
+    /// All users of a machine can send requests to its servers, which can write files.
+    #[test]
+    fn no_server_runs_as_root() {
+        for server in SERVERS {
+            assert_eq!(server.parsed().server.user.as_deref(), Some("nobody"), "{}", server.name);
+        }
+    }
 }

@@ -163,9 +163,13 @@ impl Program {
             command.uid(uid).gid(gid);
         }
         let (keeper, mut control) = (getpid(), control.try_clone()?);
+        let is_other_user = self.user.is_some();
         let hold = move || {
             die_with(keeper)?;
             reset_signals();
+            if is_other_user {
+                close_files_at_exec();
+            }
             control.write_all(&Message::Held(getpid()).to_bytes())?;
             // If knee has died, there is nothing to read.
             match control.read(&mut [0])? {
@@ -177,6 +181,15 @@ impl Program {
         // are numbers of the kernel.
         unsafe { command.pre_exec(hold) };
         Ok(Pid::from_child(&command.spawn()?))
+    }
+}
+
+/// Has the kernel close all files except standard input, output and error output when this process executes a program.
+/// Those that knee has inherited may be files of its user. Before Linux 5.11, they stay open.
+fn close_files_at_exec() {
+    // SAFETY: the call changes only flags of descriptors.
+    unsafe {
+        libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
     }
 }
 

@@ -118,7 +118,13 @@ pub(crate) fn listener() -> Result<(TcpListener, u16), Failure> {
     });
     bound.map_err(|error| {
         let reason = format!("cannot find a free TCP port: {error}");
-        Failure::new(FailureKind::CannotRun, reason, "ip link set lo up")
+        let remedy = match error.kind() {
+            std::io::ErrorKind::AddrInUse => {
+                "end the programs that hold all ports, which `ss -tan` lists"
+            }
+            _ => "ip link set lo up",
+        };
+        Failure::new(FailureKind::CannotRun, reason, remedy)
     })
 }
 

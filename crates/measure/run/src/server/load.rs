@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use knee_load::{Load, LoadError, Outcome, Pace, Request, Target};
 
 use super::process::{Process, watch};
-use super::ready::target;
+use super::ready::own_target;
 use super::round::Round;
 use super::usage::{Usage, Window};
 use crate::command::rate;
@@ -54,7 +54,10 @@ struct Times {
 /// Puts load on `server`.
 pub(super) fn measure(round: &Round<'_>, server: &mut Process) -> Result<Measured, Stopped> {
     match round.server.generator() {
-        Generator::Requests(address) => requests(round, server, target(round, address)?),
+        Generator::Requests(address) => {
+            let target = own_target(round, server, address)?;
+            requests(round, server, target)
+        }
         Generator::Command(line) => command(round, server, line),
     }
 }
@@ -62,7 +65,7 @@ pub(super) fn measure(round: &Round<'_>, server: &mut Process) -> Result<Measure
 /// Sends the requests that fill the server.
 pub(super) fn fill(round: &Round<'_>, server: &mut Process) -> Result<(), Stopped> {
     let Generator::Requests(address) = round.server.generator() else { return Ok(()) };
-    let target = target(round, address)?;
+    let target = own_target(round, server, address)?;
     let patience = Duration::from_secs_f64(round.job.start_timeout);
     for fill in &round.server.fill {
         let request = parsed(&fill.request)?;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use knee_host::Interrupt;
 use knee_host::process::keeper::{Kept, Program};
-use knee_host::process::{any_readable, wait_readable};
+use knee_host::process::{any_readable, family, wait_readable};
 use knee_host::signal::describe_end;
 use rustix::process::Signal;
 
@@ -61,6 +61,12 @@ impl Process {
         // A daemon is a child of the keeper.
         let [_, keeper] = self.kept.processes();
         tree::cpu_seconds(keeper.as_raw_pid())
+    }
+
+    /// The process and its descendants.
+    pub(super) fn processes(&self) -> impl Iterator<Item = i32> + use<> {
+        let [_, keeper] = self.kept.processes();
+        family(keeper.as_raw_pid()).into_iter().map(|(pid, _)| pid)
     }
 
     /// How the process ended, if it has.

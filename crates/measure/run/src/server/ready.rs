@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use knee_host::listener::Listener;
+use knee_host::regular_file::is_trusted_owner;
 use knee_load::Target;
 
 use super::process::{Process, watch};
@@ -21,7 +23,7 @@ pub(super) fn address(round: &Round<'_>) -> Result<Option<Target>, Failure> {
 }
 
 /// The target with this address.
-pub(super) fn target(round: &Round<'_>, address: &str) -> Result<Target, Failure> {
+fn target(round: &Round<'_>, address: &str) -> Result<Target, Failure> {
     round.values.fill(address).parse().map_err(|error: knee_load::TargetError| {
         let remedy = "correct the address in the description, or choose a shorter --dir";
         Failure::new(FailureKind::CannotRun, error.to_string(), remedy)
@@ -40,6 +42,42 @@ pub(super) fn require_unused(round: &Round<'_>) -> Result<(), Failure> {
     }
 }
 
+/// The target with this address, at which `server` accepts connections. Fails if a program of another user does. It may
+/// have taken the port while the port was free, and many servers do not end then, but try again for a while.
+pub(super) fn own_target(
+    round: &Round<'_>,
+    server: &Process,
+    address: &str,
+) -> Result<Target, Failure> {
+    let target = target(round, address)?;
+    require_own(round, server, &target)?;
+    Ok(target)
+}
+
+fn require_own(round: &Round<'_>, server: &Process, target: &Target) -> Result<(), Failure> {
+    let listeners = target.listeners().map_err(|error| {
+        let reason = format!("cannot find out which program listens at {target}: {error}");
+        let remedy = "correct [ready] and load.address in the description";
+        Failure::new(FailureKind::CannotRun, reason, remedy)
+    })?;
+    let is_trusted = |user| is_trusted_owner(user) || round.user_id() == Some(user);
+    // The server may have changed its user.
+    let is_own = |listener: &Listener| {
+        is_trusted(listener.user) || server.processes().any(|pid| listener.is_open_in(pid))
+    };
+    match listeners.iter().find(|listener| !is_own(listener)) {
+        None => Ok(()),
+        Some(other) => {
+            let user = other.user;
+            let reason = format!(
+                "a program of user {user} accepts connections at {target}, and not the server"
+            );
+            let remedy = "stop this program, and write {port} for the port in the description";
+            Err(Failure::new(FailureKind::CannotRun, reason, remedy))
+        }
+    }
+}
+
 /// Waits until the server is ready.
 pub(super) fn wait(round: &Round<'_>, server: &mut Process) -> Result<(), Stopped> {
     let limit = round.server.ready.seconds.unwrap_or(round.job.start_timeout);
@@ -55,7 +93,13 @@ pub(super) fn wait(round: &Round<'_>, server: &mut Process) -> Result<(), Stoppe
         let is_ready = match (&ready.output, &ready.command, &target) {
             (Some(text), ..) => server.has_printed(&round.values.fill(text)),
             (_, Some(line), _) => succeeds(round, server, line, deadline)?,
-            (_, _, Some(target)) => target.check().is_ok(),
+            (_, _, Some(target)) => {
+                let is_ready = target.check().is_ok();
+                if is_ready {
+                    require_own(round, server, target)?;
+                }
+                is_ready
+            }
             (None, None, None) => true,
         };
         if is_ready {

@@ -68,8 +68,16 @@ impl<'r> Round<'r> {
         let user = server.server.user.as_deref().map(User::find).transpose()?.flatten();
         write_files(server, &values, &job.dir, user.as_ref())
             .map_err(|error| unusable_dir(&job.dir, &error))?;
+        if let Some(user) = &user {
+            user.require_way(&job.dir)?;
+        }
         let path = programs::path(server);
         Ok(Self { server, job, interrupt, places, values, path, user, open_files })
+    }
+
+    /// The user of the commands, if it is not the one of knee.
+    pub(super) fn user_id(&self) -> Option<u32> {
+        self.user.as_ref().map(|user| user.uid)
     }
 
     /// Starts the command `line`, for the purpose `role`, on `cpus`.

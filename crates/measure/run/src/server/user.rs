@@ -2,7 +2,7 @@
 
 use std::fs::{self, Permissions};
 use std::io;
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 
 use rustix::process::geteuid;
@@ -52,13 +52,36 @@ impl User {
         })
     }
 
+    /// Fails if the user cannot enter a directory on the way to `dir`.
+    pub(super) fn require_way(&self, dir: &Path) -> Result<(), Failure> {
+        let is_closed = |dir: &&Path| {
+            // A directory that cannot be examined has an error of its own.
+            fs::metadata(dir).is_ok_and(|found| {
+                let enter = match (found.uid() == self.uid, found.gid() == self.gid) {
+                    (true, _) => 0o100,
+                    (_, true) => 0o010,
+                    _ => 0o001,
+                };
+                found.mode() & enter == 0
+            })
+        };
+        match dir.ancestors().skip(1).find(is_closed) {
+            None => Ok(()),
+            Some(closed) => {
+                let (user, closed) = (self.uid, closed.display());
+                let reason = format!("user {user}, who runs the server, cannot enter {closed}");
+                let remedy = "choose a directory that all users can enter with --dir";
+                Err(Failure::new(FailureKind::CannotRun, reason, remedy))
+            }
+        }
+    }
+
     /// Gives `dir`, the directory of a round, to the user, and lets the user traverse its parent directory,
     /// which only the owner can list.
     pub(super) fn take(&self, dir: &Path) -> io::Result<()> {
         if let Some(around) = dir.parent() {
             fs::set_permissions(around, Permissions::from_mode(0o711))?;
         }
-        fs::set_permissions(dir, Permissions::from_mode(0o700))?;
         chown(dir, Some(self.uid), Some(self.gid))
     }
 }
@@ -74,5 +97,18 @@ mod tests {
         assert_eq!(User::parse(passwd, "nobody"), nobody);
         assert_eq!(User::parse(passwd, "nobod"), None);
         assert_eq!(User::parse(passwd, "bad"), None);
+    }
+    #[test]
+    fn a_directory_that_the_user_cannot_enter_is_named() {
+        let closed = tempfile::tempdir().unwrap();
+        let dir = closed.path().join("dir");
+        let user = User { uid: 65534, gid: 65533 };
+        let refused = user.require_way(&dir).unwrap_err().reason;
+        assert!(
+            refused.ends_with(&format!("cannot enter {}", closed.path().display())),
+            "{refused}"
+        );
+        fs::set_permissions(closed.path(), Permissions::from_mode(0o711)).unwrap();
+        assert!(user.require_way(&dir).is_ok());
     }
 }

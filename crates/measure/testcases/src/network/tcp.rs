@@ -1,6 +1,6 @@
 //! One TCP connection per task, over 127.0.0.1 to a helper.
 
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 
 use knee_run::{
     During, Family, NEXT_CPU, Need, Outcome, SAME_CPU, Task, TaskError, Testcase, Unit, Whole,
@@ -69,9 +69,33 @@ fn connection() -> Result<(TcpStream, TcpStream), TaskError> {
     let address = listener.local_addr().during("getsockname")?;
     // The kernel completes it into the queue of the listener.
     let here = TcpStream::connect(address).during("connect to 127.0.0.1")?;
-    let (there, _) = listener.accept().during("accept")?;
+    let there = accept_from(&listener, here.local_addr().during("getsockname")?)?;
     for end in [&here, &there] {
         end.set_nodelay(true).during("set TCP_NODELAY")?;
     }
     Ok((here, there))
+}
+
+/// The connection that comes from this address. Everybody on this machine can connect to the listener.
+fn accept_from(listener: &TcpListener, address: SocketAddr) -> Result<TcpStream, TaskError> {
+    loop {
+        let (there, from) = listener.accept().during("accept")?;
+        if from == address {
+            return Ok(there);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_of_another_program_is_not_accepted() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let connect = || TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (_other, own) = (connect(), connect());
+        let address = own.local_addr().unwrap();
+        assert_eq!(accept_from(&listener, address).unwrap().peer_addr().unwrap(), address);
+    }
 }

@@ -6,7 +6,7 @@
 //! * `jobs/NUMBER.status`: how the job ended. A job without this file has not ended.
 //! * `results`: the directory to which the jobs write, as `$KNEE_OUT`.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
@@ -29,6 +29,8 @@ const JOBS: &str = "jobs";
 const RESULTS: &str = "results";
 /// How much of the end of a log is read for its last line.
 const TAIL: u64 = 4 << 10;
+/// The largest status file that is read.
+const MOST_STATUS: u64 = 4 << 10;
 
 /// A directory of jobs that this process writes.
 pub(super) struct Directory {
@@ -61,13 +63,16 @@ impl Directory {
             (false, Some(listed)) => listed,
             (true, listed) => same_jobs(path, listed)?,
         };
+        // Whoever can change the script, the list or a link on the way to them can run commands as this user.
+        let absolute = std::path::absolute(path)?;
+        fixed::require(&absolute)?;
         for dir in [path.to_owned(), path.join(JOBS), path.join(RESULTS)] {
             let cannot = || format!("cannot create {}", dir.display());
             OwnDirectory::create(&dir).with_context(cannot)?;
         }
-        let path = path.canonicalize().with_context(|| format!("cannot open {name}"))?;
-        // Whoever can change the script or the list can run commands as this user.
-        fixed::require(&path)?;
+        // Another user may have created what was missing.
+        fixed::require(&absolute)?;
+        let path = absolute.canonicalize().with_context(|| format!("cannot open {name}"))?;
         let lock = LockFile::take(&path).with_context(|| format!("cannot lock {name}"))?;
         let Some(lock) = lock else {
             bail_usage!("another knee process runs the jobs of {name}; wait until it ends");
@@ -99,7 +104,7 @@ impl Directory {
 
     /// How a job ended, if it has.
     pub(super) fn end(&self, job: usize) -> Option<End> {
-        end(&fs::read_to_string(self.file(job, "status")).ok()?)
+        end(&file_of_job(&self.file(job, "status")).at_most(MOST_STATUS).read_to_string().ok()?)
     }
 
     /// Whether a job has ended with status 0.
@@ -120,7 +125,7 @@ impl Directory {
 
     /// The last line that a job printed.
     pub(super) fn last_line(&self, job: usize) -> Option<String> {
-        let mut log = File::open(self.file(job, "log")).ok()?;
+        let mut log = file_of_job(&self.file(job, "log")).open().ok()?;
         let length = log.metadata().ok()?.len();
         log.seek(SeekFrom::Start(length.saturating_sub(TAIL))).ok()?;
         let mut tail = Vec::new();
@@ -131,6 +136,11 @@ impl Directory {
     fn file(&self, job: usize, kind: &str) -> PathBuf {
         self.path.join(JOBS).join(format!("{job}.{kind}"))
     }
+}
+
+/// A file of a job. It may come from an archive that another host has made, and be a FIFO.
+fn file_of_job(path: &Path) -> RegularFile<'_> {
+    RegularFile::at(path).without_links()
 }
 
 /// The jobs of a directory, which must be those of the list, if there is a list.
@@ -170,6 +180,12 @@ fn end(text: &str) -> Option<End> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{lchown, symlink};
+
+    use knee_host::skip::skip;
+    use rustix::fs::{CWD, Mode, mkfifoat};
+    use rustix::process::geteuid;
+
     use super::*;
 
     #[test]
@@ -181,5 +197,43 @@ mod tests {
             assert!(end(&whole[..length]).is_none(), "{length}");
         }
         assert_eq!(end("3 10.%N 11.%N beta\n").unwrap().seconds, 1.0);
+    }
+    /// A new directory at `path` with one job.
+    fn with_a_job(path: &Path) -> anyhow::Result<Directory> {
+        Directory::open(path, Some(vec!["true".to_owned()]), false)
+    }
+
+    #[test]
+    fn a_status_or_log_that_is_not_a_regular_file_is_not_opened() {
+        let scratch = tempfile::tempdir().unwrap();
+        let directory = with_a_job(&scratch.path().join("out")).unwrap();
+        let elsewhere = scratch.path().join("elsewhere");
+        fs::write(&elsewhere, "0 10.25 12.5 alpha\n").unwrap();
+        let [status, log] = ["status", "log"].map(|kind| directory.file(1, kind));
+        for file in [&status, &log] {
+            symlink(&elsewhere, file).unwrap();
+        }
+        assert!(!directory.is_done(1) && directory.last_line(1).is_none());
+        for file in [&status, &log] {
+            fs::remove_file(file).unwrap();
+            mkfifoat(CWD, file, Mode::RUSR | Mode::WUSR).unwrap();
+        }
+        // An open FIFO without a writer would never end.
+        assert!(!directory.is_done(1) && directory.last_line(1).is_none());
+    }
+
+    #[test]
+    fn a_link_of_another_user_leads_to_no_directory_of_jobs() {
+        if !geteuid().is_root() {
+            return skip("root", "only root can give a link to another user");
+        }
+        let scratch = tempfile::tempdir().unwrap();
+        let [own, link] = ["own", "link"].map(|name| scratch.path().join(name));
+        fs::create_dir(&own).unwrap();
+        symlink(&own, &link).unwrap();
+        lchown(&link, Some(65534), None).unwrap();
+        let refused = with_a_job(&link).map(drop).unwrap_err().to_string();
+        assert!(refused.contains("it belongs to user 65534"), "{refused}");
+        assert_eq!(fs::read_dir(&own).unwrap().count(), 0);
     }
 }

@@ -4,6 +4,9 @@
 # the job to jobs/NUMBER.log, and then its exit status, the times of its start and end, and the name of the machine
 # to jobs/NUMBER.status. The job finds the directory for its results in KNEE_OUT. With `tied`, the job ends if
 # standard input is closed, that is if knee ends or the connection to it breaks.
+mask=$(umask)
+# Nobody else may write to the status and the output, whatever the umask of the job.
+umask go-w
 here=$(cd "$(dirname "$0")" && pwd) && mkdir -p "$2/jobs" "$2/results" && dir=$(cd "$2" && pwd) || exit
 log=$dir/jobs/$1.log
 status=$dir/jobs/$1.status
@@ -30,7 +33,7 @@ begun=$(date +%s.%N)
 if [ "${3-}" = tied ]; then
     exec 3<&0
     # A group of its own, so that its children end with it.
-    setsid sh -c "$line" >"$log" 2>&1 </dev/null 3<&- &
+    (umask "$mask" && exec setsid sh -c "$line") >"$log" 2>&1 </dev/null 3<&- &
     group=$!
     ended=$status.$$
     # Nobody writes to standard input: `read` returns when it is closed.
@@ -47,7 +50,7 @@ if [ "${3-}" = tied ]; then
         exit "$code"
     fi
 else
-    sh -c "$line" >"$log" 2>&1 </dev/null
+    (umask "$mask" && exec sh -c "$line") >"$log" 2>&1 </dev/null
     code=$?
 fi
 echo "$code $begun $(date +%s.%N) $(uname -n)" >"$status.new" && mv "$status.new" "$status"

@@ -3,10 +3,10 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
-use knee_host::process::{Ties, last_line, readable, spawn};
+use knee_host::process::{Ties, last_line, readable, spawn, wait_readable};
 use knee_host::signal::describe_end;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
@@ -38,16 +38,22 @@ pub(super) fn run_tied(command: &mut Command, stop: BorrowedFd<'_>) -> io::Resul
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
     let mut child = spawn(command, Ties { resets_signals: true, ..Ties::default() })?;
     let stdin = child.stdin.take();
-    let exit = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
-    let [has_ended, _] = readable([Some(exit.as_fd()), Some(stop)], None)?;
+    let has_ended = ends_before(&child, stop)?;
     drop(stdin);
     if !has_ended {
-        let [has_ended] = readable([Some(exit.as_fd())], Some(Instant::now() + END_PATIENCE))?;
-        if !has_ended {
+        let exit = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
+        if !wait_readable(exit, END_PATIENCE) {
             let _ = child.kill();
         }
     }
     let output = child.wait_with_output()?;
     let end = || describe_end(output.status.signal(), output.status.code());
     Ok(last_line(&output.stderr).unwrap_or_else(end))
+}
+
+/// Waits until a child has ended, or until `stop` is closed. Returns whether the child has ended.
+pub(super) fn ends_before(child: &Child, stop: BorrowedFd<'_>) -> io::Result<bool> {
+    let exit = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
+    let [has_ended, _] = readable([Some(exit.as_fd()), Some(stop)], None)?;
+    Ok(has_ended)
 }

@@ -13,11 +13,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
-use knee_host::process::{Ties, last_line, output, readable, spawn};
+use knee_host::process::{Tied, Ties, last_line, output, read_tail, readable, spawn};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::directory::Directory;
-use super::machine::{Machine, run_tied};
+use super::machine::{Machine, ends_before, run_tied};
 use crate::args::is_one_word;
 use crate::stderr::tell;
 
@@ -26,6 +26,12 @@ use crate::stderr::tell;
 const MAX_SEATS: usize = 8;
 /// How long the temporary directory of a host may take to disappear.
 const REMOVE: Duration = Duration::from_secs(5);
+/// The most bytes that are read before the answer of a host.
+const MOST_BYTES: u64 = 1 << 20;
+/// How much of the end of its error output to keep.
+const TAIL_BYTES: usize = 64 << 10;
+/// More CPUs than any machine has.
+const MOST_CPUS: usize = 10_000;
 /// What precedes the answer of a host. A login shell may print other lines first.
 const ANSWER: &str = "knee-jobs ";
 /// Creates the temporary directory, prints the number of CPUs and the directory, and removes it when standard
@@ -151,27 +157,40 @@ impl<'a> Host<'a> {
         Ok(())
     }
 
-    /// Copies the results of a job, its output and, after these, its status into the local directory.
-    fn copy_back(&self, job: usize) -> anyhow::Result<()> {
+    /// Copies the results of a job, its output and, after these, its status into the local directory. Ends early if
+    /// `stop` is closed, because a host can send a part of an archive, and no end.
+    fn copy_back(&self, job: usize, stop: BorrowedFd<'_>) -> anyhow::Result<()> {
         let here = format!("{}/{job}", self.remote);
         let mut session = self.session(format!(
             "tar -C {here} -cf - results jobs/{job}.log jobs/{job}.status && rm -rf {here}"
         ));
         session.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut pack = spawn(&mut session, Ties::bound()).context("cannot start ssh")?;
-        let packed = pack.stdout.take().context("ssh has no standard output")?;
+        let pack = spawn(&mut session, Ties::bound()).context("cannot start ssh")?;
+        let mut pack = Tied(pack);
+        let packed = pack.0.stdout.take().context("ssh has no standard output")?;
         let mut unpack = Command::new("tar");
         unpack
             .args(["-xf", "-", "--no-same-owner", "--no-same-permissions", "-C"])
             .arg(self.directory.path());
         // Nothing else, such as another list.
         unpack.arg("results").args(["log", "status"].map(|end| format!("jobs/{job}.{end}")));
-        let unpacked = output(unpack.stdin(packed)).context("cannot start tar");
-        let packed = pack.wait_with_output().context("cannot wait for ssh")?;
-        let unpacked = unpacked?;
-        let both = [&packed, &unpacked];
-        let reason = || both.iter().find_map(|ended| last_line(&ended.stderr)).unwrap_or_default();
-        ensure!(both.iter().all(|ended| ended.status.success()), "{}", reason());
+        unpack.stdin(packed).stdout(Stdio::null()).stderr(Stdio::piped());
+        let unpack = spawn(&mut unpack, Ties::bound()).context("cannot start tar")?;
+        let mut both = [pack, Tied(unpack)];
+        // A program with a warning for each file would wait for a reader.
+        let pipes = both.each_mut().map(|program| program.0.stderr.take());
+        let messages = pipes.map(|pipe| thread::spawn(move || last_message(pipe?)));
+        for program in &both {
+            if !ends_before(&program.0, stop)? {
+                return Ok(());
+            }
+        }
+        let mut have_succeeded = true;
+        for Tied(program) in &mut both {
+            have_succeeded &= program.wait()?.success();
+        }
+        let mut messages = messages.into_iter().map(|message| message.join().ok().flatten());
+        ensure!(have_succeeded, "{}", messages.find_map(|message| message).unwrap_or_default());
         Ok(())
     }
 }
@@ -191,11 +210,18 @@ impl Machine for Host<'_> {
         let message = run_tied(&mut session, stop).context("cannot start ssh")?;
         let [is_stopped] = readable([Some(stop)], Some(Instant::now()))?;
         if !is_stopped {
-            self.copy_back(job)
+            self.copy_back(job, stop)
                 .with_context(|| format!("cannot copy the results of job {job} ({message})"))?;
         }
         Ok(message)
     }
+}
+
+/// The last line of the error output of a program.
+fn last_message(mut pipe: impl Read) -> Option<String> {
+    let mut tail = Vec::new();
+    while !read_tail(&mut pipe, &mut tail, TAIL_BYTES) {}
+    last_line(&tail)
 }
 
 fn ssh(socket: &Path) -> Command {
@@ -210,21 +236,20 @@ struct Connection(Child);
 impl Connection {
     /// The number of CPUs and the temporary directory of the host.
     fn answer(&mut self) -> Option<(usize, String)> {
-        let lines = BufReader::new(self.0.stdout.take()?).lines().map_while(Result::ok);
+        let printed = self.0.stdout.take()?.take(MOST_BYTES);
+        let lines = BufReader::new(printed).lines().map_while(Result::ok);
         let mut answers = lines.filter_map(|line| Some(line.strip_prefix(ANSWER)?.to_owned()));
         let answer = answers.next()?;
         let (cpus, directory) = answer.split_once(' ')?;
-        Some((cpus.parse().unwrap_or(1), directory.to_owned()))
+        let cpus = cpus.parse().ok().filter(|cpus| (1..=MOST_CPUS).contains(cpus));
+        Some((cpus.unwrap_or(1), directory.to_owned()))
     }
 
     /// Why there is no answer.
     fn failure(&mut self) -> String {
         drop(self.0.stdin.take());
-        let mut messages = Vec::new();
-        if let Some(mut stderr) = self.0.stderr.take() {
-            let _ = stderr.read_to_end(&mut messages);
-        }
-        last_line(&messages).unwrap_or_else(|| "ssh cannot run a command there".to_owned())
+        let message = self.0.stderr.take().and_then(last_message);
+        message.unwrap_or_else(|| "ssh cannot run a command there".to_owned())
     }
 }
 
