@@ -16,9 +16,9 @@ const THRESHOLD: f64 = 0.02;
 /// The values of --fail-on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum FailOn {
-    /// A point is slower than before
+    /// A point is slower than before, in its rate or in a quantile of its latency
     Slower,
-    /// A point is faster than before
+    /// A point is faster than before, in its rate or in a quantile of its latency
     Faster,
     /// It is unclear whether a point changed
     Inconclusive,
@@ -88,9 +88,10 @@ impl JudgementArgs {
 impl FailOn {
     fn finds(self, compared: &Compared) -> bool {
         let any = |verdict| compared.points.iter().any(|p| p.comparison.verdict == verdict);
+        let latency = |verdict| compared.latencies.iter().any(|l| l.comparison.verdict == verdict);
         match self {
-            Self::Slower => any(Verdict::Slower),
-            Self::Faster => any(Verdict::Faster),
+            Self::Slower => any(Verdict::Slower) || latency(Verdict::Slower),
+            Self::Faster => any(Verdict::Faster) || latency(Verdict::Faster),
             Self::Inconclusive => any(Verdict::Inconclusive),
             // A result of a different variant does not replace the missing result.
             Self::Missing => {

@@ -4,6 +4,7 @@ pub(crate) mod complete;
 pub(crate) mod confidence;
 pub(crate) mod form;
 pub(crate) mod judgement;
+pub(crate) mod latency;
 pub(crate) mod modes;
 pub(crate) mod patience;
 pub(crate) mod score;

@@ -2,7 +2,7 @@
 //!
 //! The columns have the names of the JSON document, and an unknown value is an empty cell.
 
-use knee_results::{Curve, PointId};
+use knee_results::{Curve, PointId, PointLatency};
 use knee_run::record::{RoundSummary, Rounds};
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use super::json::point_json;
 /// The first columns of a point and of a round, as paths in their JSON.
 const FIRST: [&str; 3] = ["/testcase", "/mode", "/tasks"];
 /// The last columns of both.
-const LAST: [&str; 15] = [
+const LAST: [&str; 21] = [
     "/min",
     "/max",
     "/fairness",
@@ -25,8 +25,14 @@ const LAST: [&str; 15] = [
     "/server/server_busy",
     "/server/load_busy",
     "/server/cpu_per_request",
-    "/server/errors",
     "/server/shared",
+    "/latency/p50",
+    "/latency/p90",
+    "/latency/p99",
+    "/latency/p99_9",
+    "/latency/max",
+    "/latency/rate",
+    "/latency/lateness/p99",
 ];
 /// The other columns of a point.
 const POINT: [&str; 12] = [
@@ -88,14 +94,24 @@ fn round_json(point: &PointId, nr: u32, round: &RoundSummary) -> Value {
         "fairness": round.fairness(),
         "cpu": round.cpu(),
         "server": round.served(),
+        "latency": PointLatency::of(&[round.latency()]),
         "samples": round.samples,
         "marked": round.marked(),
         "marks": round.marks(),
     })
 }
 
+/// The name of a column. Quantiles of latency would not be distinct without their group.
+fn name(path: &str) -> String {
+    let last = path.rsplit('/').next().unwrap_or(path);
+    match path.starts_with("/latency/") {
+        true => path.trim_start_matches('/').replace('/', "_"),
+        false => last.to_owned(),
+    }
+}
+
 fn table(paths: &[&str], rows: impl Iterator<Item = Value>, separator: Separator) -> String {
-    let names = paths.iter().map(|path| path.rsplit('/').next().unwrap_or(path).to_owned());
+    let names = paths.iter().map(|path| name(path));
     let mut text = separator.row(names);
     for row in rows {
         text += &separator.row(paths.iter().map(|path| separator.cell(row.pointer(path))));

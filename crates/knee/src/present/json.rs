@@ -52,6 +52,7 @@ pub(super) fn point_json(curve: &Curve, point: &Point) -> Value {
         "fairness": point.per_task.map(|tasks| tasks.fairness),
         "cpu": point.cpu,
         "server": point.server,
+        "latency": point.latency,
         "lower_bound": point.server.map(|server| server.is_lower_bound()),
         "samples": point.samples,
         "marked": point.marked,

@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use knee_host::number::{percent, plural, si, time};
 use knee_host::text::{Cell, Column, Screen, Table};
-use knee_load::{Failures, Load, Outcome, Pace, Quantiles};
+use knee_load::{Failures, Load, Outcome, Pace, quantiles};
+use knee_stats::Quantiles;
 use serde_json::{Value, json};
 
 use super::style::{BAD, BOLD};
@@ -26,13 +27,13 @@ pub(crate) fn text(load: &Load, outcome: &Outcome, screen: &Screen) -> String {
         plural(load.connections, "connection"),
     );
     let mut columns = vec![Column::left("")];
-    columns.extend(["p50", "p90", "p99", "p99.9", "max"].map(Column::right));
+    columns.extend(Quantiles::NAMES.map(Column::right));
     let mut table = Table::new(columns);
     table.titles();
     for (name, times) in [("latency", &outcome.latency), ("sent late", &outcome.lateness)] {
-        let Some(Quantiles { p50, p90, p99, p99_9, max }) = Quantiles::of(times) else { continue };
+        let Some(quantiles) = quantiles(times) else { continue };
         let mut row = vec![Cell::from(name)];
-        row.extend([p50, p90, p99, p99_9, max].map(|seconds| Cell::from(time(seconds))));
+        row.extend(quantiles.values().map(|seconds| Cell::from(time(seconds))));
         table.row(row);
     }
     if !outcome.latency.is_empty() {
@@ -90,8 +91,8 @@ pub(crate) fn json(load: &Load, outcome: &Outcome) -> Value {
         "replies": outcome.replies,
         "seconds": outcome.seconds,
         "failures": outcome.failures,
-        "latency": Quantiles::of(&outcome.latency),
-        "lateness": Quantiles::of(&outcome.lateness),
+        "latency": quantiles(&outcome.latency),
+        "lateness": quantiles(&outcome.lateness),
         "cpus": outcome.workers,
         "busy": outcome.busy(),
     })

@@ -1,6 +1,7 @@
 //! The table on the terminal: a line per curve, or in detail a line per point.
 
 mod detail;
+mod latency;
 mod overview;
 mod remark;
 
@@ -31,6 +32,7 @@ pub(super) fn render(record: &Record, curves: &[Curve], view: &View<'_>) -> Stri
         } else {
             overview::render(record, curves, scales, view)
         };
+        text += &latency::render(run, curves, view);
     }
     for line in failures::lines(&run.failures) {
         let line = format!("{BAD}not measured{BAD:#}  {line}");

@@ -62,6 +62,7 @@ impl Example {
                 reference: None,
                 memory: None,
                 server: None,
+                latency: None,
                 lost: None,
                 cpu: None,
                 marks: vec![Mark::Starved; usize::from((sample as usize) < marked)],

@@ -20,6 +20,9 @@ use super::view::View;
 /// knee warns below this confidence. Five rounds give 93.75%, which the table header shows.
 pub(super) const LEAST_CONFIDENCE: f64 = 0.93;
 
+/// If the generator itself delayed requests by this share of their latency, the latency is partly its own.
+const LATE: f64 = 0.5;
+
 /// A load that is busier than this may limit the rate.
 const FULL: f64 = 0.9;
 
@@ -43,6 +46,12 @@ pub(super) fn warnings(record: &Record, curves: &[Curve], view: &View<'_>) -> Ve
         }),
         other_work(run, curves, &points),
         lower_bounds(&points),
+        late_generator(&points),
+        run.request.latency.filter(|latency| latency.slows_rates()).map(|_| {
+            "the rates include reading the clock after each iteration (--latency), so knee does not \
+             compare them with the rates of runs without it"
+                .to_owned()
+        }),
         implausible(curves),
         failed_repeats(run),
         left_running::of_run(&run.left_running),
@@ -157,6 +166,23 @@ fn disturbed(points: &[(&Curve, &Point)]) -> Option<String> {
             and_more(others.len())
         )
     })
+}
+
+/// A warning about latencies that are partly those of the generator.
+fn late_generator(points: &[(&Curve, &Point)]) -> Option<String> {
+    let is_late = |point: &Point| {
+        point.latency.as_ref().is_some_and(|latency| {
+            latency.lateness.is_some_and(|late| late.p99 > LATE * latency.quantiles.p99)
+        })
+    };
+    let mut late = points.iter().filter(|(_, point)| is_late(point) && !point.disturbed);
+    let (curve, point) = late.next()?;
+    Some(format!(
+        "knee sent requests late at {}{} (late p99), so a part of this latency is its own; give the load \
+         more CPUs with fewer tasks (-t), or reduce other load",
+        name(curve, point),
+        and_more(late.count())
+    ))
 }
 
 /// The points at which the server was not busy.

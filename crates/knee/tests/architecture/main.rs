@@ -22,7 +22,7 @@ const ALLOWED: [(&str, &[&str]); 16] = [
     ("knee-kernel", &["knee-marks", "knee-operations", "knee-plan", "knee-sync", "knee-vm"]),
     ("knee-models", &["knee-vm"]),
     ("knee-baselines", &["knee-sync", "knee-vm"]),
-    ("knee-load", &["knee-host"]),
+    ("knee-load", &["knee-host", "knee-stats"]),
     ("knee-results", &["knee-host", "knee-stats"]),
     ("knee-run", &["knee-host", "knee-load", "knee-results", "knee-stats"]),
     ("knee-report", &["knee-host", "knee-results", "knee-stats"]),

@@ -11,6 +11,9 @@ use std::time::Duration;
 /// Lines until a server that dies under load does so.
 const LIFE: u64 = 50;
 
+/// Connections of the first load and of the check whether the server is ready, at most.
+const CONNECTIONS: usize = 6;
+
 static LINES: AtomicU64 = AtomicU64::new(0);
 
 fn main() {
@@ -28,18 +31,20 @@ fn main() {
     }
     let listener = TcpListener::bind(("127.0.0.1", port)).expect("the port is free");
     println!("ready");
-    for stream in listener.incoming().flatten() {
+    for (connection, stream) in listener.incoming().flatten().enumerate() {
         let behaviour = behaviour.clone();
-        thread::spawn(move || converse(&stream, &behaviour));
+        thread::spawn(move || converse(&stream, &behaviour, connection));
     }
 }
 
-fn converse(stream: &TcpStream, behaviour: &str) {
+fn converse(stream: &TcpStream, behaviour: &str, connection: usize) {
     let _ = stream.set_nodelay(true);
     let mut lines = BufReader::new(stream).lines();
     while let Some(Ok(_)) = lines.next() {
         let reply: &[u8] = match behaviour {
             "garbage" => b"sorry\n",
+            // The connections of a second load are new.
+            "garbage-later" if connection > CONNECTIONS => b"sorry\n",
             "silent" => b"",
             "idle" => {
                 thread::sleep(Duration::from_millis(2));

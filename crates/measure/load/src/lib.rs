@@ -24,6 +24,7 @@
 //!     reconnect: false,
 //!     warmup: 1.0,
 //!     seconds: 5.0,
+//!     patience: 1.0,
 //!     cpus: vec![1],
 //! };
 //! let outcome = run(&load, &AtomicBool::new(false))?;
@@ -47,7 +48,7 @@ use std::time::Instant;
 
 pub use self::exchange::exchange;
 pub use self::load::{Load, LoadError, Pace};
-pub use self::outcome::{Failures, Histogram, Outcome, Quantiles};
+pub use self::outcome::{Failures, Histogram, Outcome, quantiles};
 pub use self::reply::{End, Reply};
 pub use self::request::Request;
 pub use self::target::{Target, TargetError};
@@ -55,7 +56,7 @@ pub use self::text::TextError;
 use self::worker::Worker;
 
 /// Generates `load`. Ends early once `stop` is true; the outcome then covers the time until then. Afterwards,
-/// waits at most a second for the replies to the requests under way.
+/// waits for the missing replies, at most for [`Load::patience`].
 ///
 /// # Errors
 /// The server cannot be reached or never sends a correct reply, no request fell into the measured time, or a worker

@@ -32,6 +32,8 @@ pub struct Load {
     pub warmup: f64,
     /// Seconds of the measurement.
     pub seconds: f64,
+    /// Seconds after the end for which to wait for replies. A request without a reply has then failed.
+    pub patience: f64,
     /// The CPUs of the workers, one each; not empty.
     pub cpus: Vec<u32>,
 }

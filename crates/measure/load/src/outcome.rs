@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use knee_stats::Quantiles;
 use serde::Serialize;
 
 /// Longest latency that a histogram distinguishes, in nanoseconds: an hour.
@@ -73,8 +74,8 @@ impl fmt::Debug for Outcome {
             .field("seconds", &self.seconds)
             .field("replies", &self.replies)
             .field("failures", &self.failures)
-            .field("latency", &Quantiles::of(&self.latency))
-            .field("lateness", &Quantiles::of(&self.lateness))
+            .field("latency", &quantiles(&self.latency))
+            .field("lateness", &quantiles(&self.lateness))
             .finish_non_exhaustive()
     }
 }
@@ -122,33 +123,10 @@ impl Outcome {
     }
 }
 
-/// Quantiles of times, in seconds.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Quantiles {
-    /// Median.
-    pub p50: f64,
-    /// 90th percentile.
-    pub p90: f64,
-    /// 99th percentile.
-    pub p99: f64,
-    /// 99.9th percentile.
-    pub p99_9: f64,
-    /// Longest time.
-    pub max: f64,
-}
-
-impl Quantiles {
-    /// The quantiles of `times`; `None` if there are none.
-    pub fn of(times: &Histogram) -> Option<Self> {
-        let at = |quantile| times.value_at_quantile(quantile) as f64 / 1e9;
-        (!times.is_empty()).then(|| Self {
-            p50: at(0.5),
-            p90: at(0.9),
-            p99: at(0.99),
-            p99_9: at(0.999),
-            max: times.max() as f64 / 1e9,
-        })
-    }
+/// The quantiles of `times`; `None` if there are none.
+pub fn quantiles(times: &Histogram) -> Option<Quantiles> {
+    let nanos = |quantile| times.value_at_quantile(quantile) as f64;
+    (!times.is_empty()).then(|| Quantiles::of(nanos, times.max()))
 }
 
 #[cfg(test)]
@@ -170,9 +148,9 @@ mod tests {
         all.add(other);
         assert_eq!((all.rate(), all.busy(), all.workers), (20.0, 0.375, 2));
         assert_eq!((all.failures.count(), all.failures.first.as_deref()), (1, Some("refused")));
-        let quantiles = Quantiles::of(&all.latency).unwrap();
-        assert!((quantiles.p50 - 0.01).abs() < 1e-5 && (quantiles.max - 0.03).abs() < 1e-4);
-        assert_eq!(Quantiles::of(&histogram()), None);
+        let latency = quantiles(&all.latency).unwrap();
+        assert!((latency.p50 - 0.01).abs() < 1e-5 && (latency.max - 0.03).abs() < 1e-4);
+        assert_eq!(quantiles(&histogram()), None);
         assert_eq!(Outcome::default().rate(), 0.0);
     }
 }

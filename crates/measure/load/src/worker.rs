@@ -24,8 +24,6 @@ use crate::outcome::Outcome;
 const EVENTS: usize = 256;
 /// Bytes received at once.
 pub(crate) const BUFFER: usize = 64 << 10;
-/// How long to wait for replies after the end, in nanoseconds.
-const DRAIN: u64 = 1_000_000_000;
 /// How often to check whether to stop.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
 /// A worker gives up after this many failures without a correct reply.
@@ -42,6 +40,8 @@ pub(crate) struct Worker<'l> {
     /// The measured time, in nanoseconds.
     begin: u64,
     end: u64,
+    /// How long to wait for replies after the end, in nanoseconds.
+    patience: u64,
     /// `None` if a request is due as soon as a connection is free.
     schedule: Option<Schedule>,
     random: Rand64,
@@ -96,6 +96,7 @@ impl<'l> Worker<'l> {
             clock,
             begin,
             end: begin + (load.seconds * 1e9) as u64,
+            patience: (load.patience * 1e9) as u64,
             schedule,
             random: Rand64::new(nr as u128 + 1),
             sent: 0,
@@ -238,7 +239,7 @@ impl<'l> Worker<'l> {
         }
         let is_idle = self.free.len() == self.connections.len();
         let all_sent = self.schedule.as_ref().is_none_or(|schedule| schedule.due() >= self.end);
-        now >= self.end && ((is_idle && all_sent) || now >= self.end + DRAIN)
+        now >= self.end && ((is_idle && all_sent) || now >= self.end + self.patience)
     }
 
     /// Waits for the next event, due request, or end of a phase.

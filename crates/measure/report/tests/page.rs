@@ -143,6 +143,20 @@ fn every_curve_has_charts_and_every_chart_has_a_description() {
 }
 
 #[test]
+fn latencies_are_drawn_by_percentile_and_listed() {
+    let html = render(&synthetic::page("latency").unwrap());
+    assert_eq!(count(&html, r#"<svg class="chart latency-chart""#), 4);
+    assert_eq!(count(&html, "Latency in numbers"), 4);
+    assert_eq!(count(&html, r#"role="img""#), count(&html, "<desc>"));
+    let text = words(&html);
+    for part in ["half of the times are at most", "99.9", "sent late", "8.00 µs"] {
+        assert!(text.contains(part) || html.contains(part), "{part} is missing");
+    }
+    let without = render(&synthetic::page("few").unwrap());
+    assert!(!without.contains("latency-chart") && !without.contains("Latency"));
+}
+
+#[test]
 fn a_hundred_testcases_stay_below_three_megabytes() {
     let html = render(&synthetic::page("large").unwrap());
     assert_eq!(count(&html, r#"<li class="tile""#), 100);

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use knee_stats::{CompareOptions, Comparison, Drift, Verdict, compare_all, median};
 use serde::Serialize;
 
+use crate::compared_latency::{ComparedLatency, compared_latencies};
 use crate::results::ITERATIONS;
 use crate::{Difference, Family, Key, Results, VariantPair, differences};
 
@@ -13,6 +14,8 @@ use crate::{Difference, Family, Key, Results, VariantPair, differences};
 pub struct Compared {
     /// Points that have rounds on both sides, most important first.
     pub points: Vec<ComparedPoint>,
+    /// Quantiles of the latencies of points that both sides measured, by point.
+    pub latencies: Vec<ComparedLatency>,
     /// Points that are missing on one side or both, with the reasons.
     pub gaps: Vec<Gap>,
     /// The points of each family; testcases that knee does not know come last.
@@ -54,7 +57,16 @@ impl MachineChange {
     }
 
     fn drift(&self) -> Drift {
-        Drift::covering(self.cpu.into_iter().chain(self.sure_memory()))
+        Drift::covering(self.speeds())
+    }
+
+    /// The drift of times, which grow as speeds fall.
+    fn drift_of_times(&self) -> Drift {
+        Drift::covering(self.speeds().map(|speed| 1.0 / speed))
+    }
+
+    fn speeds(&self) -> impl Iterator<Item = f64> {
+        self.cpu.into_iter().chain(self.sure_memory())
     }
 }
 
@@ -140,8 +152,14 @@ impl Verdicts {
 
 impl Compared {
     /// Compares all common points of two results, and [two variants](VariantPair) of one testcase.
-    /// P-values are corrected over all comparisons.
+    /// P-values are corrected over all comparisons. Compares nothing if only one of the results was
+    /// measured in a way that [slows its rates](Results::has_slowed_rates).
     pub fn new(before: &Results, after: &Results, options: &CompareOptions) -> Self {
+        if before.has_slowed_rates() != after.has_slowed_rates() {
+            return Self::assemble(before, after, Vec::new(), |points: &[()]| {
+                vec![None; points.len()]
+            });
+        }
         let variants = VariantPair::of(before, after);
         let before = &*VariantPair::rename(before, &variants, |pair| &pair.before);
         let after = &*VariantPair::rename(after, &variants, |pair| &pair.after);
@@ -154,12 +172,16 @@ impl Compared {
             let change = key.tasks.and_then(|tasks| machine.get(&tasks));
             change.map_or(Drift::NONE, MachineChange::drift)
         };
+        let latencies = compared_latencies(before, after, options, |key| {
+            let change = key.tasks.and_then(|tasks| machine.get(&tasks));
+            change.map_or(Drift::NONE, MachineChange::drift_of_times)
+        });
         let points = keys
             .into_iter()
             .map(|key| (key, (rounds(before, key), rounds(after, key), drift(key))));
         let compare = |points: &[_]| compare_all(points, options);
         let compared = Self::assemble(before, after, points.collect(), compare);
-        Self { machine, variants, ..compared }
+        Self { latencies, machine, variants, ..compared }
     }
 
     /// Compares `points` of two results by `compare`. Disturbed points do not count in the
@@ -198,6 +220,7 @@ impl Compared {
         Self {
             families: families(&points),
             points,
+            latencies: Vec::new(),
             gaps,
             differences: differences(before, after),
             machine: BTreeMap::new(),

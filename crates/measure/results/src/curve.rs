@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn a_server_that_is_not_busy_or_shares_its_cpus_gives_no_knee_peak_or_efficiency() {
         let served = |server_busy, shared| {
-            Some(Served { server_busy, load_busy: 1.0, cpu_per_request: 1e-5, errors: 0, shared })
+            Some(Served { server_busy, load_busy: 1.0, cpu_per_request: 1e-5, shared })
         };
         let with = |last: Option<Served>| {
             let mut points = curve(&[(1, 10.0), (2, 19.0), (4, 5.0)]).into_points();

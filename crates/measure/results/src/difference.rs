@@ -1,9 +1,10 @@
 //! Unintended differences between two sides, which may explain a change.
 
+use knee_host::number::percent;
 use knee_host::{CpuList, Environment};
 use serde::Serialize;
 
-use crate::{Request, Results};
+use crate::{LatencyRequest, Request, Results};
 
 /// Something that can change results by itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, derive_more::Display)]
@@ -66,6 +67,18 @@ fn requests(before: &Request, after: &Request, found: &mut Vec<Difference>) {
     differ("seconds per sample", &|r| r.interval.to_string());
     differ("samples per round", &|r| r.samples.to_string());
     differ("seconds of warm-up", &|r| r.warmup.to_string());
+    // The rates of a server do not depend on whether its latency is measured afterwards.
+    if before.latency.is_some() && after.latency.is_some() {
+        differ("the rate at which latency is measured", &|r| r.latency.map_or(String::new(), how));
+    }
+}
+
+/// How a run measures latency.
+fn how(latency: LatencyRequest) -> String {
+    match latency {
+        LatencyRequest::Requests { share } => format!("{} of the measured rate", percent(share)),
+        LatencyRequest::Iterations => "the measured rate".to_owned(),
+    }
 }
 
 /// Records a difference, if there is one.

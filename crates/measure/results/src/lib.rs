@@ -21,12 +21,14 @@
 
 mod case_id;
 mod compared;
+mod compared_latency;
 mod csv;
 mod curve;
 mod difference;
 mod family;
 mod history;
 mod kind;
+mod latency;
 mod mode;
 mod point;
 mod request;
@@ -39,11 +41,13 @@ mod will_it_scale;
 
 pub use case_id::{CaseId, Side};
 pub use compared::{Compared, ComparedPoint, FamilySummary, Gap, MachineChange, Verdicts};
+pub use compared_latency::ComparedLatency;
 pub use curve::{Curve, Knee, MAX_PLAUSIBLE_EFFICIENCY, Scaling};
 pub use difference::{Difference, differences};
 pub use family::Family;
 pub use history::{Series, history, in_time_order};
 pub use kind::Kind;
+pub use latency::{Latency, LatencyRequest, PointLatency};
 pub use mode::Mode;
 pub use point::{CONFIDENCE, MAX_TASKS, PerTask, Point, PointId};
 pub use request::{Order, Origin, Request, UntilDecided};

@@ -6,7 +6,7 @@ use knee_stats::{Looks, MedianInterval, median_interval};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{CaseId, CpuShares, Mark, Mode, Served};
+use crate::{CaseId, CpuShares, Mark, Mode, PointLatency, Served};
 
 /// Confidence of all intervals.
 pub const CONFIDENCE: f64 = 0.95;
@@ -60,6 +60,8 @@ pub struct Point {
     pub cpu: Option<CpuShares>,
     /// How the server and its load used their CPUs, if a server was measured.
     pub server: Option<Served>,
+    /// How long single requests or iterations took, if that was measured.
+    pub latency: Option<PointLatency>,
     /// Number of samples that count.
     pub samples: u64,
     /// How many of them are marked.
@@ -103,6 +105,7 @@ impl Point {
             per_task: None,
             cpu: None,
             server: None,
+            latency: None,
             marked: 0,
             marks: BTreeMap::new(),
         })

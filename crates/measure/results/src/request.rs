@@ -4,7 +4,7 @@ use knee_host::{Environment, Placement};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Mode;
+use crate::{LatencyRequest, Mode};
 
 /// The order in which the points of a round are measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -56,6 +56,9 @@ pub struct Request {
     pub placement: Placement,
     /// The CPUs, in placement order.
     pub cpus: Vec<u32>,
+    /// Whose latency is measured beside the rates; absent if none is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency: Option<LatencyRequest>,
     /// Directory for the files of testcases.
     pub dir: std::path::PathBuf,
     /// Whether this run measures the noise floor.

@@ -13,7 +13,10 @@ use knee_host::text::one_line;
 use knee_stats::Looks;
 use serde::Serialize;
 
-use crate::{CaseId, CpuShares, Curve, Family, Mark, Mode, Origin, PerTask, Point, Served};
+use crate::{
+    CaseId, CpuShares, Curve, Family, LatencyRequest, Mark, Mode, Origin, PerTask, Point,
+    PointLatency, Served,
+};
 
 /// Name of the file that describes a run of knee.
 pub const RUN_FILE: &str = "run.json";
@@ -74,6 +77,8 @@ pub struct Measured {
     pub cpu: Option<CpuShares>,
     /// How the server and its load used their CPUs, if a server was measured.
     pub server: Option<Served>,
+    /// How long single requests or iterations took, if that was measured.
+    pub latency: Option<PointLatency>,
     /// Why results are missing or incomplete.
     pub gap: Option<String>,
     /// Median speed of the CPUs before and after these rounds, in steps of the reference loop per
@@ -122,6 +127,7 @@ impl Measured {
             per_task: self.per_task,
             cpu: self.cpu,
             server: self.server,
+            latency: self.latency.clone(),
             samples: self.samples,
             marked: self.marked,
             measured: self.measured,
@@ -189,6 +195,13 @@ impl Results {
     /// What the rates of a testcase count, in the plural.
     pub fn unit(&self, case: &CaseId) -> &str {
         self.cases.get(case).map_or(ITERATIONS, |info| &info.unit)
+    }
+
+    /// Whether the rates include the cost of measuring the time of each iteration. They cannot be
+    /// compared with rates that do not.
+    pub fn has_slowed_rates(&self) -> bool {
+        let request = self.origin.as_ref().and_then(|origin| origin.request.latency);
+        request.is_some_and(LatencyRequest::slows_rates)
     }
 
     /// The identities of all cases with points.

@@ -18,8 +18,6 @@ pub struct ServerUse {
     pub load_cpu: f64,
     /// Share of the time of the load's CPUs that the load used, 0 to 1.
     pub load_busy: f64,
-    /// Requests without a correct reply.
-    pub errors: u64,
     /// Whether the load may use cores of the server.
     pub shared: bool,
 }
@@ -33,8 +31,6 @@ pub struct Served {
     pub load_busy: f64,
     /// Median CPU seconds of the server for each request.
     pub cpu_per_request: f64,
-    /// Requests without a correct reply, in all rounds.
-    pub errors: u64,
     /// Whether the load may use cores of the server, so that the point does not show how the server
     /// scales.
     pub shared: bool,

@@ -5,6 +5,8 @@
 //! task. And no two counters share a cache line, or the pair of lines that adjacent-line prefetch
 //! loads.
 //!
+//! In a run that times single iterations, a timer for each task follows.
+//!
 //! The start gate: every task reports ready and sleeps. The last one rings a bell (an eventfd),
 //! which the runner polls together with its other events. The runner opens the gate when all tasks
 //! are ready, so no task runs while others are still being created.
@@ -21,6 +23,7 @@ use rustix::thread::futex;
 
 use crate::call::TaskError;
 use crate::reference;
+use crate::timer::Timer;
 
 /// Longest failure message of a task, in bytes.
 const MESSAGE_BYTES: usize = 1024;
@@ -121,6 +124,8 @@ pub struct Area {
     tasks: usize,
     /// The CPUs of the tasks; as many of them measure the memory bandwidth.
     cpus: usize,
+    /// Whether each task has a timer.
+    is_timed: bool,
     bell: OwnedFd,
 }
 
@@ -133,21 +138,37 @@ unsafe impl Send for Area {}
 impl Area {
     /// Maps zeroed shared memory for `tasks` tasks on `cpus` CPUs.
     pub fn new(tasks: usize, cpus: usize) -> Result<Self, Errno> {
+        Self::map(tasks, cpus, false)
+    }
+
+    /// Like [`Area::new`], with a timer for each task.
+    pub(crate) fn timed(tasks: usize, cpus: usize) -> Result<Self, Errno> {
+        Self::map(tasks, cpus, true)
+    }
+
+    fn map(tasks: usize, cpus: usize, is_timed: bool) -> Result<Self, Errno> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         // SAFETY: the kernel chooses the address, so no existing mapping is replaced.
         let base = unsafe {
             mmap_anonymous(
                 std::ptr::null_mut(),
-                Self::bytes(tasks),
+                Self::bytes(tasks, is_timed),
                 ProtFlags::READ | ProtFlags::WRITE,
                 MapFlags::SHARED,
             )?
         };
-        Ok(Self { base: NonNull::new(base.cast()).ok_or(Errno::NOMEM)?, tasks, cpus, bell })
+        Ok(Self {
+            base: NonNull::new(base.cast()).ok_or(Errno::NOMEM)?,
+            tasks,
+            cpus,
+            is_timed,
+            bell,
+        })
     }
 
-    fn bytes(tasks: usize) -> usize {
-        size_of::<Common>() + tasks * size_of::<Slot>()
+    fn bytes(tasks: usize, is_timed: bool) -> usize {
+        let timer = if is_timed { size_of::<Timer>() } else { 0 };
+        size_of::<Common>() + tasks * (size_of::<Slot>() + timer)
     }
 
     fn common(&self) -> &Common {
@@ -167,6 +188,21 @@ impl Area {
     /// All slots, in the order of task numbers.
     pub fn slots(&self) -> impl Iterator<Item = &Slot> {
         (0..self.tasks).map(|nr| self.slot(nr))
+    }
+
+    /// The timer of task `nr`, if tasks have timers.
+    pub(crate) fn timer(&self, nr: usize) -> Option<&Timer> {
+        assert!(nr < self.tasks, "task {nr} of {}", self.tasks);
+        // SAFETY: with timers, the mapping has one for each task after the slots; `nr` is in bounds. The
+        // sizes before it are multiples of its alignment, a page, and zero bytes are valid atomics.
+        self.is_timed.then(|| unsafe {
+            &*self.base.as_ptr().add(1).cast::<Slot>().add(self.tasks).cast::<Timer>().add(nr)
+        })
+    }
+
+    /// The timers of all tasks, if tasks have them.
+    pub(crate) fn timers(&self) -> impl Iterator<Item = &Timer> {
+        (0..self.tasks).filter_map(|nr| self.timer(nr))
     }
 
     /// The object that all tasks share.
@@ -227,7 +263,8 @@ impl Drop for Area {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours and no reference outlives `self`; processes that inherited
         // it have mappings of their own.
-        let _ = unsafe { munmap(self.base.as_ptr().cast(), Self::bytes(self.tasks)) };
+        let _ =
+            unsafe { munmap(self.base.as_ptr().cast(), Self::bytes(self.tasks, self.is_timed)) };
     }
 }
 
@@ -239,6 +276,19 @@ mod tests {
     fn a_task_has_a_page_of_its_own() {
         assert_eq!(size_of::<Slot>(), 4096);
         assert_eq!(size_of::<Common>(), 4096);
+    }
+
+    #[test]
+    fn a_task_has_a_timer_in_a_timed_area_alone() {
+        let area = Area::timed(3, 2).unwrap();
+        for timer in area.timers() {
+            timer.calibrate();
+            timer.restart();
+            timer.lap(1);
+        }
+        assert_eq!(area.timers().count(), 3);
+        assert!(area.slots().all(|slot| slot.count().load(Ordering::Relaxed) == 0));
+        assert_eq!(Area::new(3, 2).unwrap().timers().count(), 0);
     }
 
     #[test]

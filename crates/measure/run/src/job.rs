@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use knee_results::{CaseId, CpuShares, Mark, Mode, ServerUse};
+use knee_results::{CaseId, CpuShares, Latency, LatencyRequest, Mark, Mode, ServerUse};
 use rustix::io::Errno;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -131,6 +131,8 @@ pub struct Job {
     pub start_timeout: f64,
     /// Number of samples; `None`: until the input is closed.
     pub samples: Option<u64>,
+    /// Whose latency to measure.
+    pub latency: Option<LatencyRequest>,
     /// A directory for the testcase, removed after the round.
     pub dir: PathBuf,
     /// The layout of the memory of this round, a random number below [`LAYOUTS`].
@@ -211,6 +213,8 @@ pub struct Sample {
     pub memory: Option<f64>,
     /// How a server and the load on it used their CPUs; `None` if no server was measured.
     pub server: Option<ServerUse>,
+    /// How long single requests or iterations took; `None` if that was not measured.
+    pub latency: Option<Latency>,
     /// Reasons to distrust the interval.
     pub marks: Vec<Mark>,
     /// In [`Phase::Round`], the names of the programs that still ran after the command had ended, and that

@@ -67,6 +67,7 @@ pub mod stopped;
 pub mod sweep;
 pub mod task;
 pub mod testcase;
+mod timer;
 
 #[cfg(test)]
 mod fixture;

@@ -142,6 +142,14 @@ impl Case {
         matches!(self.source, Source::Server { .. })
     }
 
+    /// Whether it is a server that gets requests from knee, and not from a command.
+    pub fn has_generator(&self) -> bool {
+        match &self.source {
+            Source::Server { server, .. } => server.load.address.is_some(),
+            _ => false,
+        }
+    }
+
     /// Whether a round has one sample, and a duration that is known only afterwards.
     pub fn is_foreign_process(&self) -> bool {
         self.is_command() || self.is_server()

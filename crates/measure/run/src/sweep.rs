@@ -241,6 +241,7 @@ impl Sweep<'_> {
             interval: request.interval.max(case.min_interval),
             start_timeout: request.start_timeout,
             samples: Some(request.samples),
+            latency: request.latency,
             dir,
             layout,
         }

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::area::{Area, SharedObject};
 use crate::call::{During, TaskError};
 use crate::parameter::{Choice, Settings};
+use crate::timer::Timer;
 use knee_host::affinity::pin;
 use knee_host::process::{exit_now, fork_bound};
 use knee_results::Mode;
@@ -67,8 +68,15 @@ impl Task<'_> {
     /// Reports ready, sleeps until all tasks are ready, and returns the counter. Must be called
     /// once, after the set-up.
     pub fn start(&self) -> Count<'_> {
+        let timer = self.area.timer(self.nr);
+        if let Some(timer) = timer {
+            timer.calibrate();
+        }
         self.area.wait_for_start(self.nr);
-        Count { count: 0, published: self.area.slot(self.nr).count() }
+        if let Some(timer) = timer {
+            timer.restart();
+        }
+        Count { count: 0, published: self.area.slot(self.nr).count(), timer }
     }
 
     /// [`Task::start`], then runs `iteration` forever and counts each one.
@@ -147,6 +155,8 @@ pub(crate) fn exit_task() -> ! {
 pub struct Count<'a> {
     count: u64,
     published: &'a AtomicU64,
+    /// Measures the time of each iteration, if the run asks for it.
+    timer: Option<&'a Timer>,
 }
 
 impl Count<'_> {
@@ -156,6 +166,9 @@ impl Count<'_> {
         self.count += n;
         // Relaxed: nothing else is published with the count.
         self.published.store(self.count, Ordering::Relaxed);
+        if let Some(timer) = self.timer {
+            timer.lap(n);
+        }
     }
 }
 

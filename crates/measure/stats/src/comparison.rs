@@ -55,7 +55,7 @@ use crate::Looks;
 use crate::bootstrap::{RatioInterval, ratio_of_medians};
 use crate::mann_whitney::{mann_whitney, mann_whitney_smallest_p};
 use crate::median;
-use crate::multiple::benjamini_hochberg;
+use crate::multiple::{benjamini_hochberg, union_bound};
 use crate::signed_rank::{signed_rank, signed_rank_smallest_p};
 use crate::welch::welch;
 
@@ -266,13 +266,30 @@ pub fn compare_all<Side: AsRef<[f64]>>(
     points: &[(Side, Side, Drift)],
     options: &CompareOptions,
 ) -> Vec<Option<Comparison>> {
+    compare_with(points, options, benjamini_hochberg)
+}
+
+/// Like [`compare_all`], for values that depend on each other, such as several quantiles of the same
+/// rounds. P-values are corrected by the [union bound](union_bound), which holds for any dependence.
+pub fn compare_dependent<Side: AsRef<[f64]>>(
+    points: &[(Side, Side, Drift)],
+    options: &CompareOptions,
+) -> Vec<Option<Comparison>> {
+    compare_with(points, options, union_bound)
+}
+
+fn compare_with<Side: AsRef<[f64]>>(
+    points: &[(Side, Side, Drift)],
+    options: &CompareOptions,
+    correct: Correction,
+) -> Vec<Option<Comparison>> {
     let sides = || points.iter().map(|(before, after, _)| (before.as_ref(), after.as_ref()));
     let tested = sides().filter(|(b, a)| b.len() >= 2 && a.len() >= 2).count();
     let mut comparisons: Vec<_> = points
         .iter()
         .map(|(b, a, drift)| measure_drifted(b.as_ref(), a.as_ref(), *drift, tested, options))
         .collect();
-    adjust(&mut comparisons);
+    adjust(&mut comparisons, correct);
     for (comparison, (before, after)) in comparisons.iter_mut().zip(sides()) {
         let Some(comparison) = comparison else { continue };
         // Rounds a side: the harmonic mean of both.
@@ -293,7 +310,7 @@ pub fn compare_pairs<Pairs: AsRef<[(f64, f64)]>>(
     let pairs = || points.iter().map(AsRef::as_ref);
     let mut comparisons: Vec<_> = pairs().map(|pairs| measure_pairs(pairs, options)).collect();
     if options.looks.is_none() {
-        adjust(&mut comparisons);
+        adjust(&mut comparisons, benjamini_hochberg);
     }
     let least = options.pairs_to_claim(points.len());
     for (comparison, pairs) in comparisons.iter_mut().zip(pairs()) {
@@ -313,10 +330,13 @@ pub fn pairs_to_claim(points: usize, confidence: f64) -> u32 {
     (1..).find(suffices).expect("each pair halves it")
 }
 
+/// Adjusts p-values for the number of tests.
+type Correction = fn(&[f64]) -> Vec<f64>;
+
 /// Corrects the p-values for the number of tests.
-fn adjust(comparisons: &mut [Option<Comparison>]) {
+fn adjust(comparisons: &mut [Option<Comparison>], correct: Correction) {
     let tested = || comparisons.iter().flatten().filter(|c| c.test.is_some());
-    let adjusted = benjamini_hochberg(&tested().map(|c| c.p).collect::<Vec<f64>>());
+    let adjusted = correct(&tested().map(|c| c.p).collect::<Vec<f64>>());
     let tested = comparisons.iter_mut().flatten().filter(|c| c.test.is_some());
     for (comparison, adjusted) in tested.zip(adjusted) {
         comparison.adjusted_p = adjusted;

@@ -7,11 +7,13 @@
 //!   fairness.
 //! * [`median_interval`]: the rates of the rounds of one point → a median and an interval for it
 //!   that assumes no distribution.
+//! * [`Histogram`]: single times → a distribution whose parts add up, and its [`Quantiles`].
 //! * [`noise_floor`]: rounds of one unchanged point → the difference that chance alone shows.
 //! * [`ministat`]: data sets of plain numbers → summaries, Student's t-test, a text plot.
 //! * [`compare_all`]: the rounds of all points of two runs → ratios with intervals, p-values
 //!   corrected for the number of points, verdicts. It uses the tests of Mann and Whitney and of
 //!   Welch, [`ratio_of_medians`] and [`benjamini_hochberg`].
+//! * [`compare_dependent`]: the same for values that depend on each other, such as quantiles.
 //! * [`compare_pairs`]: the same for rounds that were measured interleaved, with Wilcoxon's
 //!   signed-rank test.
 //! * [`Looks`]: rounds that are judged repeatedly while they are measured → when to look, and which
@@ -33,6 +35,7 @@ mod bootstrap;
 mod change_points;
 mod comparison;
 mod grouped;
+mod histogram;
 mod looks;
 mod mann_whitney;
 mod median;
@@ -47,12 +50,13 @@ mod welch;
 pub use bootstrap::{RatioInterval, ratio_of_medians};
 pub use change_points::{ChangeOptions, ChangePoint, change_points};
 pub use comparison::{
-    CompareOptions, Comparison, Drift, Test, Verdict, compare, compare_all, compare_pairs,
-    pairs_to_claim,
+    CompareOptions, Comparison, Drift, Test, Verdict, compare, compare_all, compare_dependent,
+    compare_pairs, pairs_to_claim,
 };
 pub use grouped::ungrouped;
+pub use histogram::{Histogram, HistogramError, Quantiles};
 pub use looks::Looks;
 pub use median::{MedianInterval, median, median_interval};
-pub use multiple::benjamini_hochberg;
+pub use multiple::{benjamini_hochberg, union_bound};
 pub use noise::{NoiseFloor, noise_floor};
 pub use spread::Spread;

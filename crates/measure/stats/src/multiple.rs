@@ -19,6 +19,14 @@ pub fn benjamini_hochberg(p_values: &[f64]) -> Vec<f64> {
     adjusted
 }
 
+/// Adjusted p-values, in the order of `p_values`, by the union bound: the chance of any false claim is
+/// below the level, however the tests depend on each other (Dunn, "Multiple comparisons among means",
+/// Journal of the American Statistical Association 56, 1961).
+pub fn union_bound(p_values: &[f64]) -> Vec<f64> {
+    let tests = p_values.len() as f64;
+    p_values.iter().map(|p| (p * tests).min(1.0)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -41,12 +49,14 @@ mod tests {
     fn a_single_test_is_not_adjusted() {
         assert_eq!(benjamini_hochberg(&[0.03]), [0.03]);
         assert!(benjamini_hochberg(&[]).is_empty());
+        assert_eq!(union_bound(&[0.03]), [0.03]);
     }
 
     proptest! {
         #[test]
         fn adjusting_keeps_the_order_and_never_lowers(p in prop::collection::vec(0.0..=1.0, 1..50)) {
             let adjusted = benjamini_hochberg(&p);
+            prop_assert!(adjusted.iter().zip(union_bound(&p)).all(|(a, bound)| *a <= bound + 1e-12));
             for (i, a) in adjusted.iter().enumerate() {
                 prop_assert!(*a >= p[i] - 1e-12 && *a <= 1.0);
                 for (j, b) in adjusted.iter().enumerate() {

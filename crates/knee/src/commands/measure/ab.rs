@@ -349,6 +349,7 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
         seed: random(),
         placement: args.placement,
         cpus: args.placement.order(&topology),
+        latency: None,
         dir,
         aa: false,
     };

@@ -20,6 +20,8 @@ use crate::{interrupt, present, stdout};
 
 /// How often the command looks for signals and shows progress.
 const LOOK: Duration = Duration::from_millis(50);
+/// Seconds to wait for the replies to the last requests.
+const PATIENCE: f64 = 1.0;
 /// Prefix of an address with the path of an HTTP request.
 const HTTP: &str = "http://";
 
@@ -189,6 +191,7 @@ fn load(args: &Args) -> anyhow::Result<Load> {
         reconnect: args.reconnect,
         warmup: args.warmup,
         seconds: args.duration,
+        patience: PATIENCE,
         cpus,
     })
 }

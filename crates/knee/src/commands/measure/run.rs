@@ -12,7 +12,7 @@ use anyhow::anyhow;
 use clap::ValueEnum;
 use knee_host::number::plural;
 use knee_host::{CpuList, Placement, cgroup};
-use knee_results::{Mode, Order, Request};
+use knee_results::{LatencyRequest, Mode, Order, Request};
 use knee_run::job::START_TIMEOUT;
 use knee_run::noise::{AA_ROUNDS, AA_ROUNDS_AT_LEAST};
 use knee_run::plan::Case;
@@ -22,6 +22,7 @@ use knee_run::sweep::Ended;
 use knee_testcases::{CATALOGUE, QUICK};
 
 use self::floor::{MeasuredFloor, require_place};
+use crate::args::latency::{LatencyChoice, latency};
 use crate::args::modes::Modes;
 use crate::args::patience::PatienceArgs;
 use crate::args::score::ScoreArgs;
@@ -75,7 +76,7 @@ pub(crate) struct Args {
     /// Command to measure, with its arguments; see above
     #[arg(last = true, value_name = "CMD",
           conflicts_with_all = ["words", "all", "plugin", "mode", "samples", "warmup", "start_timeout",
-                                "aa"])]
+                                "aa", "latency"])]
     command: Vec<String>,
 
     #[command(flatten)]
@@ -133,6 +134,13 @@ pub(crate) struct Args {
     #[command(flatten)]
     patience: PatienceArgs,
 
+    /// Measure latency. Servers: after each round, at a share of its rate, on a schedule; =off saves
+    /// this time [default: 70%]. Testcases: the time of each iteration, which makes rates lower
+    /// [default: off]
+    #[arg(long, value_name = "P% | on | off", num_args = 0..=1, require_equals = true,
+          default_missing_value = "on", value_parser = latency)]
+    latency: Option<LatencyChoice>,
+
     /// Maximum seconds that a testcase may take to start
     #[arg(long, value_name = "S", default_value_t = START_TIMEOUT,
           value_parser = seconds)]
@@ -166,7 +174,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR",
           conflicts_with_all = ["wait_quiet", "words", "all", "command", "rate", "read", "plugin", "mode", "tasks", "rounds", "samples",
                                 "interval", "warmup", "precision", "max_time", "patience", "start_timeout",
-                                "order", "seed", "placement", "cpus", "dir", "output", "aa"])]
+                                "order", "seed", "placement", "cpus", "dir", "output", "aa", "latency"])]
     resume: Option<PathBuf>,
 
     /// Measure this machine's noise floor (A/A): how much results differ when nothing changes.
@@ -191,6 +199,8 @@ Examples:
   knee run --plugin ./mine.so              a testcase written in C
   knee run nginx memcached                 two servers under load
   knee run ./my-server.toml                your own server
+  knee run nginx --latency=50%             its latency at half of its rate
+  knee run mmap1 --latency                 the time of each iteration
   knee run -- make -B -j{tasks}            your own program, by its run time
   knee run --read 'tps = #' -- pgbench -S -T {seconds} -c {tasks} bench
   knee run --aa                            the noise floor of this machine
@@ -273,6 +283,7 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
     let is_server = cases.iter().any(Case::is_server);
     let (quick, is_command) = (is_quick(args), is_server || !args.command.is_empty());
     let cpus = args.placement.order(&topology);
+    let latency = latency_of(args, &cases)?;
     let default = |of_command, of_quick, of_testcases| match (is_command, quick) {
         (true, _) => of_command,
         (false, true) => of_quick,
@@ -303,10 +314,31 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
         seed: args.seed.unwrap_or_else(random),
         placement: args.placement,
         cpus,
+        latency,
         dir,
         aa: args.aa,
     };
     Ok(RunRecord::new(request, cases))
+}
+
+/// Whose latency the run measures.
+fn latency_of(args: &Args, cases: &[Case]) -> anyhow::Result<Option<LatencyRequest>> {
+    if cases.iter().any(Case::is_server) {
+        let has_generator = cases.iter().any(Case::has_generator);
+        return LatencyChoice::of_servers(args.latency, has_generator);
+    }
+    let request = LatencyChoice::of_testcases(args.latency)?;
+    ensure_usage!(
+        request.is_none() || cases.iter().all(Case::is_built_in),
+        "--latency: a plug-in counts its iterations itself, so knee cannot measure their time; measure it \
+         without --latency"
+    );
+    ensure_usage!(
+        request.is_none() || !args.aa,
+        "--latency makes rates lower, so they do not show the noise floor of other runs; leave out --aa \
+         or --latency"
+    );
+    Ok(request)
 }
 
 fn is_quick(args: &Args) -> bool {

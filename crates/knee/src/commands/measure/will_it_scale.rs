@@ -106,6 +106,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
         interval: INTERVAL.max(case.min_interval),
         start_timeout: START_TIMEOUT,
         samples: (args.samples > 0).then_some(args.samples + DISCARDED),
+        latency: None,
         dir: work.begin_round()?,
         layout: random() as u32 % LAYOUTS,
     };

@@ -1,10 +1,9 @@
 //! JSON for programs, with all computed values.
 
 use knee_results::{Compared, ComparedPoint, MachineChange, Results};
-use knee_stats::Test;
 use serde_json::{Value, json};
 
-use super::Comparisons;
+use super::{Comparisons, latency, test_name};
 
 /// Version of this document.
 const SCHEMA: u32 = 1;
@@ -46,6 +45,7 @@ fn comparison(after: &Results, compared: &Compared) -> Value {
         "families": compared.families,
         "points": compared.points.iter().map(point).collect::<Vec<Value>>(),
         "gaps": compared.gaps,
+        "latencies": compared.latencies.iter().map(latency::json).collect::<Vec<Value>>(),
     })
 }
 
@@ -66,13 +66,6 @@ fn side_of_point(point: &ComparedPoint, side: usize) -> Value {
 
 fn point(point: &ComparedPoint) -> Value {
     let c = &point.comparison;
-    let test = c.test.map(|test| match test {
-        Test::Welch => "Welch",
-        Test::MannWhitneyExact => "Mann-Whitney, exact",
-        Test::MannWhitneyNormal => "Mann-Whitney, normal approximation",
-        Test::SignedRankExact => "Wilcoxon signed-rank, exact",
-        Test::SignedRankNormal => "Wilcoxon signed-rank, normal approximation",
-    });
     json!({
         "testcase": point.key.case,
         "mode": point.key.mode,
@@ -84,7 +77,7 @@ fn point(point: &ComparedPoint) -> Value {
         "ratio": c.ratio.map(|i| i.ratio),
         "low": c.test.and(c.ratio).map(|i| i.low),
         "high": c.test.and(c.ratio).map(|i| i.high),
-        "test": test,
+        "test": c.test.map(test_name),
         "p": c.test.map(|_| c.p),
         "adjusted_p": c.test.map(|_| c.adjusted_p),
         "verdict": c.verdict.as_str(),

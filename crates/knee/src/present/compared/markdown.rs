@@ -7,7 +7,7 @@ use knee_host::number::plural;
 use knee_host::text::{code, markdown};
 
 use super::table::points;
-use super::{Comparisons, gaps, method, notes, tally};
+use super::{Comparisons, gaps, latency, method, notes, tally};
 
 /// A heading, a table and notes, for each compared run.
 pub(crate) fn render(comparisons: &Comparisons<'_>) -> String {
@@ -52,6 +52,10 @@ pub(crate) fn render(comparisons: &Comparisons<'_>) -> String {
         let [before, after] = if timed { ["before", "after"] } else { ["before /s", "after /s"] };
         text += &points(compared, &comparisons.options, ["point", before, after], "").markdown();
         let _ = writeln!(text, "\n{}.", method(compared, &comparisons.options));
+        if let Some(latencies) = latency::table(compared, "") {
+            text = text + "\n" + &latencies.markdown();
+            let _ = writeln!(text, "\n{}.", latency::method(compared, &comparisons.options));
+        }
     }
     text
 }

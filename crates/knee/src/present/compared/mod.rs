@@ -4,6 +4,7 @@ pub(crate) mod benchstat;
 mod change;
 mod form;
 mod json;
+mod latency;
 mod machine;
 mod markdown;
 mod table;
@@ -11,6 +12,7 @@ mod table;
 use std::collections::BTreeSet;
 
 use knee_host::number::{plural, si, spread, time};
+use knee_host::text::Style;
 use knee_results::{CaseId, Compared, ComparedPoint, Difference, Gap, PointId, Results, Verdicts};
 use knee_run::noise::NoiseFloors;
 use knee_stats::{CompareOptions, RatioInterval, Test, Verdict};
@@ -19,6 +21,7 @@ pub(crate) use self::change::change;
 pub(crate) use self::form::Form;
 use super::enumeration::{and_more, grouped};
 use super::notes::CALMER;
+use super::style::{BAD, DIM, GOOD, PLAIN};
 
 /// One run, and the comparison of each other run with it.
 pub(crate) struct Comparisons<'r> {
@@ -55,6 +58,27 @@ fn changes(point: &ComparedPoint) -> Option<[String; 2]> {
 /// The quantity that the printed medians measure.
 fn quantity(compared: &Compared) -> &'static str {
     if compared.points.first().is_some_and(|point| point.timed) { "time" } else { "per second" }
+}
+
+/// The colour of a verdict.
+fn colour(verdict: Verdict) -> Style {
+    match verdict {
+        Verdict::Faster => GOOD,
+        Verdict::Slower => BAD,
+        Verdict::Same => PLAIN,
+        Verdict::Inconclusive => DIM,
+    }
+}
+
+/// The name of a test, for programs.
+fn test_name(test: Test) -> &'static str {
+    match test {
+        Test::Welch => "Welch",
+        Test::MannWhitneyExact => "Mann-Whitney, exact",
+        Test::MannWhitneyNormal => "Mann-Whitney, normal approximation",
+        Test::SignedRankExact => "Wilcoxon signed-rank, exact",
+        Test::SignedRankNormal => "Wilcoxon signed-rank, normal approximation",
+    }
 }
 
 /// Formats a p-value with three or four decimals; `<0.0001` for smaller ones.
@@ -202,8 +226,24 @@ fn in_turns(before: &CaseId, after: &CaseId) -> String {
     format!("knee ab --before {before} --after {after}")
 }
 
+/// Explains why the rates of the two runs cannot be compared: only those of `slowed` include measuring
+/// the time of each iteration.
+pub(crate) fn slowed_rates(slowed: &Results, other: &Results) -> String {
+    format!(
+        "{} was measured with --latency, and {} without it; the rates with --latency include reading the \
+         clock after each iteration, so knee compares only runs that are the same in this",
+        slowed.source.display(),
+        other.source.display()
+    )
+}
+
 /// Explains why two runs have nothing to compare, and what to do.
 pub(crate) fn nothing_in_common(before: &Results, after: &Results) -> String {
+    match (before.has_slowed_rates(), after.has_slowed_rates()) {
+        (true, false) => return slowed_rates(before, after),
+        (false, true) => return slowed_rates(after, before),
+        _ => {}
+    }
     let (names_before, names_after) = (before.measured(), after.measured());
     let same = names_before.intersection(&names_after).next();
     let variants = || {

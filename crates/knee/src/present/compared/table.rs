@@ -3,15 +3,16 @@
 use std::fmt::Write;
 
 use knee_host::number::plural;
-use knee_host::text::{Cell, Column, Screen, Style, Table};
-use knee_results::{Compared, ComparedPoint, Family, Results};
-use knee_stats::{CompareOptions, Verdict};
+use knee_host::text::{Cell, Column, Screen, Table};
+use knee_results::{Compared, Family, Results};
+use knee_stats::CompareOptions;
 
 use super::{
-    Comparisons, change, changes, gaps, medians, method, notes, p_value, quantity, tally, verdict,
+    Comparisons, change, changes, colour, gaps, latency, medians, method, notes, p_value, quantity,
+    tally, verdict,
 };
 use crate::present::notes::lines;
-use crate::present::style::{BAD, BOLD, DIM, GOOD, PLAIN};
+use crate::present::style::{BAD, BOLD, DIM};
 
 /// The complete text, with a block for each compared run; `detail` includes all notes.
 pub(crate) fn render(comparisons: &Comparisons<'_>, detail: bool, screen: &Screen) -> String {
@@ -41,16 +42,26 @@ pub(crate) fn render(comparisons: &Comparisons<'_>, detail: bool, screen: &Scree
             let line = format!("{BAD}not compared{BAD:#}  {absent}");
             let _ = writeln!(text, "{}", screen.wrap(&line, "              "));
         }
+        if let Some(latencies) = latency::table(compared, "-") {
+            text += &latencies.render(screen);
+            text.push('\n');
+        }
         let notes = notes(comparisons.before, compared, &comparisons.options);
         text += &lines(notes, (!detail).then_some("--detail prints them"), screen);
         if !text.ends_with("\n\n") {
             text.push('\n');
         }
         let closing = format!(
-            "{BOLD}{}: {}.{BOLD:#}\n{DIM}{}{DIM:#}\n",
+            "{BOLD}{}: {}.{BOLD:#}\n{DIM}{}{DIM:#}\n{}",
             plural(compared.points.len(), "point"),
             tally(&compared.verdicts()),
-            method(compared, &comparisons.options)
+            method(compared, &comparisons.options),
+            match compared.latencies.is_empty() {
+                true => String::new(),
+                false => {
+                    format!("{DIM}{}{DIM:#}\n", latency::method(compared, &comparisons.options))
+                }
+            }
         );
         text += &screen.wrap(&closing, "");
     }
@@ -98,7 +109,7 @@ pub(super) fn points(
         // There is no ratio to nothing, or of too few rounds.
         let unknown = if c.before_median == 0.0 { "new" } else { none };
         let [ratio, interval] = changes(point).unwrap_or([unknown, none].map(str::to_owned));
-        let colour = colour(point);
+        let colour = colour(c.verdict);
         let [before, after] = medians(point);
         let p = if c.test.is_some() { p_value(c.adjusted_p) } else { none.to_owned() };
         table.row(vec![
@@ -112,15 +123,6 @@ pub(super) fn points(
         ]);
     }
     table
-}
-
-fn colour(point: &ComparedPoint) -> Style {
-    match point.comparison.verdict {
-        Verdict::Faster => GOOD,
-        Verdict::Slower => BAD,
-        Verdict::Same => PLAIN,
-        Verdict::Inconclusive => DIM,
-    }
 }
 
 /// A line per family. Empty for a single family, because the closing line says the same.

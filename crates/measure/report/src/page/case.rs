@@ -6,7 +6,7 @@ use maud::{Markup, html};
 
 use super::fragment::fragment;
 use super::packed::packed;
-use super::{fit, profiles, table, words};
+use super::{fit, latency, profiles, table, words};
 use crate::chart::{self, Panel, run_class, swatch};
 use crate::embed;
 use crate::reading::{CaseReading, CurveReading, Reading, max_rate};
@@ -207,6 +207,7 @@ fn mode_section(
                 } @else {
                     figure { figcaption { "Rounds, " (unit) } (chart::rounds(&panel)) }
                 }
+                (latency::figure(&panel))
             }
             @if case.is_curve() && !curves.iter().all(chart::draws_rounds) {
                 p.note { "There are too many rounds to draw each round; the band shows the \
@@ -214,6 +215,7 @@ fn mode_section(
             }
             (caveats(curves))
             (fit::fits(&panel))
+            (latency::table(&panel))
             @if packs { (table::place(&panel)) } @else { (table::points(&panel)) }
         }
     }

@@ -6,6 +6,7 @@ mod commuting;
 mod fit;
 mod fragment;
 mod head;
+mod latency;
 mod machine;
 mod overview;
 mod packed;

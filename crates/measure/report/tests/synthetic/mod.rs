@@ -4,9 +4,12 @@ use knee_report::{
     Change, Curve, Differing, Matrix, MatrixOperation, Missing, Page, Pair, Run, Shared,
     SharedLine, SharedSide, SharedVerdict,
 };
-use knee_results::{self as results, CaseId, CaseInfo, CpuShares, Family, Mode, PerTask, Point};
+use knee_results::{
+    self as results, CaseId, CaseInfo, CpuShares, Family, Latency, Mode, PerTask, Point,
+    PointLatency,
+};
 use knee_stats::usl::{FitOptions, fit};
-use knee_stats::{CompareOptions, Drift, compare_all};
+use knee_stats::{CompareOptions, Drift, Histogram, compare_all};
 
 const POWERS: [u32; 10] = [1, 2, 4, 8, 12, 16, 24, 32, 48, 64];
 
@@ -86,6 +89,7 @@ pub(crate) fn page(kind: &str) -> Option<Page> {
         "one" => measured(&POWERS, LAWS.to_vec(), 1),
         "two" => measured(&POWERS, LAWS.to_vec(), 2),
         "few" => measured(&POWERS, LAWS[1..3].to_vec(), 2),
+        "latency" => with_latency(measured(&POWERS, LAWS[1..3].to_vec(), 2)),
         "single" => measured(&[16], LAWS[..6].to_vec(), 2),
         "large" => many(&POWERS),
         "doubtful" => doubtful(measured(&POWERS, LAWS[..4].to_vec(), 2)),
@@ -127,6 +131,31 @@ fn doubtful(mut page: Page) -> Page {
             change.disturbed = mode == Mode::Threads
                 && [("page_fault1", 4), ("mmap1", 1)].contains(&(&*name, *tasks));
         }
+    }
+    page
+}
+
+/// Gives each point latencies with a long tail, which grows with the tasks.
+fn with_latency(mut page: Page) -> Page {
+    for curve in &mut page.curves {
+        let mut points = curve.measured.points().to_vec();
+        for point in &mut points {
+            let mut latency = Latency { rate: Some(0.7 * point.rate), ..Latency::default() };
+            let typical = 1e9 * f64::from(point.tasks) / point.rate;
+            // 100 buckets for each nine.
+            for nr in 0..500 {
+                let nines = f64::from(nr) / 100.0;
+                let time = typical * 10f64.powf((0.25 + 0.1 * curve.run as f64) * nines);
+                let count = 2e4 * (10f64.powf(-nines) - 10f64.powf(-nines - 0.01));
+                latency.times.record(time as u64, count.round() as u64);
+            }
+            let mut late = Histogram::default();
+            late.record(8_000, 20_000);
+            latency.lateness = Some(late);
+            point.latency = PointLatency::of(&[&latency; 5]);
+        }
+        curve.measured =
+            results::Curve::new(curve.measured.case.clone(), curve.measured.mode, points);
     }
     page
 }

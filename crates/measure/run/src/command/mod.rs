@@ -69,6 +69,7 @@ pub(crate) fn run(
         // Streaming through memory would evict what the command finds in the caches.
         memory: None,
         server: None,
+        latency: None,
         marks: vec![Mark::Starved; usize::from(disturbed)],
         left_running: Vec::new(),
     };
@@ -150,6 +151,7 @@ mod tests {
             interval: 2.0,
             start_timeout: 1.0,
             samples: Some(1),
+            latency: None,
             dir: PathBuf::from("/private"),
             layout: 0,
         }

@@ -1,6 +1,6 @@
 //! Reading a line of `samples.jsonl`.
 
-use knee_results::{CaseId, CpuShares, Mark, Mode, PointId, ServerUse};
+use knee_results::{CaseId, CpuShares, Latency, Mark, Mode, PointId, ServerUse};
 use knee_stats::Spread;
 use serde::Deserialize;
 
@@ -30,6 +30,7 @@ pub(super) struct Line {
     reference: Option<f64>,
     memory: Option<f64>,
     server: Option<ServerUse>,
+    latency: Option<Latency>,
     marks: Vec<Mark>,
 }
 
@@ -37,7 +38,7 @@ impl From<Line> for SampleLine {
     fn from(line: Line) -> Self {
         let Line { testcase, mode, tasks, round, sample, phase, seconds, .. } = line;
         let Line { total, min, max, mean, stddev, fairness, .. } = line;
-        let Line { rates, cpu, lost, reference, memory, server, marks, .. } = line;
+        let Line { rates, cpu, lost, reference, memory, server, latency, marks, .. } = line;
         Self {
             point: PointId { case: testcase, mode, tasks },
             round,
@@ -51,6 +52,7 @@ impl From<Line> for SampleLine {
             reference,
             memory,
             server,
+            latency,
             marks,
         }
     }

@@ -41,7 +41,7 @@ pub use writer::Writer;
 use crate::job::{Failure, Phase};
 use crate::plan::Case;
 use knee_host::Environment;
-use knee_results::{CONFIDENCE, CaseId, CpuShares, Mark, PointId, Request, ServerUse};
+use knee_results::{CONFIDENCE, CaseId, CpuShares, Latency, Mark, PointId, Request, ServerUse};
 use knee_stats::{Looks, Spread};
 
 /// Version of the files that this knee writes.
@@ -206,6 +206,9 @@ pub struct SampleLine {
     /// How a server and the load on it used their CPUs. Only the lines of a server contain it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<ServerUse>,
+    /// How long single requests or iterations took. Only a run that measures latency contains it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency: Option<Latency>,
     /// Reasons to distrust the interval.
     pub marks: Vec<Mark>,
 }
@@ -233,6 +236,7 @@ impl SampleLine {
             reference: measured.reference,
             memory: measured.memory,
             server: measured.server,
+            latency: measured.latency,
             marks: measured.marks,
         })
     }

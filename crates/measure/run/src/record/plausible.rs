@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
-use knee_results::{MAX_RATE, MAX_TASKS};
+use knee_results::{LatencyRequest, MAX_RATE, MAX_TASKS};
 use knee_stats::Spread;
 
 use super::{RunRecord, SampleLine};
@@ -45,6 +45,9 @@ pub(super) fn check_run(run: &RunRecord) -> Result<(), String> {
     if let Some(asked) = request.until_decided {
         within("request.until_decided.within", asked.within, 0.0..=1.0)?;
         within("request.until_decided.confidence", asked.confidence, CONFIDENCE)?;
+    }
+    if let Some(LatencyRequest::Requests { share }) = request.latency {
+        within("request.latency.requests.share", share, 0.0..=1.0)?;
     }
     if !ROUNDS.contains(&request.rounds) {
         let (least, most) = (ROUNDS.start(), ROUNDS.end());
@@ -101,6 +104,10 @@ pub(super) fn check_sample(line: &SampleLine) -> Result<(), String> {
         within("load_cpu", server.load_cpu, 0.0..=MAX_RATE)?;
         within("server_busy", server.server_busy, SHARE)?;
         within("load_busy", server.load_busy, SHARE)?;
+    }
+    if let Some(latency) = &line.latency {
+        within("latency.rate", latency.rate.unwrap_or(0.0), 0.0..=MAX_RATE)?;
+        within("latency.clock", latency.clock.unwrap_or(0.0), 0.0..=MAX_SECONDS)?;
     }
     let Some(cpu) = line.cpu else { return Ok(()) };
     for share in [cpu.user, cpu.system, cpu.idle, cpu.steal, cpu.machine_idle] {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use knee_results::{
-    CaseInfo, CpuShares, Curve, Key, Measured, Order, Origin, PerTask, Point, PointId, Results,
-    Served,
+    CaseInfo, CpuShares, Curve, Key, Latency, Measured, Order, Origin, PerTask, Point, PointId,
+    PointLatency, Results, Served,
 };
 use knee_stats::median;
 
@@ -26,6 +26,9 @@ fn measured<'r>(
     }
     let fairness: Vec<f64> = rounds.clone().filter_map(RoundSummary::fairness).collect();
     let clean = || rounds.clone().filter(|round| round.clean_rate().is_some());
+    let counts = |round: &&RoundSummary| round.clean_rate().is_some() || clean().next().is_none();
+    let counted = || rounds.clone().filter(counts);
+    let latencies: Vec<&Latency> = counted().map(RoundSummary::latency).collect();
     // Of the clean rounds, which give the rate; of all, if there are none.
     let typical = |speed: fn(&RoundSummary) -> Option<f64>| {
         let of_clean: Vec<f64> = clean().filter_map(speed).collect();
@@ -48,10 +51,8 @@ fn measured<'r>(
             fairness,
         }),
         cpu: cpu.into_iter().reduce(|sum, shares| sum + shares).map(|sum| sum / n),
-        server: served(match clean().next() {
-            Some(_) => clean().filter_map(RoundSummary::served).collect(),
-            None => rounds.clone().filter_map(RoundSummary::served).collect(),
-        }),
+        server: served(counted().filter_map(RoundSummary::served).collect()),
+        latency: PointLatency::of(&latencies),
         gap: None,
         reference: typical(RoundSummary::cpu_speed),
         memory: typical(|round| round.memory),
@@ -65,7 +66,6 @@ fn served(rounds: Vec<Served>) -> Option<Served> {
         server_busy: of(|round| round.server_busy)?,
         load_busy: of(|round| round.load_busy)?,
         cpu_per_request: of(|round| round.cpu_per_request)?,
-        errors: rounds.iter().map(|round| round.errors).sum(),
         shared: rounds.iter().any(|round| round.shared),
     })
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use knee_results::{CpuShares, Mark, PointId, Served, ServerUse};
+use knee_results::{CpuShares, Latency, Mark, PointId, Served, ServerUse};
 use knee_stats::{Spread, median};
 
 use super::{RunRecord, SampleLine};
@@ -46,6 +46,10 @@ pub struct RoundSummary {
     cpu: CpuShares,
     cpu_samples: u64,
     server: Option<ServerUse>,
+    /// Of the unmarked samples.
+    clean_latency: Latency,
+    /// Of all samples.
+    all_latency: Latency,
 }
 
 /// Units done, and the time they took.
@@ -86,8 +90,12 @@ impl RoundSummary {
         self.server = line.server;
         self.fairness += fairness;
         self.all.add(line);
+        let no_latency = Latency::default();
+        let latency = line.latency.as_ref().unwrap_or(&no_latency);
+        self.all_latency.add(latency);
         if line.marks.is_empty() {
             self.clean.add(line);
+            self.clean_latency.add(latency);
         } else {
             self.marked += 1;
         }
@@ -119,6 +127,11 @@ impl RoundSummary {
         self.clean.rate().filter(|_| 2 * self.marked() <= self.samples)
     }
 
+    /// The latencies of the samples behind [`Self::clean_rate`], or of all samples if that is `None`.
+    pub fn latency(&self) -> &Latency {
+        if self.clean_rate().is_some() { &self.clean_latency } else { &self.all_latency }
+    }
+
     /// The rate of the round from all its samples, disturbed or not.
     pub fn rate(&self) -> Option<f64> {
         self.all.rate()
@@ -143,10 +156,10 @@ impl RoundSummary {
     /// How the server of this round and its load used their CPUs, if there is a server. Such a round has
     /// one sample.
     pub fn served(&self) -> Option<Served> {
-        let ServerUse { server_cpu, server_busy, load_busy, errors, shared, .. } = self.server?;
+        let ServerUse { server_cpu, server_busy, load_busy, shared, .. } = self.server?;
         let requests = self.all.done;
         let cpu_per_request = if requests > 0.0 { server_cpu / requests } else { 0.0 };
-        Some(Served { server_busy, load_busy, cpu_per_request, errors, shared })
+        Some(Served { server_busy, load_busy, cpu_per_request, shared })
     }
 
     /// How the CPUs of the point spent their time, averaged over the samples.

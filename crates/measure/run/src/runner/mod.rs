@@ -101,7 +101,8 @@ impl<'a> Round<'a> {
     fn prepare(link: &Link, job: &'a Job, catalogue: Catalogue) -> Result<Self, Stop> {
         spawn::raise_limits();
         spawn::shift_maps(job.layout % MAPS);
-        let area = Area::new(job.tasks as usize, job.cpus.len())
+        let map = if job.latency.is_some() { Area::timed } else { Area::new };
+        let area = map(job.tasks as usize, job.cpus.len())
             .map_err(|e| Failure::runner(format!("cannot map the counters: {e}")))?;
         let load = || {
             let loaded = Loaded::load(job, catalogue)?;
@@ -128,7 +129,9 @@ impl<'a> Round<'a> {
         for seconds in warmup.into_iter().chain(measured) {
             let until = sampler.deadline(seconds);
             sleep(link, until, &mut self.tasks, &self.area)?;
-            link.send(&Event::Sample(sampler.sample(seconds)));
+            let sample = sampler.sample(seconds);
+            sampler.check_clock()?;
+            link.send(&Event::Sample(sample));
             sampler.check_progress(seconds, patience)?;
         }
         // On a busy machine, a task may not have run in the last interval.

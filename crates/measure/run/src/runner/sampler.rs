@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use knee_host::CpuList;
 use knee_host::clock::seconds;
-use knee_results::{CpuShares, Mark};
+use knee_host::number::{percent, time};
+use knee_results::{CpuShares, Latency, Mark};
+use knee_stats::Histogram;
 use rustix::process::{Pid, getpid, getppid};
 use rustix::time::ClockId;
 
@@ -17,6 +19,7 @@ use crate::area::{Area, Slot};
 use crate::job::{Failure, FailureKind, Job, Phase, Sample};
 use crate::reference;
 use crate::task::seats;
+use crate::timer::{Timer, TimerReader};
 
 /// A task that waited for its CPU for more than this share of an interval was preempted.
 const STARVED_SHARE: f64 = 0.10;
@@ -43,6 +46,10 @@ const CLOCK_TOLERANCE: f64 = 0.01;
 /// for a wait only when the task runs again, so nothing else shows a wait of a whole interval.
 const STALLED_SECONDS: f64 = 0.1;
 
+/// If reading the clock costs more than this share of a typical iteration, the times would describe the
+/// clock: it varies from reading to reading, and parts of it run beside the iteration.
+const MOST_CLOCK: f64 = 0.2;
+
 /// If a progress check is this much later than planned, the machine itself was stopped, such as a
 /// guest by a busy host, because the sampler has the highest priority if that is permitted.
 const STOOD_STILL_SECONDS: f64 = 0.25;
@@ -63,6 +70,10 @@ pub(super) struct Sampler<'a> {
     ledger: Option<Ledger>,
     /// The part of that account in marked intervals.
     marked: Balance,
+    /// Reads the times of single iterations; `None` if they are not measured.
+    timers: Option<TimerReader>,
+    /// The times of the iterations of the last interval.
+    iterations: Histogram,
     reference: f64,
     memory: Option<f64>,
     next: Instant,
@@ -162,6 +173,8 @@ impl<'a> Sampler<'a> {
                 .flatten(),
             ledger: fills_its_cpus.then(|| Ledger::open(&used, tasks.pids(), &measuring)).flatten(),
             marked: Balance::default(),
+            timers: job.latency.map(|_| TimerReader::new(n)),
+            iterations: Histogram::default(),
             memory: (!memory.is_empty()).then(|| memory.iter().sum::<f64>() / memory.len() as f64),
             reference: area.slots().map(Slot::speed).sum::<f64>() / n as f64,
             cpus: used,
@@ -202,6 +215,9 @@ impl<'a> Sampler<'a> {
     /// Ends the interval whose requested length is `asked` seconds.
     pub(super) fn sample(&mut self, asked: f64) -> Sample {
         let now = self.read();
+        if let Some(timers) = &mut self.timers {
+            self.iterations = timers.since_last(self.area.timers());
+        }
         let clocks = Clocks::read();
         let lengths = || now.iter().zip(&self.last).map(|(now, last)| now.at - last.at);
         let counts: Vec<u64> =
@@ -248,7 +264,37 @@ impl<'a> Sampler<'a> {
         self.last = now;
         self.clocks = clocks;
         let lost = balance.as_ref().map(Balance::share);
-        self.described(phase, seconds, rates, cpu.map(|used| used.shares), lost, marks)
+        let described =
+            self.described(phase, seconds, rates, cpu.map(|used| used.shares), lost, marks);
+        Sample { latency: self.latency().filter(|_| phase == Phase::Measure), ..described }
+    }
+
+    /// The times of single iterations in the last interval.
+    fn latency(&self) -> Option<Latency> {
+        let times = self.iterations.clone();
+        let clock = Some(self.cost_of_clock());
+        (!times.is_empty()).then(|| Latency { times, clock, ..Latency::default() })
+    }
+
+    /// Nanoseconds that a reading of the clock costs, averaged over the tasks.
+    fn cost_of_clock(&self) -> f64 {
+        self.area.timers().map(Timer::cost).sum::<u64>() as f64 / self.tasks as f64
+    }
+
+    /// Returns a failure if the clock costs too large a share of an iteration of the last interval.
+    pub(super) fn check_clock(&self) -> Result<(), Failure> {
+        let (clock, iteration) = (self.cost_of_clock(), self.iterations.quantile(0.5));
+        if self.iterations.is_empty() || clock <= MOST_CLOCK * iteration {
+            return Ok(());
+        }
+        let reason = format!(
+            "reading the clock takes {}, more than {} of its median iteration ({}), so its latency \
+             cannot be measured",
+            time(clock / 1e9),
+            percent(MOST_CLOCK),
+            time(iteration / 1e9)
+        );
+        Err(Failure::new(FailureKind::CannotRun, reason, "measure its rate, without --latency"))
     }
 
     /// What the tasks lost in an interval that just ended.
@@ -321,6 +367,7 @@ impl<'a> Sampler<'a> {
             reference: Some(self.reference),
             memory: self.memory,
             server: None,
+            latency: None,
             marks,
             left_running: Vec::new(),
         }

@@ -24,6 +24,8 @@ const LOOK: Duration = Duration::from_millis(20);
 const STEADY: [f64; 2] = [0.2, 0.9];
 /// How much longer than `{seconds}` a command may take.
 const COMMAND_PATIENCE: Duration = Duration::from_secs(60);
+/// Seconds to wait for the replies to the last requests of a closed loop.
+const PATIENCE: f64 = 1.0;
 /// How long a server that broke its connections may take to end.
 const DEATH_PATIENCE: Duration = Duration::from_millis(200);
 /// Advice for failed requests.
@@ -40,8 +42,8 @@ pub(super) struct Measured {
     pub(super) load_busy: f64,
     /// CPU seconds of the load in this time.
     pub(super) load_cpu: f64,
-    /// Requests without a correct reply.
-    pub(super) errors: u64,
+    /// The requests, if knee sent them.
+    pub(super) requests: Option<Load>,
 }
 
 /// When the measured part of a load begins and ends, and when it must have ended.
@@ -91,14 +93,33 @@ fn requests(round: &Round<'_>, server: &mut Process, target: Target) -> Result<M
         reconnect: description.reconnect,
         warmup: round.job.warmup,
         seconds: round.job.interval,
+        patience: PATIENCE,
         cpus: round.places.load.clone(),
     };
+    let (outcome, usage) = generated(round, server, &load)?;
+    Ok(Measured {
+        rate: outcome.rate(),
+        seconds: outcome.seconds,
+        usage,
+        load_busy: outcome.busy(),
+        load_cpu: outcome.cpu,
+        requests: Some(load),
+    })
+}
+
+/// Generates `load`, of which every request must get a correct reply. Returns its outcome, and the CPU
+/// time in the measured part.
+pub(super) fn generated(
+    round: &Round<'_>,
+    server: &mut Process,
+    load: &Load,
+) -> Result<(Outcome, Usage), Stopped> {
     let begin = Instant::now() + Duration::from_secs_f64(load.warmup);
     let end = begin + Duration::from_secs_f64(load.seconds);
     let times = Times { begin, end: Some(end), limit: end + COMMAND_PATIENCE };
     let (outcome, usage) = generate(
         server,
-        |stop| knee_load::run(&load, stop),
+        |stop| knee_load::run(load, stop),
         |server, is_done| follow(round, &mut [server], Some(&times), is_done),
     )?;
     let outcome = match outcome {
@@ -113,14 +134,7 @@ fn requests(round: &Round<'_>, server: &mut Process, target: Target) -> Result<M
         }
     };
     let usage = usage.ok_or_else(|| Failure::runner("the load ended before its measurement"))?;
-    Ok(Measured {
-        rate: outcome.rate(),
-        seconds: outcome.seconds,
-        usage,
-        load_busy: outcome.busy(),
-        load_cpu: outcome.cpu,
-        errors: outcome.failures.count(),
-    })
+    Ok((outcome, usage))
 }
 
 fn command(round: &Round<'_>, server: &mut Process, line: &str) -> Result<Measured, Stopped> {
@@ -159,7 +173,7 @@ fn command(round: &Round<'_>, server: &mut Process, line: &str) -> Result<Measur
     let had = usage.seconds * round.places.load.len() as f64;
     let load_busy = if had > 0.0 { (usage.load / had).min(1.0) } else { 0.0 };
     let load_cpu = usage.load * seconds / usage.seconds;
-    Ok(Measured { rate, seconds, load_busy, load_cpu, errors: 0, usage })
+    Ok(Measured { rate, seconds, load_busy, load_cpu, requests: None, usage })
 }
 
 /// Fails if the server has died, which is the cause of a failed load. A dying server may break its connections a

@@ -7,11 +7,14 @@
 //! files → setup → server … ready → prepare, fill → load → stop
 //! ```
 //!
+//! After the rate, a round measures the [latency](open_loop) if the run asks for it.
+//!
 //! At a point with n tasks, the server has the first n CPUs of the placement. The load has [other
 //! CPUs](Places), because it would take CPU time from the server. A point at which the server is not busy
 //! does not show how fast the server is.
 
 mod load;
+mod open_loop;
 mod places;
 mod process;
 mod programs;
@@ -25,7 +28,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use knee_host::Interrupt;
-use knee_results::{Mark, ServerUse};
+use knee_results::{LatencyRequest, Mark, ServerUse};
 
 pub use self::places::{Places, unshared};
 pub use self::programs::check;
@@ -35,6 +38,7 @@ pub use crate::description::{
 };
 pub use crate::placeholders::HERE;
 
+use self::open_loop::OpenLoop;
 use self::round::Round;
 use crate::job::{Job, Phase, Sample};
 use crate::reference;
@@ -56,13 +60,12 @@ pub(crate) fn run(
     cpus.sort_unstable();
     cpus.dedup();
     let reference = reference::speed_on(&cpus);
-    let measured = serve(&round)?;
+    let (measured, open_loop) = serve(&round)?;
     let used = ServerUse {
         server_cpu: measured.usage.server * measured.seconds / measured.usage.seconds,
         server_busy: measured.usage.busy(),
         load_cpu: measured.load_cpu,
         load_busy: measured.load_busy,
-        errors: measured.errors,
         shared: round.places.shared,
     };
     // If the load may use the server's CPUs, it is the other work.
@@ -76,16 +79,22 @@ pub(crate) fn run(
         reference,
         memory: None,
         server: Some(used),
+        latency: open_loop.as_ref().map(|measured| measured.latency.clone()),
         left_running: Vec::new(),
         marks: vec![Mark::Starved; usize::from(is_disturbed)],
     };
     let reference = reference::speed_on(&cpus);
-    let whole = Sample { phase: Phase::Round, reference, ..sample.clone() };
+    // The rate may be sound, but the latency shares its round.
+    let is_disturbed_later = open_loop.is_some_and(|measured| measured.is_disturbed);
+    let mut whole = Sample { phase: Phase::Round, reference, latency: None, ..sample.clone() };
+    if is_disturbed_later && !round.places.shared && !whole.marks.contains(&Mark::Starved) {
+        whole.marks.push(Mark::Starved);
+    }
     Ok([sample, whole])
 }
 
 /// Starts the server of `round`, measures it, and stops it.
-fn serve(round: &Round<'_>) -> Result<load::Measured, Stopped> {
+fn serve(round: &Round<'_>) -> Result<(load::Measured, Option<OpenLoop>), Stopped> {
     let description = round.server;
     for line in &description.setup {
         round.run("the setup command", line, None)?;
@@ -98,6 +107,12 @@ fn serve(round: &Round<'_>) -> Result<load::Measured, Stopped> {
     }
     load::fill(round, &mut server)?;
     let measured = load::measure(round, &mut server)?;
+    let open_loop = match (round.job.latency, &measured.requests) {
+        (Some(LatencyRequest::Requests { share }), Some(requests)) => {
+            Some(open_loop::measure(round, &mut server, requests, (share, measured.rate))?)
+        }
+        _ => None,
+    };
     server.stop(Duration::from_secs_f64(description.stop.seconds), round.interrupt)?;
-    Ok(measured)
+    Ok((measured, open_loop))
 }

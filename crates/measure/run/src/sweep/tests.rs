@@ -37,6 +37,7 @@ impl<F: FnMut(u32, usize) -> Result<f64, Stopped>> Executor for Script<F> {
             reference: None,
             memory: None,
             server: None,
+            latency: None,
             marks: if phase == Phase::Round { marks.clone() } else { Vec::new() },
             left_running: Vec::new(),
         };
@@ -83,6 +84,7 @@ fn run_record(dir: &Path, change: impl FnOnce(&mut Request)) -> RunRecord {
         seed: 7,
         placement: Placement::Cores,
         cpus: vec![0, 1],
+        latency: None,
         dir: dir.to_owned(),
         aa: false,
     };

@@ -252,6 +252,7 @@ impl<'a> Bench<'a> {
             // One more than requested: tasks end after the last sample, and their CPU time must be read
             // while they run.
             samples: Some(samples + 1),
+            latency: None,
             dir: dir.clone(),
             layout: 0,
         };

@@ -1,0 +1,94 @@
+//! Quantiles of latency before and after.
+
+use knee_host::number::{plural, time};
+use knee_host::text::{Cell, Column, Table};
+use knee_results::{Compared, ComparedLatency};
+use knee_stats::{CompareOptions, Verdict};
+use serde_json::{Value, json};
+
+use super::{change, colour, p_value, test_name};
+
+/// The table; `None` without latencies. `none` stands for unknown values.
+pub(super) fn table(compared: &Compared, none: &str) -> Option<Table> {
+    if compared.latencies.is_empty() {
+        return None;
+    }
+    let mut table = Table::new(vec![
+        Column::left("latency"),
+        Column::left("quantile"),
+        Column::right("before").drops(3),
+        Column::right("after").drops(3),
+        Column::right("change"),
+        Column::right("interval").drops(2),
+        Column::right("p").drops(1),
+        Column::left("verdict"),
+    ]);
+    table.titles();
+    for latency in &compared.latencies {
+        let c = &latency.comparison;
+        let colour = colour(c.verdict);
+        let is_tested = c.test.is_some();
+        let ratio = c.ratio.map_or(none.to_owned(), |ratio| change(ratio.ratio));
+        let interval = c.ratio.filter(|_| is_tested).map_or(none.to_owned(), |ratio| {
+            format!("{} to {}", change(ratio.low), change(ratio.high))
+        });
+        let p = if is_tested { p_value(c.adjusted_p) } else { none.to_owned() };
+        table.row(vec![
+            latency.key.to_string().into(),
+            latency.quantile.into(),
+            time(c.before_median).into(),
+            time(c.after_median).into(),
+            Cell::new(ratio, colour),
+            interval.into(),
+            p.into(),
+            Cell::new(verdict(latency), colour),
+        ]);
+    }
+    Some(table)
+}
+
+/// The verdict in words.
+fn verdict(latency: &ComparedLatency) -> &'static str {
+    match latency.comparison.verdict {
+        Verdict::Faster => "▲ faster",
+        Verdict::Slower => "▼ slower",
+        Verdict::Same => "= same",
+        Verdict::Inconclusive if latency.disturbed => "~ too disturbed",
+        Verdict::Inconclusive if latency.comparison.test.is_none() => "~ too few rounds",
+        Verdict::Inconclusive => "~ inconclusive",
+    }
+}
+
+/// The statistical method in one sentence.
+pub(super) fn method(compared: &Compared, options: &CompareOptions) -> String {
+    let tested = compared.latencies.iter().filter(|latency| !latency.disturbed).count();
+    format!(
+        "latency: medians over rounds of the quantile of each round; {:.1}% bootstrap intervals of the \
+         ratio; p corrected for {} (union bound)",
+        options.confidence * 100.0,
+        plural(tested, "quantile")
+    )
+}
+
+/// All values, for programs. Times are in seconds.
+pub(super) fn json(latency: &ComparedLatency) -> Value {
+    let c = &latency.comparison;
+    let side =
+        |median: f64, side: usize| json!({ "median": median, "rounds": latency.rounds[side] });
+    json!({
+        "testcase": latency.key.case,
+        "mode": latency.key.mode,
+        "tasks": latency.key.tasks,
+        "quantile": latency.quantile,
+        "before": side(c.before_median, 0),
+        "after": side(c.after_median, 1),
+        "ratio": c.ratio.map(|i| i.ratio),
+        "low": c.test.and(c.ratio).map(|i| i.low),
+        "high": c.test.and(c.ratio).map(|i| i.high),
+        "test": c.test.map(test_name),
+        "p": c.test.map(|_| c.p),
+        "adjusted_p": c.test.map(|_| c.adjusted_p),
+        "verdict": c.verdict.as_str(),
+        "disturbed": latency.disturbed,
+    })
+}

@@ -1,0 +1,68 @@
+//! The latency of each point, if the run measured it.
+
+use knee_host::number::{percent, si, time};
+use knee_host::text::{Cell, Column, Table};
+use knee_results::{Curve, LatencyRequest};
+use knee_run::record::RunRecord;
+use knee_stats::Quantiles;
+
+use super::remark::disturbed;
+use crate::present::style::{BAD, BOLD, DIM, PLAIN, UNKNOWN};
+use crate::present::view::View;
+
+/// The quantile of the delays of the generator that the table shows.
+const LATENESS: &str = "late p99";
+
+/// Empty without latencies.
+pub(super) fn render(run: &RunRecord, curves: &[Curve], view: &View<'_>) -> String {
+    let points = curves.iter().flat_map(|curve| curve.points().iter().map(move |p| (curve, p)));
+    let mut measured = points.filter_map(|(c, p)| Some((c, p, p.latency.as_ref()?))).peekable();
+    if measured.peek().is_none() {
+        return String::new();
+    }
+    let (heading, other) = heading(run.request.latency);
+    let mut columns = vec![Column::left("latency"), Column::right("tasks")];
+    columns.extend(Quantiles::NAMES.map(|name| match name {
+        "p90" => Column::right(name).drops(3),
+        name => Column::right(name),
+    }));
+    columns.push(Column::left("").gap(1));
+    columns.extend(other.map(|title| Column::right(title).drops(2)));
+    let mut table = Table::new(columns);
+    table.text(heading);
+    table.titles();
+    let mut last = None;
+    for (curve, point, latency) in measured {
+        let name = format!("{} {}", curve.case, curve.mode);
+        let shown = if last.as_ref() == Some(&name) { String::new() } else { name.clone() };
+        last = Some(name);
+        let style = if point.disturbed { DIM } else { PLAIN };
+        let mut row = vec![shown.into(), point.tasks.to_string().into()];
+        row.extend(latency.quantiles.values().map(|value| Cell::new(time(value), style)));
+        row.push(Cell::new(disturbed(std::slice::from_ref(point)), BAD));
+        let others = match latency.clock {
+            Some(clock) => vec![Some(time(clock))],
+            None => vec![latency.lateness.map(|late| time(late.p99)), latency.rate.map(si)],
+        };
+        row.extend(others.into_iter().map(|text| text.unwrap_or(UNKNOWN.to_owned()).into()));
+        table.row(row);
+    }
+    table.render(&view.screen) + "\n"
+}
+
+/// The line above the table, and the titles of the columns beside the quantiles.
+fn heading(request: Option<LatencyRequest>) -> (String, impl Iterator<Item = &'static str>) {
+    let (what, others) = match request {
+        Some(LatencyRequest::Requests { share }) => {
+            let share = percent(share);
+            let what = format!(
+                "of requests on a schedule, at {share} of the rate that the round measured"
+            );
+            (what, vec![LATENESS, "requests/s"])
+        }
+        Some(LatencyRequest::Iterations) | None => {
+            ("of single iterations, without the cost of the clock".to_owned(), vec!["clock"])
+        }
+    };
+    (format!("{BOLD}latency{BOLD:#}  {what}"), others.into_iter())
+}

@@ -1,0 +1,101 @@
+//! The latency of a server at a share of its rate.
+//!
+//! In a closed loop, a server that is slow gets fewer requests, and its latency depends on the number of
+//! connections alone. Independent users send requests whether the server keeps up or not. So the
+//! generator sends them on a schedule here, and their latency counts from the schedule.
+
+use std::time::Duration;
+
+use knee_host::number::{percent, si};
+use knee_load::{Histogram, Load, Outcome, Pace};
+use knee_results::Latency;
+
+use super::load::generated;
+use super::process::Process;
+use super::round::Round;
+use crate::job::Failure;
+use crate::stopped::Stopped;
+
+/// How long to wait for the replies to the requests that were due. A server that has stalled catches up
+/// in this time, so that the latencies of all requests are known.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Advice for requests that failed, although those of the closed loop did not.
+const ADVICE: &str = "use a smaller share, such as --latency=50%, or --latency=off";
+
+/// What was measured.
+pub(super) struct OpenLoop {
+    pub(super) latency: Latency,
+    /// Whether other work may have slowed down the server meanwhile.
+    pub(super) is_disturbed: bool,
+}
+
+/// Sends the requests of `closed` again, at a `share` of the rate that they reached.
+pub(super) fn measure(
+    round: &Round<'_>,
+    server: &mut Process,
+    closed: &Load,
+    (share, reached): (f64, f64),
+) -> Result<OpenLoop, Stopped> {
+    let rate = share * reached;
+    let load =
+        Load { pace: Pace::Open { rate }, patience: PATIENCE.as_secs_f64(), ..closed.clone() };
+    let (outcome, usage) = generated(round, server, &load).map_err(|stopped| match stopped {
+        Stopped::Failed(failure) => Stopped::Failed(Failure {
+            reason: format!(
+                "at {} of its rate ({}/s, on a schedule): {}",
+                percent(share),
+                si(rate),
+                failure.reason
+            ),
+            remedy: ADVICE.to_owned(),
+            ..failure
+        }),
+        other => other,
+    })?;
+    let Outcome { latency, lateness, .. } = outcome;
+    let latency = Latency {
+        times: compact(&latency),
+        lateness: Some(compact(&lateness)).filter(|lateness| !lateness.is_empty()),
+        rate: Some(rate),
+        clock: None,
+    };
+    Ok(OpenLoop { latency, is_disturbed: usage.is_disturbed() })
+}
+
+/// The same times in the buckets of a record, which are wider.
+fn compact(times: &Histogram) -> knee_stats::Histogram {
+    let mut compact = knee_stats::Histogram::default();
+    for bucket in times.iter_recorded() {
+        // The last value of a bucket may lie beyond the longest time.
+        let nanos = bucket.value_iterated_to().min(times.max());
+        compact.record(nanos, bucket.count_at_value());
+    }
+    compact
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_buckets_of_a_record_contain_those_of_the_generator(
+            times in prop::collection::vec(0..3_000_000_000_u64, 1..200),
+        ) {
+            let mut generated = Outcome::default().latency;
+            let mut exact = knee_stats::Histogram::default();
+            for &time in &times {
+                generated.record(time).unwrap();
+                exact.record(time, 1);
+            }
+            let compact = compact(&generated);
+            prop_assert_eq!(compact.count(), exact.count());
+            for quantile in [0.0, 0.5, 0.9, 0.99] {
+                // The longest time of the generator is exact to three digits.
+                let (compact, exact) = (compact.quantile(quantile), exact.quantile(quantile));
+                prop_assert!((compact - exact).abs() <= exact / 1000.0, "{compact} for {exact}");
+            }
+        }
+    }
+}
