@@ -1,6 +1,7 @@
 //! `knee commute`: compute from a model when the operations of an interface commute.
 
 mod check;
+mod complete;
 mod cost;
 mod diff;
 mod explain;
@@ -18,7 +19,6 @@ use clap::Subcommand;
 use knee_commute::{Wanted, conditions, models, watch};
 
 use self::interface::{From, operations, warn};
-use crate::args::complete;
 use crate::exit::ExitStatus;
 use crate::present::commute::conditions as present;
 use crate::stderr::tell;
