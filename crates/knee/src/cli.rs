@@ -3,18 +3,31 @@
 use std::ffi::OsString;
 use std::fmt::Write as _;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use knee_host::text::plain;
 
-use crate::commands::{explain, machine, measure, prove};
+#[cfg(feature = "explain")]
+use crate::commands::explain;
+#[cfg(feature = "prove")]
+use crate::commands::prove;
+use crate::commands::{machine, measure};
+use crate::exit::ExitStatus;
+use crate::parts::{HOW_TO_COMPLETE, is_complete, missing, present_lines};
 use crate::stderr::{self, tell};
 
 /// Find the core count at which a system stops scaling
 ///
-/// knee measures how the throughput of kernel services and libraries grows with the task count, and
-/// shows which functions and locks cost more with more tasks. It computes from the definition of an
-/// interface which operations can scale, and finds the cache lines that they share in an unmodified
-/// kernel.
+/// knee measures how the throughput of kernel services and libraries grows with the task count.
+#[cfg_attr(
+    feature = "explain",
+    doc = "It shows which functions and locks cost more with more tasks."
+)]
+#[cfg_attr(
+    feature = "prove",
+    doc = "It computes from the definition of an interface which operations can scale, and finds \
+           the cache lines that they share in an unmodified kernel."
+)]
 #[derive(Parser)]
 #[command(name = "knee", version, max_term_width = 100, after_help = AFTER_HELP)]
 pub(crate) struct Cli {
@@ -31,11 +44,15 @@ pub(crate) enum Command {
     Ab(Box<measure::ab::Args>),
     History(measure::history::Args),
     Fit(measure::fit::Args),
+    #[cfg(feature = "explain")]
     Profile(Box<explain::profile::Args>),
     Report(measure::report::Args),
     Load(Box<measure::load::Args>),
+    #[cfg(feature = "prove")]
     Commute(prove::commute::Args),
+    #[cfg(feature = "prove")]
     Kernel(prove::kernel::Args),
+    #[cfg(feature = "prove")]
     Qemu(prove::qemu::Args),
     Jobs(machine::jobs::Args),
     Topology(machine::topology::Args),
@@ -62,18 +79,26 @@ impl Cli {
     pub(crate) fn grouped() -> clap::Command {
         // Does not build the command, which would take half the run time of a short command.
         let command = with_negative_numbers(Self::command());
+        let command = if is_complete() { command } else { with_present_lines(command) };
         let width = command.get_subcommands().map(|c| c.get_name().len()).max().unwrap_or(0);
         let (heading, name_style) =
             (command.get_styles().get_header(), command.get_styles().get_literal());
         let mut commands = String::new();
         for (group, names) in GROUPS {
+            let mut present = names.iter().filter(|name| missing(name).is_none()).peekable();
+            if present.peek().is_none() {
+                continue;
+            }
             let _ = writeln!(commands, "{heading}{group}:{heading:#}");
-            for name in names {
+            for name in present {
                 let about = command.find_subcommand(name).and_then(clap::Command::get_about);
                 let about = about.map_or(HELP.to_owned(), ToString::to_string);
                 let _ = writeln!(commands, "  {name_style}{name:width$}{name_style:#}  {about}");
             }
             commands.push('\n');
+        }
+        if !is_complete() {
+            let _ = writeln!(commands, "{HOW_TO_COMPLETE}\n");
         }
         let heading = format!("{heading}Options:{heading:#}");
         command.help_template(format!(
@@ -86,6 +111,10 @@ impl Cli {
     pub(crate) fn of_process() -> Self {
         let matches = Self::grouped().try_get_matches();
         matches.and_then(|matches| Self::from_arg_matches(&matches)).unwrap_or_else(|error| {
+            if let Some(message) = unknown_command(&error).and_then(missing) {
+                tell!("knee: {message}");
+                std::process::exit(ExitStatus::Environment.code().into());
+            }
             let message = error.render().to_string();
             let has_lines = |argument: OsString| argument.to_string_lossy().contains(['\n', '\t']);
             // clap would print control characters and newlines of an argument.
@@ -111,8 +140,30 @@ fn with_negative_numbers(command: clap::Command) -> clap::Command {
     command.mut_args(allow).mut_subcommands(with_negative_numbers)
 }
 
+/// Leaves out the lines after the options that name a command that this build lacks.
+fn with_present_lines(command: clap::Command) -> clap::Command {
+    let command = match command.get_after_help().map(ToString::to_string) {
+        Some(text) => command.after_help(present_lines(&text)),
+        None => command,
+    };
+    command.mut_subcommands(with_present_lines)
+}
+
+/// The command that `error` is about, if there is no such command.
+fn unknown_command(error: &clap::Error) -> Option<&str> {
+    match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(name)) => Some(name),
+        _ => None,
+    }
+}
+
 /// The text that `knee` prints if it has no arguments.
-pub(crate) const START: &str = concat!(
+pub(crate) fn start() -> String {
+    let text = present_lines(START);
+    if is_complete() { text } else { format!("{text}\n{HOW_TO_COMPLETE}\n") }
+}
+
+const START: &str = concat!(
     "knee ",
     env!("CARGO_PKG_VERSION"),
     ": find the core count at which a system stops scaling
@@ -138,9 +189,9 @@ Examples:
 Environment:
   TMPDIR           directory for files of testcases [default: /tmp]
   XDG_STATE_HOME   directory of the noise floor [default: ~/.local/state]
-  XDG_CACHE_HOME   directory of fetched kernels and QEMUs [default: ~/.cache]
+  XDG_CACHE_HOME   cache of knee kernel and knee qemu [default: ~/.cache]
   PATH             directories of cc, QEMU, apt-get and other tools
-  KNEE_QEMU        QEMU for guests (see knee help qemu)
+  KNEE_QEMU        QEMU for guests (see knee qemu --help)
   COLUMNS          width of tables [default: width of the terminal]
   LC_ALL, LC_CTYPE, LANG
                    without UTF-8 in the locale, knee prints only ASCII
@@ -151,7 +202,7 @@ Files:
   runs/TIME                        records of knee run and knee ab
   profiles/TIME.json               captures of knee profile
   $XDG_STATE_HOME/knee/noise.json  noise floor of knee run --aa
-  $XDG_CACHE_HOME/knee             fetched kernels and QEMUs
+  $XDG_CACHE_HOME/knee             files of knee kernel and knee qemu
 
 Exit status:
   0         success
@@ -179,12 +230,13 @@ mod tests {
         let mut command = Cli::grouped().term_width(80);
         command.build();
         check(&mut command);
-        assert!(START.lines().all(|line| line.len() <= 80 && line.is_ascii()));
+        assert!(start().lines().all(|line| line.len() <= 80 && line.is_ascii()));
     }
 
     #[test]
     fn every_command_is_in_exactly_one_help_group() {
-        let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
+        let names = GROUPS.iter().flat_map(|(_, names)| *names).copied();
+        let mut grouped: Vec<&str> = names.filter(|name| missing(name).is_none()).collect();
         let mut command = Cli::command();
         command.build();
         let mut all: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();

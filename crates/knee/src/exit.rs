@@ -1,12 +1,13 @@
 //! Exit statuses.
 
+#[cfg(feature = "prove")]
+mod prove;
+
 use std::process::ExitCode;
 
 use knee_run::job::FailureKind;
 use knee_run::record::PointFailure;
 use knee_run::sweep::worst_kind;
-use knee_trace::findings::FindingsError;
-use knee_trace::{EmulatorError, KernelError};
 
 /// Exit status of every command.
 ///
@@ -68,11 +69,11 @@ impl ExitStatus {
         if let Some(failed) = error.downcast_ref::<Failed>() {
             return failed.status;
         }
-        match () {
-            () if error.is::<knee_commute::ModelError>() => Self::TestcaseDied,
-            () if is_usage(error) => Self::Usage,
-            () => Self::Environment,
+        #[cfg(feature = "prove")]
+        if let Some(status) = prove::status(error) {
+            return status;
         }
+        Self::Environment
     }
 }
 
@@ -80,25 +81,6 @@ impl From<ExitStatus> for ExitCode {
     fn from(status: ExitStatus) -> Self {
         Self::from(status.code())
     }
-}
-
-/// Whether the error of a library is about the arguments of the command, not about their content.
-fn is_usage(error: &anyhow::Error) -> bool {
-    let kernel = error.downcast_ref::<KernelError>();
-    let qemu = error.downcast_ref::<EmulatorError>();
-    let names_nothing = matches!(kernel, Some(KernelError::Unknown { .. }))
-        || matches!(qemu, Some(EmulatorError::Unknown { .. }));
-    let names_another_record = matches!(
-        error.downcast_ref::<FindingsError>(),
-        Some(
-            FindingsError::Exists(_)
-                | FindingsError::Foreign(_)
-                | FindingsError::OtherCheck { .. }
-                | FindingsError::OtherShard { .. }
-                | FindingsError::SameShard { .. }
-        )
-    );
-    names_nothing || names_another_record
 }
 
 /// An error that ends a command with a status of its own.

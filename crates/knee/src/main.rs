@@ -1,5 +1,8 @@
 //! knee: find the core count at which a system stops scaling.
 
+// Full builds report dead code. In the others, a few functions are left that only missing commands use.
+#![cfg_attr(not(all(feature = "explain", feature = "prove")), allow(dead_code))]
+
 mod args;
 mod cli;
 mod commands;
@@ -7,6 +10,7 @@ mod exit;
 mod file;
 mod input;
 mod interrupt;
+mod parts;
 mod present;
 mod progress;
 mod session;
@@ -22,7 +26,11 @@ use knee_host::text::excerpt;
 
 use crate::args::{complete, patience};
 use crate::cli::{Cli, Command};
-use crate::commands::{explain, machine, measure, prove};
+#[cfg(feature = "explain")]
+use crate::commands::explain;
+#[cfg(feature = "prove")]
+use crate::commands::prove;
+use crate::commands::{machine, measure};
 use crate::exit::ExitStatus;
 use crate::stderr::tell;
 
@@ -45,12 +53,13 @@ fn main() -> ExitCode {
         Some(arg) if arg == knee_run::runner::SUBCOMMAND => {
             std::process::exit(knee_run::runner::main(knee_testcases::CATALOGUE))
         }
+        #[cfg(feature = "prove")]
         Some(arg) if arg == knee_agent::SUBCOMMAND => std::process::exit(knee_agent::main()),
         _ => {}
     }
     CompleteEnv::with_factory(Cli::command).var(complete::COMPLETE).complete();
     if std::env::args_os().len() == 1 {
-        return match stdout::print(cli::START) {
+        return match stdout::print(&cli::start()) {
             Ok(()) => ExitStatus::Done,
             Err(error) => ExitStatus::of(&error),
         }
@@ -72,11 +81,15 @@ fn main() -> ExitCode {
         Command::Ab(args) => measure::ab::run(&args),
         Command::History(args) => measure::history::run(&args),
         Command::Fit(args) => measure::fit::run(&args),
+        #[cfg(feature = "explain")]
         Command::Profile(args) => explain::profile::run(&args),
         Command::Report(args) => measure::report::run(&args),
         Command::Load(args) => measure::load::run(&args),
+        #[cfg(feature = "prove")]
         Command::Commute(args) => prove::commute::run(&args),
+        #[cfg(feature = "prove")]
         Command::Kernel(args) => prove::kernel::run(&args),
+        #[cfg(feature = "prove")]
         Command::Qemu(args) => prove::qemu::run(&args),
         Command::Jobs(args) => machine::jobs::run(&args),
         Command::Topology(args) => machine::topology::run(args),

@@ -1,10 +1,8 @@
-//! Shell completions of testcases, their parameters, families, interfaces and operations.
+//! Shell completions of testcases, their parameters and families.
 
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
 
-use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter, CompletionCandidate};
-use knee_commute::models;
+use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use knee_results::Family;
 use knee_run::testcase::Testcase;
 use knee_testcases::{CATALOGUE, SERVERS};
@@ -30,35 +28,8 @@ pub(crate) fn testcase() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| starting_with(current, named))
 }
 
-/// Completes interfaces.
-pub(crate) fn interfaces() -> ArgValueCandidates {
-    ArgValueCandidates::new(|| {
-        models().iter().map(|model| CompletionCandidate::new(model.name())).collect()
-    })
-}
-
-/// Completes operations of all interfaces, because clap does not pass the selected interface.
-pub(crate) fn operations() -> ArgValueCandidates {
-    ArgValueCandidates::new(|| {
-        let mut all: BTreeMap<String, String> = BTreeMap::new();
-        for model in models() {
-            for (name, about) in model.operations() {
-                all.entry(name.to_owned()).or_insert_with(|| about.to_owned());
-            }
-        }
-        all.into_iter().map(|(name, about)| described(name, about)).collect()
-    })
-}
-
-/// Completes operations whose cost knee can count.
-pub(crate) fn costs() -> ArgValueCandidates {
-    ArgValueCandidates::new(|| {
-        let all = knee_agent::OPERATIONS.iter();
-        all.map(|operation| described(operation.name, operation.about)).collect()
-    })
-}
-
-fn described(name: impl Into<String>, about: impl Into<String>) -> CompletionCandidate {
+/// A completion with its description.
+pub(crate) fn described(name: impl Into<String>, about: impl Into<String>) -> CompletionCandidate {
     CompletionCandidate::new(name.into()).help(Some(about.into().into()))
 }
 

@@ -36,6 +36,19 @@ impl ViewArgs {
         if self.json { Format::Json } else { self.format }
     }
 
+    /// These options for output to `screen`.
+    pub(crate) fn view<'f>(&self, floors: Option<&'f NoiseFloors>, screen: Screen) -> View<'f> {
+        View {
+            format: self.format(),
+            detail: self.detail,
+            all_notes: self.detail,
+            by_round: self.detail,
+            knee: self.knee,
+            floors,
+            screen,
+        }
+    }
+
     /// Prints `record`, with notes about knees within the noise `floors`. Prints a record of a
     /// single testcase in detail.
     pub(crate) fn print(
@@ -43,15 +56,9 @@ impl ViewArgs {
         record: &Record,
         floors: Option<&NoiseFloors>,
     ) -> anyhow::Result<()> {
-        let view = View {
-            format: self.format(),
-            detail: self.detail || record.run.cases.len() == 1,
-            all_notes: self.detail,
-            by_round: self.detail,
-            knee: self.knee,
-            floors,
-            screen: Screen::of_stdout(),
-        };
+        let is_single = record.run.cases.len() == 1;
+        let view = self.view(floors, Screen::of_stdout());
+        let view = View { detail: view.detail || is_single, ..view };
         let is_json = view.format == Format::Json;
         let content = if is_json { Content::Json } else { Content::Text };
         stdout::write_with(content, |out| render(record, &view, out))

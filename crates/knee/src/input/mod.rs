@@ -1,7 +1,10 @@
 //! The input of commands: results of any kind, records of checks, kernels, the QEMU for guests.
 
+#[cfg(feature = "prove")]
 pub(crate) mod checks;
+#[cfg(feature = "prove")]
 pub(crate) mod emulator;
+#[cfg(feature = "prove")]
 pub(crate) mod kernel;
 
 use std::path::Path;

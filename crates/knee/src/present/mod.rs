@@ -1,5 +1,6 @@
 //! Text and tables: how knee prints results.
 
+#[cfg(feature = "prove")]
 pub(crate) mod commute;
 pub(crate) mod compared;
 mod csv;
@@ -13,6 +14,7 @@ pub(crate) mod left_running;
 pub(crate) mod load;
 pub(crate) mod notes;
 pub(crate) mod page;
+#[cfg(feature = "explain")]
 pub(crate) mod profile;
 pub(crate) mod progress;
 mod sparkline;

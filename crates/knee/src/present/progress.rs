@@ -5,20 +5,26 @@ use std::io::IsTerminal;
 
 use knee_results::PointId;
 use knee_run::job::FailureKind;
-use knee_run::record::PointFailure;
+use knee_run::record::{PointFailure, Rounds, RunRecord};
 use knee_run::sweep::{Estimate, Observer};
 
-use super::failures;
-use super::view::Format;
+use super::view::{Format, View};
+use super::{failures, table};
 use crate::progress::{Amount, Progress};
-use crate::stderr::tell;
+use crate::stderr::{self, tell};
 
 /// A run of more seconds than this shows its progress before its first round, which may be long.
 const LONG: f64 = 2.0;
+/// If more seconds than this are left after the first round, the reader gets a first table. The quick set
+/// has about 80 left.
+const FIRST_TABLE: f64 = 45.0;
 
 /// Shows the rounds of a run as progress, and failures as they happen.
 pub(crate) struct RunProgress {
     progress: Progress,
+    /// How to print a first table.
+    first_table: Option<View<'static>>,
+    is_quiet: bool,
     /// Whether failures are printed as they happen.
     tells_failures: bool,
     /// Whether points that this machine cannot measure are left to the results, which list them.
@@ -33,7 +39,21 @@ impl RunProgress {
         let tells_failures = !shows_notes(format);
         let progress = Progress::new(is_quiet);
         let leaves_unmeasurable = is_quiet && format == Format::Human;
-        Self { progress, tells_failures, leaves_unmeasurable, failed: 0, has_begun: false }
+        Self {
+            progress,
+            first_table: None,
+            is_quiet,
+            tells_failures,
+            leaves_unmeasurable,
+            failed: 0,
+            has_begun: false,
+        }
+    }
+
+    /// Prints a first table after the first round if the others take long, unless the run is quiet.
+    pub(crate) fn with_first_table(mut self, view: View<'static>) -> Self {
+        self.first_table = Some(view).filter(|_| !self.is_quiet);
+        self
     }
 }
 
@@ -54,6 +74,13 @@ impl Observer for RunProgress {
         let again = if repeats { " (repeats disturbed rounds)" } else { "" };
         let what = || format!("{failed}{point}, round {}{again}", round + 1);
         self.progress.show_with(&amount, left, what);
+    }
+
+    fn first_round_ended(&mut self, run: &RunRecord, rounds: &Rounds, left: Option<f64>) {
+        let is_long = left.is_some_and(|left| left > FIRST_TABLE);
+        if let Some(view) = self.first_table.take().filter(|_| is_long) {
+            stderr::text(&table::after_first_round(run, &run.curves(rounds), &view));
+        }
     }
 
     fn repeat_failed(&mut self, failure: &PointFailure) {

@@ -12,6 +12,7 @@ use knee_results::{CONFIDENCE, Curve, CurveVerdict, Point};
 use knee_run::plan::Case;
 use knee_run::record::{Record, RunRecord};
 
+use self::overview::Summary;
 use super::style::{BAD, BOLD};
 use super::view::View;
 use super::warnings::warnings;
@@ -30,7 +31,8 @@ pub(super) fn render(record: &Record, curves: &[Curve], view: &View<'_>) -> Stri
         text += &if view.detail {
             detail::render(run, curves, scales, view)
         } else {
-            overview::render(record, curves, scales, view)
+            let summary = if scales { Summary::Scaling } else { Summary::Precision };
+            overview::render(run, curves, summary, view)
         };
         text += &latency::render(run, curves, view);
     }
@@ -46,6 +48,17 @@ pub(super) fn render(record: &Record, curves: &[Curve], view: &View<'_>) -> Stri
     text += &notes::lines(warnings(record, curves, view), all_notes, &view.screen);
     let closing = if scales { closing(curves, view) } else { String::new() };
     text + &view.screen.wrap(&closing, "")
+}
+
+/// The rates after the first round of a run, without anything that one round cannot show.
+pub(super) fn after_first_round(run: &RunRecord, curves: &[Curve], view: &View<'_>) -> String {
+    let least = if run.request.precision.is_some() { "at least " } else { "" };
+    let head = format!(
+        "{BOLD}Rates of the first of {least}{}.{BOLD:#} The final table follows, with intervals and \
+         knees.\n\n",
+        plural(run.request.rounds as usize, "round")
+    );
+    view.screen.wrap(&head, "") + &overview::render(run, curves, Summary::None, view)
 }
 
 fn head(run: &RunRecord, curves: &[Curve]) -> String {

@@ -31,6 +31,9 @@ use crate::testcase::Need;
 pub trait Observer {
     /// A round of `point` begins.
     fn round(&mut self, point: &PointId, round: u32, estimate: &Estimate);
+    /// Each point of the run that has not failed has its first round. `left` are the seconds until the end;
+    /// `None` if unknown.
+    fn first_round_ended(&mut self, run: &RunRecord, rounds: &Rounds, left: Option<f64>);
     /// A point has failed, and is not measured further.
     fn failed(&mut self, failure: &PointFailure);
     /// A further round of a point has failed. The point keeps its earlier rounds, and is not measured
@@ -120,6 +123,10 @@ impl Sweep<'_> {
                 }
             }
             progress.end_of_round(self.run);
+            if round == 0 && !open.is_empty() && !progress.open().is_empty() {
+                let left = progress.estimate(1, 0).left;
+                self.observer.first_round_ended(self.run, progress.rounds(), left);
+            }
         }
         Ok(Ended::Done)
     }

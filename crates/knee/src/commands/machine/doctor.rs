@@ -1,7 +1,11 @@
 //! `knee doctor`: what works on this machine, and how to fix the rest.
 
 mod check;
+#[cfg(feature = "prove")]
+mod guests;
 mod host;
+#[cfg(feature = "explain")]
+mod sampling;
 mod tools;
 
 use std::fmt::Write;
@@ -10,7 +14,7 @@ use knee_host::text::{Cell, Column, Screen, Style, Table};
 use knee_host::{Environment, Topology};
 use serde::Serialize;
 
-use check::{Check, Finding, Remedy, Status};
+use check::{Check, Remedy, Status, check};
 
 use crate::exit::ExitStatus;
 use crate::stdout;
@@ -50,7 +54,7 @@ struct Report {
 
 /// All checks that apply to this machine, in the order in which a newcomer meets the commands.
 fn all(environment: &Environment, topology: Option<&Topology>) -> Vec<Check> {
-    let checks = [
+    let mut all = vec![
         check(
             "CPUs",
             "knee run -t auto measures up to one task per usable CPU",
@@ -110,49 +114,17 @@ fn all(environment: &Environment, topology: Option<&Topology>) -> Vec<Check> {
             "knee run flags differences that are smaller than the noise floor",
             host::noise_floor(environment),
         ),
-        check("sampling", "knee profile samples where cycles go", host::sampling()),
-        check(
-            "lock waits",
-            "knee profile --locks records which locks threads wait for",
-            host::lock_waits(),
-        ),
-        check(
-            "C compiler",
-            "knee run needs a compiler for build1, and you need one for --plugin files",
-            tools::compiler(),
-        ),
-        check(
-            "QEMU",
-            "knee commute check and cost run kernels in guests under QEMU",
-            tools::qemu(),
-        ),
-        check("kernels", "knee commute check and cost boot a kernel", tools::kernels()),
-        check(
-            "file systems",
-            "knee commute check --fs makes file systems for guests",
-            tools::file_systems(),
-        ),
-        check(
-            "QEMU user mode",
-            "knee commute check --program traces libraries under QEMU's user mode",
-            tools::qemu_user(),
-        ),
-        check(
-            "calibration",
-            "knee commute check and cost give correct results only if calibration succeeds",
-            tools::calibration(),
-        ),
     ];
-    checks.into_iter().flatten().collect()
-}
-
-/// A check, unless it does not apply to this machine.
-fn check(
-    name: &'static str,
-    needed_for: &'static str,
-    finding: impl Into<Option<Finding>>,
-) -> Option<Check> {
-    Some(Check { name, needed_for, finding: finding.into()? })
+    #[cfg(feature = "explain")]
+    all.extend(sampling::checks());
+    all.push(check(
+        "C compiler",
+        "knee run needs a compiler for build1, and you need one for --plugin files",
+        tools::compiler(),
+    ));
+    #[cfg(feature = "prove")]
+    all.extend(guests::checks());
+    all.into_iter().flatten().collect()
 }
 
 fn as_text(machine: &str, checks: &[Check], screen: &Screen) -> String {
@@ -186,7 +158,7 @@ fn as_text(machine: &str, checks: &[Check], screen: &Screen) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::check::{command, limited, missing, ok, statement};
+    use super::check::{Finding, command, limited, missing, ok, statement};
     use super::*;
     use clap::CommandFactory;
     use snapbox::str;

@@ -1,21 +1,19 @@
 //! `knee generate`: files generated from the command's own definition.
 
 mod man;
+mod schema;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Subcommand;
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap_complete::Shell;
 use clap_complete::env::Shells;
 use knee_host::OwnDirectory;
 use knee_host::number::plural;
-use knee_run::noise::noise_schema;
-use knee_run::record::{run_schema, sample_schema};
-use knee_trace::findings::{check_schema, diff_schema, explain_schema, matrix_schema, test_schema};
-use serde_json::Value;
 
+use self::schema::Schema;
 use crate::args::complete::COMPLETE;
 use crate::exit::ExitStatus;
 use crate::stderr::tell;
@@ -47,33 +45,16 @@ enum What {
     },
     /// Print the JSON schema of a file or of the output of --json
     Schema {
-        /// Document to describe. Files: run (run.json), sample (a line of samples.jsonl), noise
-        /// (noise.json), server (the description of a server), check (check.json), check-test (a line
-        /// of tests.jsonl), capture (`knee profile`). Output of --json: check-matrix (`knee commute
-        /// matrix DIR`), check-diff (`knee commute diff`), check-explain (`knee commute explain`),
-        /// lock-waits (`knee profile --locks`)
-        #[arg(value_parser = PossibleValuesParser::new(SCHEMAS.map(|(name, _)| name)))]
+        /// Document to describe
+        #[arg(value_parser = PossibleValuesParser::new(schema::all().map(documented)))]
         file: String,
     },
 }
 
-/// Returns a JSON schema.
-type Schema = fn() -> Value;
-
-/// The documents with a schema.
-const SCHEMAS: [(&str, Schema); 11] = [
-    ("run", run_schema),
-    ("sample", sample_schema),
-    ("noise", noise_schema),
-    ("server", knee_run::server::schema),
-    ("check", check_schema),
-    ("check-test", test_schema),
-    ("check-matrix", matrix_schema),
-    ("check-diff", diff_schema),
-    ("check-explain", explain_schema),
-    ("capture", knee_profile::capture::schema),
-    ("lock-waits", knee_profile::locks::schema),
-];
+/// The name of a schema on the command line.
+fn documented(schema: &Schema) -> PossibleValue {
+    PossibleValue::new(schema.name).help(schema.describes)
+}
 
 /// Prints the requested file. `knee` defines the whole command line.
 pub(crate) fn run(args: Args, knee: clap::Command) -> anyhow::Result<ExitStatus> {
@@ -86,9 +67,9 @@ pub(crate) fn run(args: Args, knee: clap::Command) -> anyhow::Result<ExitStatus>
             completer.write_registration(COMPLETE, "knee", "knee", "knee", &mut text)?;
         }
         What::Schema { file } => {
-            let schema = SCHEMAS.iter().find(|(name, _)| *name == file);
-            let (_, schema) = schema.expect("clap accepts only these names");
-            text = format!("{:#}\n", schema()).into_bytes();
+            let schema = schema::all().find(|schema| schema.name == file);
+            let schema = schema.expect("clap accepts only these names");
+            text = format!("{:#}\n", (schema.of)()).into_bytes();
         }
     }
     stdout::print(&String::from_utf8_lossy(&text))?;

@@ -1,15 +1,26 @@
 //! `knee report`: write a self-contained HTML page about runs.
 
-mod matrices;
+#[cfg(feature = "prove")]
+mod checks;
+mod inputs;
 mod page;
+#[cfg(feature = "explain")]
 mod profiles;
 mod run;
+#[cfg(not(feature = "prove"))]
+mod without_checks;
+#[cfg(not(feature = "explain"))]
+mod without_profiles;
 
 use std::path::PathBuf;
 
 use knee_report::Page;
 
-use self::matrices::Split;
+use self::inputs::Inputs;
+#[cfg(not(feature = "prove"))]
+use self::without_checks as checks;
+#[cfg(not(feature = "explain"))]
+use self::without_profiles as profiles;
 use crate::args::{percentage, require_distinct};
 use crate::exit::ExitStatus;
 use crate::present;
@@ -55,10 +66,10 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     require_distinct(&args.runs)?;
-    let Split { matrices, shared, captures, waits, runs } = matrices::split(&args.runs)?;
+    let Inputs { matrices, checks, profiles, runs } = Inputs::sorted(&args.runs)?;
+    let shared = checks.read()?;
     let mut page = Page { matrices, shared, ..page::page(&runs, args.knee, args.threshold)? };
-    profiles::put(&captures, &mut page)?;
-    profiles::put_waits(&waits, &mut page)?;
+    profiles.put(&mut page)?;
     present::page::write(&page, &args.output)?;
     Ok(ExitStatus::Done)
 }

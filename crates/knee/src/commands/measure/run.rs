@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use anyhow::anyhow;
 use clap::ValueEnum;
 use knee_host::number::plural;
+use knee_host::text::Screen;
 use knee_host::{CpuList, Placement, cgroup};
 use knee_results::{LatencyRequest, Mode, Order, Request};
 use knee_run::job::START_TIMEOUT;
@@ -238,7 +239,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
             begin(plan, args.output.as_deref(), &quiet)?
         }
     };
-    let progress = RunProgress::new(args.quiet, args.view.format());
+    let early = args.view.view(None, Screen::of_stderr());
+    let progress = RunProgress::new(args.quiet, args.view.format()).with_first_table(early);
     let ended = carry_out(&mut writer, &mut run, &finished, progress, &interrupt)?;
     let dir = writer.dir().to_owned();
     let record = Record::open(&dir)?;

@@ -1,6 +1,7 @@
 //! `knee commute`: compute from a model when the operations of an interface commute.
 
 mod check;
+mod complete;
 mod conditions;
 mod cost;
 mod diff;

@@ -3,18 +3,32 @@
 use knee_host::number::{percent, percent_beside, si, spread, tasks};
 use knee_host::text::{Cell, Column, Table};
 use knee_results::{Curve, Family, Point};
-use knee_run::record::{Record, RunRecord};
+use knee_run::record::RunRecord;
 
 use super::remark::{self, against_processes, disturbed, doubtful};
 use crate::present::sparkline::sparkline;
 use crate::present::style::{BAD, DIM, PLAIN, UNKNOWN};
 use crate::present::view::View;
 
-/// Without `scales`, there are no columns about scaling.
-pub(super) fn render(record: &Record, curves: &[Curve], scales: bool, view: &View<'_>) -> String {
-    let run = &record.run;
+/// How the table summarises the rates of a curve.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Summary {
+    /// Not at all: single rounds show neither scaling nor precision.
+    None,
+    /// By its widest interval: a single point shows nothing about scaling.
+    Precision,
+    /// Also by its efficiency and its knee.
+    Scaling,
+}
+
+pub(super) fn render(
+    run: &RunRecord,
+    curves: &[Curve],
+    summary: Summary,
+    view: &View<'_>,
+) -> String {
     let shown = &run.request.tasks;
-    let mut table = Table::new(columns(run, scales));
+    let mut table = Table::new(columns(run, summary));
     let family_of = |curve: &Curve| run.case(&curve.case).map_or(Family::Plugin, |c| c.family);
     // A family has one heading, at its first curve.
     let mut families: Vec<Family> = Vec::new();
@@ -41,7 +55,7 @@ pub(super) fn render(record: &Record, curves: &[Curve], scales: bool, view: &Vie
         last = Some(&curve.case);
         let mut row = vec![Cell::from(name), curve.mode.as_str().into()];
         row.extend(shown.iter().map(|n| rate(curve.at(*n))));
-        row.extend(verdict(curve, view, scales));
+        row.extend(verdict(curve, view, summary));
         let remarks = curve.last().map(|last| remarks(run, curves, curve, last, view).join("  "));
         row.push(Cell::new(remarks.unwrap_or_default(), DIM));
         table.row(row);
@@ -52,7 +66,7 @@ pub(super) fn render(record: &Record, curves: &[Curve], scales: bool, view: &Vie
 /// The columns, with rates at the task counts of `run`. If the table is too wide, rates are dropped
 /// before efficiency, knee and sparkline, which summarise them, and first the rates with more tasks
 /// than CPUs, which have no part in the summary.
-fn columns(run: &RunRecord, scales: bool) -> Vec<Column> {
+fn columns(run: &RunRecord, summary: Summary) -> Vec<Column> {
     let mut columns = vec![Column::left(""), Column::left("per second").gap(1)];
     let points = run.points();
     let has_cpus = |n: u32| points.iter().any(|p| p.tasks == n && !run.is_oversubscribed(p));
@@ -68,15 +82,18 @@ fn columns(run: &RunRecord, scales: bool) -> Vec<Column> {
             (None, None) => column,
         }
     }));
-    if scales {
+    if summary == Summary::Scaling {
         columns.extend([
             Column::right("speed-up").drops(19),
             Column::right("effic."),
             Column::left("").gap(0),
         ]);
     }
-    columns.extend([Column::right("±").drops(18), Column::left("").gap(1)]);
-    if scales {
+    if summary >= Summary::Precision {
+        columns.push(Column::right("±").drops(18));
+    }
+    columns.push(Column::left("").gap(1));
+    if summary == Summary::Scaling {
         columns.extend([Column::right("knee").gap(1), Column::left("curve").drops(20)]);
     }
     columns.push(Column::left("").drops(1));
@@ -90,15 +107,19 @@ fn rate(point: Option<&Point>) -> Cell {
 }
 
 /// The summary of the sound points of a curve: the cells between the rates and the remarks.
-fn verdict(curve: &Curve, view: &View<'_>, scales: bool) -> Vec<Cell> {
+fn verdict(curve: &Curve, view: &View<'_>, summary: Summary) -> Vec<Cell> {
+    let disturbed = Cell::new(disturbed(curve.points()), BAD);
+    if summary == Summary::None {
+        return vec![disturbed];
+    }
     let rates: Vec<f64> = curve.sound().map(|p| p.rate).collect();
     let widest = if !rates.is_empty() && curve.sound().all(Point::has_interval) {
         spread(curve.sound().map(Point::relative_half_width).fold(0.0, f64::max))
     } else {
         UNKNOWN.to_owned()
     };
-    let precision = [widest.into(), Cell::new(disturbed(curve.points()), BAD)];
-    if !scales {
+    let precision = [widest.into(), disturbed];
+    if summary == Summary::Precision {
         return precision.into();
     }
     // A single point shows nothing about scaling.

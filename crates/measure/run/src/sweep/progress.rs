@@ -56,6 +56,10 @@ impl Progress {
         &self.points
     }
 
+    pub(super) fn rounds(&self) -> &Rounds {
+        &self.rounds
+    }
+
     /// How many rounds of a point have been measured, disturbed or not.
     pub(super) fn measured(&self, nr: usize) -> u32 {
         self.of(nr).count() as u32

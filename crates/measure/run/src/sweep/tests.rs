@@ -57,6 +57,7 @@ struct Silent {
 
 impl Observer for Silent {
     fn round(&mut self, _: &PointId, _: u32, _: &Estimate) {}
+    fn first_round_ended(&mut self, _: &RunRecord, _: &Rounds, _: Option<f64>) {}
     fn failed(&mut self, _: &PointFailure) {
         self.failed += 1;
     }
@@ -308,8 +309,55 @@ impl Observer for Estimates {
     fn round(&mut self, _: &PointId, _: u32, estimate: &Estimate) {
         self.0.push((estimate.done, estimate.of, estimate.at_most));
     }
+    fn first_round_ended(&mut self, _: &RunRecord, _: &Rounds, _: Option<f64>) {}
     fn failed(&mut self, _: &PointFailure) {}
     fn repeat_failed(&mut self, _: &PointFailure) {}
+}
+
+/// The round counts of the points after the first round, and the remaining seconds.
+#[derive(Default)]
+struct FirstRounds(Vec<(Vec<usize>, Option<f64>)>);
+
+impl Observer for FirstRounds {
+    fn round(&mut self, _: &PointId, _: u32, _: &Estimate) {}
+    fn first_round_ended(&mut self, run: &RunRecord, rounds: &Rounds, left: Option<f64>) {
+        let counts = run.points().iter().map(|point| rounds.of(point).count()).collect();
+        self.0.push((counts, left));
+    }
+    fn failed(&mut self, _: &PointFailure) {}
+    fn repeat_failed(&mut self, _: &PointFailure) {}
+}
+
+#[test]
+fn the_observer_gets_the_first_round_of_all_points_and_the_planned_rest() {
+    let first_rounds = |rounds: u32| {
+        let dir = tempfile::tempdir().unwrap();
+        let mut run = run_record(dir.path(), |request| {
+            request.tasks = vec![1, 2];
+            request.rounds = rounds;
+        });
+        let mut observer = FirstRounds::default();
+        let rate = |_: u32, _: usize| Ok::<f64, Stopped>(1.0);
+        let mut executor = Script { rate, disturbed: |_, _| false, asked: Vec::new() };
+        Sweep {
+            writer: &mut Writer::create(&dir.path().join("record"), &run).unwrap(),
+            run: &mut run,
+            executor: &mut executor,
+            observer: &mut observer,
+            interrupt: &Interrupt::install().unwrap(),
+            catalogue: CATALOGUE,
+        }
+        .run(&Rounds::default())
+        .unwrap();
+        observer.0
+    };
+    let once = first_rounds(2);
+    let [(counts, Some(rest))] = once.as_slice() else { panic!("{once:?}") };
+    assert_eq!(counts, &[1, 1]);
+    assert!(*rest > 0.0);
+    let [(_, Some(longer))] = first_rounds(4)[..] else { panic!("called once") };
+    assert!((longer / rest - 3.0).abs() < 1e-9, "{longer} {rest}");
+    assert!(first_rounds(1).is_empty());
 }
 
 #[test]

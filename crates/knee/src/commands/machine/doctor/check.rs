@@ -39,6 +39,15 @@ pub(super) enum Remedy {
     Statement(String),
 }
 
+/// A check, unless it does not apply to this machine.
+pub(super) fn check(
+    name: &'static str,
+    needed_for: &'static str,
+    finding: impl Into<Option<Finding>>,
+) -> Option<Check> {
+    Some(Check { name, needed_for, finding: finding.into()? })
+}
+
 /// The requirement is met.
 pub(super) fn ok(detail: impl Into<String>) -> Finding {
     Finding { status: Status::Ok, detail: detail.into(), remedy: None }

@@ -5,7 +5,6 @@ use std::path::Path;
 
 use knee_host::number::{plural, spread};
 use knee_host::{Environment, Topology, filesystem};
-use knee_profile::sampling::{LockSampler, Options, Sampler, Target, Watch};
 use knee_results::Mode;
 use knee_run::needs::{self, Context};
 use knee_run::noise::{self, NoiseFloors};
@@ -140,43 +139,6 @@ pub(super) fn turbo(environment: &Environment) -> Finding {
 fn not_visible(environment: &Environment, in_guest: &str, on_machine: &str) -> Finding {
     let advice = if environment.hypervisor.is_some() { in_guest } else { on_machine };
     limited("not visible", statement(advice))
-}
-
-/// What knee can sample in this process.
-pub(super) fn sampling() -> Finding {
-    let ours = Target::Process(std::process::id().cast_signed());
-    let sampler = match Sampler::open(&ours, &Options::default()) {
-        Ok(sampler) => sampler,
-        Err(error) => {
-            let error = anyhow::Error::from(error);
-            return missing("not permitted", statement(format!("{error:#}")));
-        }
-    };
-    match (sampler.sees_kernel(), sampler.knows_kernel_names(), sampler.clock().event.as_str()) {
-        (false, ..) => {
-            limited("without the kernel", command("sudo sysctl kernel.perf_event_paranoid=1"))
-        }
-        (true, false, _) => limited(
-            "the kernel hides the names of its functions",
-            command("sudo sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1"),
-        ),
-        (true, true, "cycles") => ok("by cycles"),
-        (true, true, event) => {
-            ok(format!("by a timer ({event}), because this machine cannot count cycles"))
-        }
-    }
-}
-
-/// Whether knee can record lock waits, for which it needs two tracepoints.
-pub(super) fn lock_waits() -> Finding {
-    let ours = Target::Process(std::process::id().cast_signed());
-    match LockSampler::open(&ours, &Options::default()) {
-        Ok(_) => ok("lock:contention_begin and contention_end"),
-        Err(error) => {
-            let error = anyhow::Error::from(error);
-            missing("not available", statement(format!("{error:#}")))
-        }
-    }
 }
 
 /// Whether the noise floor of this machine is known, and where it is saved.

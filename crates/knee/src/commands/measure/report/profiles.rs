@@ -12,13 +12,40 @@ use knee_report::{Growth, Page, Profile, Waits};
 use knee_results::PointId;
 
 use crate::exit::{bail_usage, usage};
-use crate::present::profile::summary;
+use crate::present::profile::{lock_waits, summary};
 
 /// Maximum rows of a table of functions or lock sites on a page.
 const SHOWN: usize = 10;
 
+/// Captures and lock waits.
+#[derive(Default)]
+pub(super) struct Profiles {
+    captures: Vec<PathBuf>,
+    waits: Vec<(PathBuf, LockWaits)>,
+}
+
+impl Profiles {
+    /// Adds the JSON file `path`. Returns `false` if it is neither a capture nor lock waits.
+    pub(super) fn add(&mut self, path: &Path) -> anyhow::Result<bool> {
+        if is_capture(path) {
+            self.captures.push(path.to_owned());
+        } else if let Some(waits) = lock_waits(path)? {
+            self.waits.push((path.to_owned(), waits));
+        } else {
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// Adds all of them to the page, beside the curves of their testcases.
+    pub(super) fn put(&self, page: &mut Page) -> anyhow::Result<()> {
+        put_captures(&self.captures, page)?;
+        put_waits(&self.waits, page)
+    }
+}
+
 /// Whether a JSON file is a capture.
-pub(super) fn is_capture(path: &Path) -> bool {
+fn is_capture(path: &Path) -> bool {
     #[derive(serde::Deserialize)]
     struct Head {
         #[serde(rename = "stacks")]
@@ -30,8 +57,8 @@ pub(super) fn is_capture(path: &Path) -> bool {
     file.is_ok_and(|file| serde_json::from_reader::<_, Head>(file).is_ok())
 }
 
-/// Adds captures to the page, beside the curves of their testcases.
-pub(super) fn put(paths: &[PathBuf], page: &mut Page) -> anyhow::Result<()> {
+/// Adds captures to the page.
+fn put_captures(paths: &[PathBuf], page: &mut Page) -> anyhow::Result<()> {
     let mut captures = Vec::new();
     for path in paths {
         let capture = Capture::open(path)?;
@@ -59,8 +86,8 @@ pub(super) fn put(paths: &[PathBuf], page: &mut Page) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Adds tables of lock waits to the page, beside the curves of their testcases.
-pub(super) fn put_waits(all: &[(PathBuf, LockWaits)], page: &mut Page) -> anyhow::Result<()> {
+/// Adds tables of lock waits to the page.
+fn put_waits(all: &[(PathBuf, LockWaits)], page: &mut Page) -> anyhow::Result<()> {
     for (path, waits) in all {
         let point = has_curve(page, path, waits.work.as_ref(), &waits.title)?.point.clone();
         page.waits.push(Waits { point, table: locks::table(waits, SHOWN).to_string() });

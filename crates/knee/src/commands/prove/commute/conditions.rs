@@ -9,8 +9,8 @@ use knee_commute::{
 };
 use knee_host::number::plural;
 
+use super::complete;
 use super::interface::{From, operations, warn};
-use crate::args::complete;
 use crate::exit::ExitStatus;
 use crate::present::commute::conditions as present;
 use crate::progress::Progress;

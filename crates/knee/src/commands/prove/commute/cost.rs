@@ -11,7 +11,7 @@ use knee_host::text::Screen;
 use knee_results::Mode;
 use knee_trace::{Emulator, End, GuestKernel, GuestOptions, KneeKernel, cost};
 
-use crate::args::complete;
+use super::complete;
 use crate::args::modes::one_mode;
 use crate::args::whole;
 use crate::exit::{ExitStatus, bail_usage};

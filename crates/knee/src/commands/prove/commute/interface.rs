@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use knee_commute::{Extent, Limits, Model, models};
 use knee_host::suggest::{nearest, question_or};
 
+use super::complete;
 use super::program::Program;
-use crate::args::{complete, whole};
+use crate::args::whole;
 use crate::exit::{ensure_usage, usage};
 use crate::stderr::tell;
 

@@ -10,9 +10,10 @@ use knee_commute::{Generated, Model, ModelError, Wanted, in_order, watch};
 use knee_host::AtomicFile;
 use knee_host::number::plural;
 
+use super::complete;
 use super::interface::{From, warn};
 use super::test_lines::{push_line, sets};
-use crate::args::{complete, whole};
+use crate::args::whole;
 use crate::exit::ExitStatus;
 use crate::interrupt;
 use crate::progress::{Amount, Progress};

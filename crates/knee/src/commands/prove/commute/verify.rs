@@ -13,8 +13,8 @@ use knee_host::number::plural;
 use knee_host::process::{Tied, Ties, spawn};
 use knee_host::workdir::WorkDir;
 
+use super::complete;
 use super::test_lines::{heads, posix, tests};
-use crate::args::complete;
 use crate::exit::ExitStatus;
 use crate::interrupt;
 use crate::progress::{Amount, Progress};

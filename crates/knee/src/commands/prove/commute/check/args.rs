@@ -1,12 +1,11 @@
 //! The options of `knee commute check`.
 
+use crate::commands::prove::commute::complete;
 use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use knee_trace::findings::Shard;
 use knee_trace::{CheckOptions, Disk, Emulator, GuestKernel, GuestOptions};
-
-use crate::args::complete;
 
 /// The file system that requires no disk.
 const TMPFS: &str = "tmpfs";

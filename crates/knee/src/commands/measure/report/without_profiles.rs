@@ -1,0 +1,36 @@
+//! Captures and lock waits of `knee profile`, in a knee that was built without this command.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use anyhow::bail;
+use knee_host::RegularFile;
+use knee_report::Page;
+use serde::de::IgnoredAny;
+
+use crate::parts::missing;
+
+/// The fields by which to recognise a capture, and lock waits.
+const FIELDS: [[&str; 2]; 2] = [["stacks", "functions"], ["sites", "losses"]];
+
+/// No profiles.
+#[derive(Default)]
+pub(super) struct Profiles;
+
+impl Profiles {
+    /// Refuses a capture, and lock waits.
+    pub(super) fn add(&mut self, path: &Path) -> anyhow::Result<bool> {
+        let Some(missing) = missing("profile") else { return Ok(false) };
+        let file = std::io::BufReader::new(RegularFile::at(path).open()?);
+        let fields: HashMap<String, IgnoredAny> = serde_json::from_reader(file).unwrap_or_default();
+        if FIELDS.iter().any(|known| known.iter().all(|field| fields.contains_key(*field))) {
+            bail!("cannot show the profile in {}: {missing}", path.display())
+        }
+        Ok(false)
+    }
+
+    /// Adds nothing.
+    pub(super) fn put(&self, _: &mut Page) -> anyhow::Result<()> {
+        Ok(())
+    }
+}
