@@ -198,8 +198,14 @@ impl Workers {
         }
         let process = usize::from(child == 0);
         if process == 1 {
-            // SAFETY: this is a plain system call.
-            unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+            // SAFETY: these are plain system calls.
+            unsafe {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                // The first process may have ended before, and then no signal comes.
+                if libc::getppid() != main {
+                    libc::_exit(0);
+                }
+            }
         }
         for nr in 1..calls {
             std::thread::Builder::new().spawn(move || work(shared, process, nr, main))?;
