@@ -39,6 +39,8 @@ pub(crate) struct Outcome {
     pub(crate) summary: Summary,
     /// The signal that interrupted it.
     pub(crate) signal: Option<i32>,
+    /// Why it could not go on. The summary has the runs before.
+    pub(crate) error: Option<anyhow::Error>,
 }
 
 impl<'c> Campaign<'c> {
@@ -54,9 +56,9 @@ impl<'c> Campaign<'c> {
     }
 
     /// Carries out all runs, with one job in each of the directories.
-    pub(crate) fn run(self, places: &[Places], interrupt: &Interrupt) -> anyhow::Result<Outcome> {
+    pub(crate) fn run(self, places: &[Places], interrupt: &Interrupt) -> Outcome {
         let campaign = &self;
-        let signal = thread::scope(|scope| {
+        let (signal, error) = thread::scope(|scope| {
             let start = |places| scope.spawn(move || campaign.job(places));
             let jobs: Vec<_> = places.iter().map(start).collect();
             let mut progress = Progress::start(campaign.options.runs);
@@ -70,12 +72,10 @@ impl<'c> Campaign<'c> {
                 progress.show(&campaign.summary.lock().expect("no job panics"));
             }
             progress.end();
-            for job in jobs {
-                job.join().expect("no job panics")?;
-            }
-            anyhow::Ok(signal)
-        })?;
-        Ok(Outcome { summary: self.summary.into_inner().expect("no job panics"), signal })
+            let ended = jobs.into_iter().map(|job| job.join().expect("no job panics"));
+            (signal, ended.filter_map(Result::err).last())
+        });
+        Outcome { summary: self.summary.into_inner().expect("no job panics"), signal, error }
     }
 
     /// Carries out runs until none is left. An error stops the other jobs as well.
@@ -210,7 +210,7 @@ mod tests {
         let place = |nr| Places::create(scratch.path().join(nr), &readers).unwrap();
         let interrupt = Interrupt::install().unwrap();
         let campaign = Campaign::new(&options, &readers, &artifacts);
-        let ended = campaign.run(&["1", "2"].map(place), &interrupt).unwrap();
+        let ended = campaign.run(&["1", "2"].map(place), &interrupt);
         assert_eq!((ended.summary.runs(), ended.summary.faults()), (40, 40));
         let kept: Vec<_> = fs::read_dir(&artifacts).unwrap().map(|entry| entry.unwrap()).collect();
         assert_eq!(kept.len() as u64, MOST_KEPT);
@@ -226,6 +226,24 @@ mod tests {
             );
             assert!(text.contains(&format!("mutate --seed 5 --run {run}\n")), "{text}");
         }
+    }
+
+    #[test]
+    fn a_campaign_that_cannot_go_on_keeps_its_summary() {
+        let scratch = tempfile::tempdir().unwrap();
+        let knee = scratch.path().join("knee");
+        // The fourth run finds no program any more.
+        let script = "#!/bin/sh\necho >>../runs\n[ $(wc -l <../runs) -lt 3 ] || rm \"$0\"\n";
+        fs::write(&knee, script).unwrap();
+        fs::set_permissions(&knee, fs::Permissions::from_mode(0o755)).unwrap();
+        let options = Options { knee, runs: 40, jobs: 1, seed: 5, only: None, run: None };
+        let mut readers = readers(&Inputs::new("/nowhere".into())).unwrap();
+        readers.retain(|reader| reader.name == "numbers");
+        let places = [Places::create(scratch.path().join("1"), &readers).unwrap()];
+        let campaign = Campaign::new(&options, &readers, scratch.path());
+        let ended = campaign.run(&places, &Interrupt::install().unwrap());
+        assert!(ended.error.is_some());
+        assert_eq!(ended.summary.runs(), 3);
     }
 
     #[test]

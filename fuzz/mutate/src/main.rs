@@ -85,8 +85,11 @@ fn run() -> anyhow::Result<u8> {
         let fault = campaign::repeat(&options, &readers, run, &places[0], &artifacts)?;
         return Ok(u8::from(fault.is_some()));
     }
-    let ended = Campaign::new(&options, &readers, &artifacts).run(&places, &interrupt)?;
+    let ended = Campaign::new(&options, &readers, &artifacts).run(&places, &interrupt);
     anstream::print!("seed {}\n{}", options.seed, ended.summary.text(&Screen::of_stdout()));
+    if let Some(error) = ended.error {
+        return Err(error);
+    }
     Ok(match ended.signal {
         Some(signal) => {
             eprintln!("mutate: interrupted by signal {signal}");
