@@ -163,6 +163,36 @@ fn growth_names_the_functions_whose_cost_grows() {
 }
 
 #[test]
+fn a_process_is_sampled_with_its_descendants() {
+    let scratch = Scratch::new();
+    symlink("/bin/sh", scratch.path().join("spinner")).unwrap();
+    // The shell waits; only its child runs.
+    let script = "./spinner -c 'while :; do :; done' & echo $!; wait";
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).current_dir(scratch.path()).stdout(Stdio::piped());
+    let mut tree = command.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(tree.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let pid = tree.id().to_string();
+    let whole = profile(&scratch, &["-p", &pid, "-d", "2", "-o", "whole.json"]);
+    let only = profile(&scratch, &["-p", &pid, "--only", "-d", "0.5", "-o", "only.json"]);
+    let spinner = rustix::process::Pid::from_raw(line.trim().parse().unwrap()).unwrap();
+    rustix::process::kill_process(spinner, Signal::KILL).unwrap();
+    tree.wait().unwrap();
+    let (Some(whole), Some(only)) = (whole, only) else { return };
+    let title = format!("process {pid} with 1 descendant");
+    whole.assert_code(0).assert_stderr_has(&format!("sampling {title}"));
+    let (whole, only_capture) = (capture(&scratch, "whole.json"), capture(&scratch, "only.json"));
+    assert_eq!(whole["title"], title);
+    let has_spinner = |capture: &serde_json::Value| {
+        capture["programs"].as_array().unwrap().iter().any(|program| program == "spinner")
+    };
+    assert!(has_spinner(&whole) && samples(&whole) > 0, "{whole}");
+    only.assert_code(0).assert_stderr_has(&format!("sampling process {pid}, "));
+    assert!(!has_spinner(&only_capture), "{only_capture}");
+}
+
+#[test]
 fn off_cpu_sampling_shows_a_sleeping_command() {
     let scratch = Scratch::new();
     let args = ["--event", "off-cpu", "-o", "c.json", "--", "sh", "-c", "sleep 0.5; :"];
@@ -393,6 +423,8 @@ fn invalid_arguments_are_refused_with_a_reason() {
     );
     refused(&["mmap1", "-t", "two"], 2, "must be a task count from 1 to");
     refused(&["mmap1", "-t", "0"], 2, "must be a task count from 1 to");
+    refused(&["--only"], 2, "--pid");
+    refused(&["getppid1", "--only"], 2, "cannot be used with");
     refused(&["getppid1", "-p", "1"], 2, "cannot be used with");
     refused(&["growth", "getppid1", "-t", "2"], 2, "-t 1,2");
     refused(&["getppid1", "--json"], 2, "--locks");

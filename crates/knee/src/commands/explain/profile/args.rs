@@ -33,10 +33,14 @@ pub(super) struct SampleArgs {
     #[arg(short, long, value_parser = one_mode(), requires = "testcase")]
     pub(super) mode: Option<Mode>,
 
-    /// Process to sample, with its threads and the processes it starts
+    /// Process to sample, with its threads, its descendants and the processes they start
     #[arg(short, long, value_name = "PID", conflicts_with_all = ["all", "command"],
           value_parser = whole::<i32>(1..=i32::MAX))]
     pub(super) pid: Option<i32>,
+
+    /// With -p, leave out the descendants that the process has when sampling begins
+    #[arg(long, requires = "pid", conflicts_with_all = ["testcase", "all", "command"])]
+    pub(super) only: bool,
 
     /// Sample everything on all CPUs
     #[arg(short, long, conflicts_with = "command")]

@@ -32,7 +32,8 @@ pub(super) fn take<W: Recorder>(
         }
         Ok((sampled.taken, Left::Nothing(status)))
     } else if let Some(pid) = args.pid {
-        target::running::<W>(&Target::Process(pid), args.duration, how, interrupt)
+        let target = if args.only { Target::Process(pid) } else { Target::Tree(pid) };
+        target::running::<W>(&target, args.duration, how, interrupt)
     } else if args.all {
         target::running::<W>(&Target::System, args.duration, how, interrupt)
     } else if !args.command.is_empty() {
