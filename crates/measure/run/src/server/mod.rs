@@ -12,6 +12,7 @@
 //! does not show how fast the server is.
 
 mod load;
+mod observer;
 mod places;
 mod process;
 mod programs;
@@ -27,6 +28,7 @@ use std::time::Duration;
 use knee_host::Interrupt;
 use knee_results::{Mark, ServerUse};
 
+pub use self::observer::RoundObserver;
 pub use self::places::{Places, unshared};
 pub use self::programs::check;
 pub use crate::description::{
@@ -49,8 +51,23 @@ pub(crate) fn run(
     job: &Job,
     interrupt: &Interrupt,
 ) -> Result<[Sample; 2], Stopped> {
+    run_observed(server, here, job, interrupt, &mut ())
+}
+
+/// Measures one round of `server`, whose description is in the directory `here`, and tells `observer` of its
+/// course. Returns the measured part of the load, and the whole round with the marks that apply to both.
+///
+/// # Errors
+/// The server or its load failed, a signal asked knee to stop, or `observer` returned an error.
+pub fn run_observed(
+    server: &Server,
+    here: &Path,
+    job: &Job,
+    interrupt: &Interrupt,
+    observer: &mut dyn RoundObserver,
+) -> Result<[Sample; 2], Stopped> {
     check(server)?;
-    let round = Round::prepare(server, here, job, interrupt)?;
+    let round = Round::prepare(server, here, job, interrupt, observer)?;
     ready::require_unused(&round)?;
     let mut cpus = [&round.places.server[..], &round.places.load].concat();
     cpus.sort_unstable();
@@ -97,6 +114,7 @@ fn serve(round: &Round<'_>) -> Result<load::Measured, Stopped> {
         round.run("the prepare command", line, Some(&mut server))?;
     }
     load::fill(round, &mut server)?;
+    round.tell(|observer| observer.ready(server.root()))?;
     let measured = load::measure(round, &mut server)?;
     server.stop(Duration::from_secs_f64(description.stop.seconds), round.interrupt)?;
     Ok(measured)
