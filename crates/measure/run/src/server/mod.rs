@@ -82,8 +82,16 @@ pub fn run_observed(
         errors: measured.errors,
         shared: round.places.shared,
     };
-    // If the load may use the server's CPUs, it is the other work.
-    let is_disturbed = !round.places.shared && measured.usage.is_disturbed();
+    let is_disturbed = match round.places.shared {
+        false => measured.usage.is_disturbed(0.0),
+        // The load ran on the same CPUs, and is not other work.
+        true if job.pin && round.places.load == round.places.server => {
+            let load = measured.load_cpu * measured.usage.seconds / measured.seconds;
+            measured.usage.is_disturbed(load)
+        }
+        // Who ran on which CPU is unknown.
+        true => false,
+    };
     let sample = Sample {
         phase: Phase::Measure,
         seconds: measured.seconds,
