@@ -16,16 +16,17 @@ use crate::args::whole;
 /// What to sample, and where to write the result.
 #[derive(clap::Args)]
 pub(super) struct SampleArgs {
-    /// Testcase name (see `knee list`)
-    #[arg(value_name = "TESTCASE", conflicts_with_all = ["pid", "all", "command"],
-          add = complete::testcase())]
+    /// Testcase or server (see `knee list`), or a file that describes a server
+    #[arg(value_name = "NAME | FILE.toml", conflicts_with_all = ["pid", "all", "command"],
+          add = complete::testcase_or_server())]
     pub(super) testcase: Option<String>,
 
     /// Word after a misspelt command, as in `knee profile growht mmap1`. It is never valid
     #[arg(hide = true, value_name = "WORD")]
     pub(super) extra: Option<String>,
 
-    /// Task count of the testcase [default: the count of usable CPUs]
+    /// Task count of the testcase [default: the count of usable CPUs], or number of CPUs of the
+    /// server [default: the most at which the load has CPUs of its own]
     #[arg(short, long, value_name = "N", requires = "testcase", value_parser = task_count)]
     pub(super) tasks: Option<u32>,
 
@@ -50,7 +51,7 @@ pub(super) struct SampleArgs {
     #[arg(last = true, value_name = "COMMAND")]
     pub(super) command: Vec<OsString>,
 
-    /// Seconds to sample [default: 3 for a testcase, otherwise until exit or Ctrl-C]
+    /// Seconds to sample [default: 3 for a testcase or server, otherwise until exit or Ctrl-C]
     #[arg(short, long, value_name = "SECONDS", value_parser = crate::args::seconds)]
     pub(super) duration: Option<f64>,
 
