@@ -145,6 +145,7 @@ fn shells_complete_testcases_parameters_families_interfaces_and_operations() {
         (&["run", "read1"], "read1@file=same"),
         (&["list", "family:l"], "family:lock"),
         (&["profile", "growth", "page_f"], "page_fault1"),
+        (&["profile", "growth", "pgb"], "pgbench_select"),
         (&["ab", "--before", "getp"], "getppid1"),
         (&["commute", "matrix", "--interface", "que"], "queue"),
         (&["commute", "check", "ren"], "rename"),

@@ -10,8 +10,8 @@ use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 use support::{
-    Finished, Scratch, assert_schema, finish, mode, signal, skip, start_telling, wait_until,
-    without_umask,
+    Finished, Scratch, assert_schema, example, finish, mode, signal, skip, start_telling,
+    wait_until, without_umask,
 };
 
 /// Runs knee; `None` if the kernel does not permit sampling.
@@ -160,6 +160,111 @@ fn growth_names_the_functions_whose_cost_grows() {
         .assert_stdout_has("Inconclusive: other work disturbed ");
     let graph = fs::read_to_string(scratch.path().join("diff.svg")).unwrap();
     assert!(graph.contains("Inconclusive: other work disturbed ") && graph.contains("</svg>"));
+}
+
+#[test]
+fn growth_of_a_server_is_that_of_a_request() {
+    let scratch = Scratch::new();
+    let server = example("knee-load", "line_server");
+    let text = format!(
+        "name = 'echo'\n\
+         [server]\n\
+         command = '{} {{port}}'\n\
+         [load]\n\
+         address = '127.0.0.1:{{port}}'\n\
+         connections = 4\n\
+         request = [{{ send = 'hello\\n', expect = 'ok', reply_ends = '\\n' }}]\n",
+        server.display()
+    );
+    fs::write(scratch.path().join("echo.toml"), text).unwrap();
+    let args = ["growth", "echo.toml", "-t", "1,2", "-d", "1", "-o", "kept"];
+    let Some(grown) = profile(&scratch, &args) else { return };
+    grown
+        .assert_code(0)
+        .assert_stdout_has("requests per second")
+        .assert_stdout_has("cost of a request")
+        .assert_stdout_has("server busy")
+        .assert_stderr_has("echo on 1 CPU");
+    let kept = ["growth", "--from", "kept/1.json", "kept/2.json"];
+    assert_eq!(profile(&scratch, &kept).unwrap().stdout, grown.stdout);
+    let json = profile(&scratch, &[&kept[..], &["--json"]].concat()).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!(json["unit"], "requests");
+    let points = json["points"].as_array().unwrap();
+    let is_shared = |point: &serde_json::Value| point["server"]["shared"] == true;
+    assert_eq!(grown.stdout.contains("shares its CPUs"), points.iter().any(is_shared), "{json}");
+    for file in ["kept/1.json", "kept/2.json"] {
+        let capture = capture(&scratch, file);
+        assert_schema("capture", &capture);
+        assert_eq!(capture["work"]["unit"], "requests");
+        // Only the server is sampled, not the load or knee.
+        let programs = capture["programs"].as_array().unwrap();
+        assert!(programs.iter().any(|program| program == "line_server"), "{programs:?}");
+        let of_load = capture["functions"].as_array().unwrap().iter();
+        let of_load = of_load.filter(|f| f["name"].as_str().unwrap().contains("knee_load::worker"));
+        assert_eq!(of_load.count(), 0, "{file}");
+    }
+    assert!(scratch.leftovers().is_empty());
+    let run = ["-t", "1,2", "-r", "1", "--interval", "1", "-o", "record", "echo.toml"];
+    finish(scratch.knee(&["run", "-q"]).args(run)).assert_code(0);
+    let report = ["report", "record", "kept/1.json", "kept/2.json", "-o", "report.html"];
+    finish(&mut scratch.knee(&report)).assert_code(0);
+    let page = fs::read_to_string(scratch.path().join("report.html")).unwrap();
+    assert!(page.contains("cost of a request"));
+    let sampled = profile(&scratch, &["echo.toml", "-t", "1", "-d", "1", "-o", "c.json"]).unwrap();
+    sampled.assert_code(0);
+    assert_eq!(capture(&scratch, "c.json")["work"]["tasks"], 1);
+}
+
+#[test]
+fn an_interrupted_sampling_of_a_server_leaves_nothing() {
+    let scratch = Scratch::new();
+    let Some(_) = profile(&scratch, &["-d", "0.1", "-o", "all.json", "--", "true"]) else { return };
+    let server = example("knee-load", "line_server");
+    let text = format!(
+        "name = 'echo'\n[server]\ncommand = '{} {{port}}'\n[load]\naddress = '127.0.0.1:{{port}}'\n\
+         request = [{{ send = 'a\\n', reply_ends = '\\n' }}]\n",
+        server.display()
+    );
+    fs::write(scratch.path().join("echo.toml"), text).unwrap();
+    let args = ["profile", "growth", "echo.toml", "-t", "1,2", "-d", "600"];
+    let mut knee = start_telling(&mut scratch.knee(&args), Stdio::piped());
+    let mut said = BufReader::new(knee.stderr.take().unwrap()).lines();
+    // knee prints the frequency when the server is ready.
+    assert!(said.any(|line| line.unwrap().contains(" Hz")));
+    signal(&knee, Signal::INT);
+    assert_eq!(knee.wait().unwrap().code(), Some(130));
+    assert!(scratch.leftovers().is_empty());
+}
+
+#[test]
+fn a_process_is_sampled_with_its_descendants() {
+    let scratch = Scratch::new();
+    symlink("/bin/sh", scratch.path().join("spinner")).unwrap();
+    // The shell waits; only its child runs.
+    let script = "./spinner -c 'while :; do :; done' & echo $!; wait";
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).current_dir(scratch.path()).stdout(Stdio::piped());
+    let mut tree = command.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(tree.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let pid = tree.id().to_string();
+    let whole = profile(&scratch, &["-p", &pid, "-d", "2", "-o", "whole.json"]);
+    let only = profile(&scratch, &["-p", &pid, "--only", "-d", "0.5", "-o", "only.json"]);
+    let spinner = rustix::process::Pid::from_raw(line.trim().parse().unwrap()).unwrap();
+    rustix::process::kill_process(spinner, Signal::KILL).unwrap();
+    tree.wait().unwrap();
+    let (Some(whole), Some(only)) = (whole, only) else { return };
+    let title = format!("process {pid} with 1 descendant");
+    whole.assert_code(0).assert_stderr_has(&format!("sampling {title}"));
+    let (whole, only_capture) = (capture(&scratch, "whole.json"), capture(&scratch, "only.json"));
+    assert_eq!(whole["title"], title);
+    let has_spinner = |capture: &serde_json::Value| {
+        capture["programs"].as_array().unwrap().iter().any(|program| program == "spinner")
+    };
+    assert!(has_spinner(&whole) && samples(&whole) > 0, "{whole}");
+    only.assert_code(0).assert_stderr_has(&format!("sampling process {pid}, "));
+    assert!(!has_spinner(&only_capture), "{only_capture}");
 }
 
 #[test]
@@ -393,6 +498,12 @@ fn invalid_arguments_are_refused_with_a_reason() {
     );
     refused(&["mmap1", "-t", "two"], 2, "must be a task count from 1 to");
     refused(&["mmap1", "-t", "0"], 2, "must be a task count from 1 to");
+    refused(&["growth", "ngnix"], 2, "did you mean nginx");
+    refused(&["growth", "nginx", "-m", "threads"], 2, "a server consists of processes");
+    refused(&["nginx*"], 2, "matches 2 servers; name one");
+    refused(&["missing.toml"], 3, "missing.toml");
+    refused(&["--only"], 2, "--pid");
+    refused(&["getppid1", "--only"], 2, "cannot be used with");
     refused(&["getppid1", "-p", "1"], 2, "cannot be used with");
     refused(&["growth", "getppid1", "-t", "2"], 2, "-t 1,2");
     refused(&["getppid1", "--json"], 2, "--locks");

@@ -31,7 +31,7 @@ use knee_stats::benjamini_hochberg;
 use serde::Serialize;
 use statrs::function::erf::erfc;
 
-use crate::capture::{Capture, Kind, Unit, Work};
+use crate::capture::{Capture, ITERATIONS, Kind, Unit, Work};
 use crate::view::functions::{Part, Row, Z95, functions};
 
 mod table;
@@ -74,6 +74,8 @@ impl Measure {
 pub struct Diff {
     /// The unit of all its numbers.
     pub measure: Measure,
+    /// What the work consists of, in the plural, such as `iterations`; costs are those of one.
+    pub unit: String,
     /// Cost of an iteration in each capture; 1 for shares.
     pub whole: (f64, f64),
     /// Which captures other work disturbed, in words, if any. No difference is real then.
@@ -141,7 +143,9 @@ pub fn diff(before: &Capture, after: &Capture) -> Diff {
             .then_with(|| b.total.change().abs().total_cmp(&a.total.change().abs()))
             .then_with(|| (&a.name, a.kind).cmp(&(&b.name, b.kind)))
     });
-    Diff { measure: scale.measure, whole: scale.whole, disturbed: scale.disturbed, rows }
+    let unit = after.work.as_ref().map_or(ITERATIONS, |work| &work.unit).to_owned();
+    let Scale { measure, whole, disturbed, .. } = scale;
+    Diff { measure, unit, whole, disturbed, rows }
 }
 
 /// How counts of two captures are compared.

@@ -9,9 +9,10 @@
 
 use std::collections::HashMap;
 
+use knee_host::number::plural;
 use serde::Serialize;
 
-use crate::capture::{Capture, Kind};
+use crate::capture::{Capture, ITERATIONS, Kind, UnderLoad};
 use crate::diff::{Difference, Measure, diff};
 use crate::view::functions::{Part, functions};
 
@@ -25,6 +26,8 @@ pub use table::table;
 pub struct Growth {
     /// What was sampled.
     pub testcase: String,
+    /// What the work consists of, in the plural, such as `iterations`; costs are those of one.
+    pub unit: String,
     /// The unit of costs.
     pub measure: Measure,
     /// The captures, in order.
@@ -37,8 +40,11 @@ pub struct Growth {
 /// Summary of a capture.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Point {
-    /// Task count.
+    /// Task count, or the number of CPUs of a server.
     pub tasks: u32,
+    /// The state of a server; absent for testcases.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server: Option<UnderLoad>,
     /// Iterations per second of all tasks.
     pub rate: f64,
     /// Cost of an iteration.
@@ -79,7 +85,10 @@ pub enum GrowthError {
     #[error("growth compares task counts, so it needs at least two captures")]
     TooFew,
     /// The work during a capture is unknown.
-    #[error("{title} has no iteration count or CPU time; use captures of knee profile TESTCASE")]
+    #[error(
+        "{title} has no iteration count or CPU time; use captures that knee profile took of a testcase or \
+         server"
+    )]
     NoWork {
         /// Its title.
         title: String,
@@ -158,8 +167,10 @@ pub fn growth(captures: &[Capture]) -> Result<Growth, GrowthError> {
         let (a, b) = (rank(a), rank(b));
         b.0.cmp(&a.0).then_with(|| b.1.total_cmp(&a.1))
     });
-    let testcase = last.work.as_ref().map_or(String::new(), |work| work.point.case.to_string());
-    Ok(Growth { testcase, measure: difference.measure, points, rows })
+    let work = last.work.as_ref();
+    let testcase = work.map_or(String::new(), |work| work.point.case.to_string());
+    let unit = work.map_or(ITERATIONS, |work| &work.unit).to_owned();
+    Ok(Growth { testcase, unit, measure: difference.measure, points, rows })
 }
 
 /// Self and total cost per iteration of each function.
@@ -175,19 +186,27 @@ impl Point {
         let work = capture.work.as_ref().filter(|work| work.iterations > 0)?;
         let iterations = work.iterations as f64;
         let seconds = capture.seconds?;
-        let waiting = capture.cpu_seconds.map(|cpu| {
+        // The CPUs of a server may be idle or run the load, so their time is not that of waiting tasks.
+        let of_tasks = capture.cpu_seconds.filter(|_| work.server.is_none());
+        let waiting = of_tasks.map(|cpu| {
             let all = seconds * f64::from(work.point.tasks);
             (all - cpu).max(0.0) * 1e9 / iterations
         });
         let cpu = capture.cpu_seconds.map_or(capture.weight() as f64, |seconds| seconds * 1e9);
         Some(Point {
             tasks: work.point.tasks,
+            server: work.server,
             rate: iterations / seconds,
             cost: cpu / iterations,
             waiting,
             samples: capture.samples(),
             disturbed: work.disturbed,
         })
+    }
+
+    /// `1 task`, or `1 CPU` of a server.
+    fn label(&self) -> String {
+        plural(self.tasks as usize, if self.server.is_some() { "CPU" } else { "task" })
     }
 }
 
@@ -196,6 +215,11 @@ impl Growth {
     pub fn disturbed(&self) -> impl Iterator<Item = &Point> {
         let ends = self.points.first().into_iter().chain(self.points.last());
         ends.filter(|point| point.disturbed)
+    }
+
+    /// The points at which a server shared its CPUs with the load.
+    pub fn shared(&self) -> impl Iterator<Item = &Point> {
+        self.points.iter().filter(|point| point.server.is_some_and(|server| server.shared))
     }
 
     /// Functions whose self cost grew beyond the sampling error.

@@ -16,9 +16,8 @@ pub(crate) fn testcases() -> ArgValueCompleter {
         let families = Family::ALL
             .iter()
             .map(|family| described(format!("family:{family}"), "all testcases of this family"));
-        let servers = SERVERS.iter().map(|server| described(server.name, "a server under load"));
         starting_with(current, |text| {
-            named(text).into_iter().chain(servers).chain(families).collect()
+            named(text).into_iter().chain(servers()).chain(families).collect()
         })
     })
 }
@@ -26,6 +25,18 @@ pub(crate) fn testcases() -> ArgValueCompleter {
 /// Completes one testcase and its parameters.
 pub(crate) fn testcase() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| starting_with(current, named))
+}
+
+/// Completes one testcase and its parameters, or one server.
+#[cfg(feature = "explain")]
+pub(crate) fn testcase_or_server() -> ArgValueCompleter {
+    ArgValueCompleter::new(|current: &OsStr| {
+        starting_with(current, |text| named(text).into_iter().chain(servers()).collect())
+    })
+}
+
+fn servers() -> impl Iterator<Item = CompletionCandidate> {
+    SERVERS.iter().map(|server| described(server.name, "a server under load"))
 }
 
 /// A completion with its description.

@@ -2,14 +2,21 @@
 
 use std::path::Path;
 
+use anyhow::Context;
+use knee_host::RegularFile;
 use knee_host::suggest::nearest;
 use knee_run::catalogue::{SelectError, Selected};
+use knee_run::plan::Case;
+use knee_run::server::Server;
 use knee_testcases::{BuiltInServer, CATALOGUE, SERVERS, servers};
 
+use super::existing;
 use crate::exit::usage;
 
 /// Extension of a file that describes a server.
 const DESCRIPTION: &str = "toml";
+/// The largest description that is read, in bytes.
+const LARGEST: u64 = 1 << 20;
 
 /// What words select.
 #[derive(Default)]
@@ -53,4 +60,20 @@ impl Selection {
 /// Whether `word` names a file that describes a server.
 pub(crate) fn is_description(word: &str) -> bool {
     Path::new(word).extension().is_some_and(|extension| extension == DESCRIPTION)
+}
+
+/// The case of a built-in server. Its description has no directory, so the current one takes its place.
+pub(crate) fn built_in_server(server: &BuiltInServer) -> anyhow::Result<Case> {
+    let here = existing("the current directory", Path::new("."))?;
+    Ok(Case::server(server.parsed(), here))
+}
+
+/// The case that the file `word` describes.
+pub(crate) fn described_server(word: &str) -> anyhow::Result<Case> {
+    let file = existing("the description", Path::new(word))?;
+    let text = RegularFile::at(&file).at_most(LARGEST).read_to_string();
+    let text = text.with_context(|| format!("cannot read {word}"))?;
+    let server = Server::parse(&text).map_err(|error| usage(format!("{word}: {error}")))?;
+    let here = file.parent().unwrap_or(Path::new("/"));
+    Ok(Case::server(server, here.to_owned()))
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::{Context, anyhow};
 use knee_host::{RegularFile, number};
 use knee_profile::Capture;
+use knee_profile::capture::one_of;
 use knee_profile::locks::LockWaits;
 use knee_results::PointId;
 
@@ -28,7 +29,7 @@ pub(crate) fn summary(capture: &Capture) -> String {
         && work.iterations > 0
     {
         let cost = cpu / work.iterations as f64;
-        line += &format!(", {} per iteration", number::time(cost));
+        line += &format!(", {} per {}", number::time(cost), one_of(&work.unit));
     }
     line + "\n"
 }
@@ -51,7 +52,12 @@ fn is_hardly_sampled(capture: &Capture) -> bool {
 /// Warns if other work or the hypervisor disturbed a testcase in some of the intervals in which it was
 /// sampled.
 pub(crate) fn disturbance(point: &PointId, disturbed: u64, intervals: u64) {
-    if disturbed > 0 {
+    if disturbed > 0 && intervals == 1 {
+        tell!(
+            "knee: {point}: other work or steal time disturbed the measurement, so costs may be too \
+             high; reduce other load and sample again"
+        );
+    } else if disturbed > 0 {
         tell!(
             "knee: {point}: {disturbed} of {intervals} intervals were disturbed by other work or \
              steal time, so costs may be too high; reduce other load and sample again"

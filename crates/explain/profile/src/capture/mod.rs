@@ -86,17 +86,54 @@ pub enum Unit {
     Events,
 }
 
-/// The work of a testcase while it was sampled.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// The work of a testcase or a server while it was sampled.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Work {
     /// The point whose tasks were sampled.
     #[serde(flatten)]
     pub point: PointId,
-    /// Iterations of all tasks.
+    /// Iterations of all tasks, or requests that a server has served.
     pub iterations: u64,
+    /// What `iterations` counts, in the plural.
+    #[serde(default = "iterations", skip_serializing_if = "is_iterations")]
+    pub unit: String,
+    /// How a server was loaded; absent if no server was sampled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<UnderLoad>,
     /// Whether other work disturbed so much of the sampling that nothing may be concluded from the costs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub disturbed: bool,
+}
+
+/// The state of a server under load while it was sampled.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct UnderLoad {
+    /// Share of the time of its CPUs in which it ran, 0 to 1.
+    pub busy: f64,
+    /// Whether the load used the same CPUs.
+    pub shared: bool,
+}
+
+/// The unit of testcases.
+pub const ITERATIONS: &str = "iterations";
+
+fn iterations() -> String {
+    ITERATIONS.to_owned()
+}
+
+fn is_iterations(unit: &str) -> bool {
+    unit == ITERATIONS
+}
+
+/// One of a unit, such as `iteration` of `iterations`.
+pub fn one_of(unit: &str) -> &str {
+    unit.strip_suffix('s').unwrap_or(unit)
+}
+
+/// `an iteration`, `a request`
+pub(crate) fn with_article(noun: &str) -> String {
+    let article = if noun.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
+    format!("{article} {noun}")
 }
 
 /// What is known to be missing in a capture.

@@ -9,11 +9,13 @@
 
 use knee_host::text::{Cell, Column, Table};
 
+use crate::capture::{one_of, with_article};
+
 use super::{Diff, Difference, FALSE_SHARE, Measure};
 
 /// The table, of at most `most` rows. A line below it counts the others.
 pub fn table(diff: &Diff, most: usize) -> Table {
-    let Diff { measure, whole: (before, after), disturbed, rows } = diff;
+    let Diff { measure, unit: counted, whole: (before, after), disturbed, rows } = diff;
     let (factor, unit) = measure.unit();
     let mut table = Table::new(vec![
         Column::right("before").drops(2),
@@ -24,7 +26,8 @@ pub fn table(diff: &Diff, most: usize) -> Table {
     ]);
     if *measure != Measure::Share {
         table.text(format!(
-            "Cost of an iteration: {before:.1}{unit} before, {after:.1}{unit} after."
+            "Cost of {}: {before:.1}{unit} before, {after:.1}{unit} after.",
+            with_article(one_of(counted))
         ));
     }
     if let Some(captures) = disturbed {

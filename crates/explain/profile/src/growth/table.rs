@@ -11,10 +11,11 @@
 //!                               from rwsem_down_write_slowpath < down_write_killable
 //! ```
 
-use knee_host::number::{si, tasks, three_digits, time};
+use knee_host::number::{percent, si, three_digits, time};
 use knee_host::text::{Cell, Column, Table};
 
 use super::{Growth, Point, Row};
+use crate::capture::{one_of, with_article};
 use crate::diff::Measure;
 
 /// The table, of at most `most` functions. Its last line counts the others.
@@ -22,7 +23,7 @@ pub fn table(growth: &Growth, most: usize) -> Table {
     let Growth { testcase, points, rows, .. } = growth;
     let counts = points.iter().enumerate();
     let counts =
-        counts.map(|(nr, point)| Column::right(tasks(point.tasks)).in_series(nr, points.len(), 1));
+        counts.map(|(nr, point)| Column::right(point.label()).in_series(nr, points.len(), 1));
     let columns = [Column::left(testcase)].into_iter().chain(counts);
     let mut table = Table::new(columns.chain([Column::left("")]).collect());
     table.titles();
@@ -31,15 +32,29 @@ pub fn table(growth: &Growth, most: usize) -> Table {
     };
     let mark = |point: &Point| if point.disturbed { " !!" } else { "" };
     let rates = points.iter().map(|point| format!("{}{}", si(point.rate), mark(point)));
-    add("iterations per second", rates.collect());
-    add("cost of an iteration", points.iter().map(|point| cost(growth, point.cost)).collect());
+    add(&format!("{} per second", growth.unit), rates.collect());
+    add(
+        &format!("cost of {}", with_article(one_of(&growth.unit))),
+        points.iter().map(|point| cost(growth, point.cost)).collect(),
+    );
     if points.iter().any(|point| point.waiting.is_some()) {
         let waiting = |ns: Option<f64>| ns.map_or("-".into(), |ns| time(ns / 1e9));
         let waits = points.iter().map(|point| waiting(point.waiting));
         add("  and off-CPU time", waits.collect());
     }
+    if points.iter().any(|point| point.server.is_some()) {
+        let busy = |point: &Point| point.server.map_or("-".into(), |server| percent(server.busy));
+        add("server busy", points.iter().map(busy).collect());
+    }
+    let shared: Vec<String> = growth.shared().map(Point::label).collect();
+    if !shared.is_empty() {
+        table.text(format!(
+            "With {}, the server shares its CPUs with the load, so the two also slow each other down.",
+            shared.join(" and ")
+        ));
+    }
     table.text("");
-    let disturbed: Vec<String> = growth.disturbed().map(|point| tasks(point.tasks)).collect();
+    let disturbed: Vec<String> = growth.disturbed().map(Point::label).collect();
     if !disturbed.is_empty() {
         table.text(format!(
             "Inconclusive: other work disturbed {} (marked !!); reduce other load, or sample again with \

@@ -27,6 +27,8 @@ fn capture(tasks: u32, iterations: u64, stacks: &[(&[&str], u64)]) -> Capture {
         work: Some(Work {
             point: PointId { case: CaseId::new("mmap1"), mode, tasks },
             iterations,
+            unit: ITERATIONS.to_owned(),
+            server: None,
             disturbed: false,
         }),
         ..collected.finish()
@@ -85,6 +87,35 @@ self growth                              function
 
 "#]]
     );
+}
+
+#[test]
+fn a_server_is_compared_by_requests_and_cpus() {
+    let captures = example().map(|mut capture| {
+        let work = capture.work.as_mut().unwrap();
+        let shared = work.point.tasks > 1;
+        work.unit = "requests".to_owned();
+        work.server = Some(UnderLoad { busy: if shared { 0.61 } else { 0.98 }, shared });
+        capture
+    });
+    let growth = growth(&captures).unwrap();
+    assert_data_eq!(
+        table(&growth, 10).to_string(),
+        str![[r#"
+mmap1                  1 CPU   2 CPUs
+requests per second    100 k    120 k
+cost of a request    10.0 µs  11.7 µs
+server busy              98%      61%
+With 2 CPUs, the server shares its CPUs with the load, so the two also slow each other down.
+
+self growth                            function
++1.67 µs ± 431 ns    4.00 µs  5.67 µs  spin
+                                         from down_write < mmap
+(4 others grew by less than the sampling error, or not at all)
+
+"#]]
+    );
+    assert_eq!(growth.points[0].waiting, None, "CPUs of a server may be idle");
 }
 
 #[test]

@@ -12,6 +12,7 @@ use knee_host::number::{self, si};
 use knee_host::text::{Cell, Column, Table};
 
 use super::{LockWaits, Site};
+use crate::capture::{ITERATIONS, one_of};
 
 /// Maximum callers in the line below a site.
 const CALLERS: usize = 3;
@@ -20,17 +21,19 @@ const CALLERS: usize = 3;
 pub fn table(waits: &LockWaits, most: usize) -> Table {
     let LockWaits { title, seconds, work, sites, .. } = waits;
     let all = waits.all();
+    let unit = work.as_ref().map_or(ITERATIONS, |work| &work.unit);
+    let per_one = format!("per {}", one_of(unit));
     let mut table = Table::new(vec![
         Column::left("lock"),
         Column::right("waits"),
         Column::right("total"),
         Column::right("mean").drops(1),
         Column::right("longest").drops(2),
-        Column::right("per iteration").drops(3),
+        Column::right(&per_one).drops(3),
         Column::left("waiting function"),
     ]);
     let (count, total) = (all.acquisitions, time(all.total_ns as f64));
-    let of = work.as_ref().map(|work| format!(", over {} iterations", si(work.iterations as f64)));
+    let of = work.as_ref().map(|work| format!(", over {} {unit}", si(work.iterations as f64)));
     table.text(format!(
         "{title}: {count} waits for kernel locks in {seconds:.2} s, {total} in total{}",
         of.unwrap_or_default()
@@ -40,7 +43,7 @@ pub fn table(waits: &LockWaits, most: usize) -> Table {
         return table;
     }
     table.text("");
-    let each = if waits.ns_per_iteration(&all).is_some() { "per iteration" } else { "" };
+    let each = if waits.ns_per_iteration(&all).is_some() { &per_one[..] } else { "" };
     table.titles_but(EACH, each);
     for site in sites.iter().take(most) {
         table.row(row(waits, site));

@@ -2,6 +2,7 @@ use knee_results::{CaseId, Mode, PointId};
 use snapbox::{assert_data_eq, file, str};
 
 use super::*;
+use crate::capture::ITERATIONS;
 
 const KALLSYMS: &[u8] = b"ffffffff81000100 t rwsem_down_write_slowpath\n\
     ffffffff81000200 T down_write_killable\n\
@@ -42,6 +43,8 @@ fn example() -> LockWaits {
         work: Some(Work {
             point: PointId { case: CaseId::new("mmap1"), mode: Mode::Threads, tasks: 4 },
             iterations: 100_000,
+            unit: ITERATIONS.to_owned(),
+            server: None,
             disturbed: false,
         }),
         losses: WaitLosses::default(),

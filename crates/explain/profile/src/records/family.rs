@@ -9,7 +9,7 @@ pub(crate) struct Family {
     members: HashSet<i32>,
     /// The root, until it executes a program.
     awaited: Option<i32>,
-    /// Children that the root had started before, which do not belong to the family.
+    /// Descendants that do not belong to the family: children that the root had started before, or knee.
     pub(crate) elders: HashSet<i32>,
     /// Members that exited as children of a process outside the family, and the times, in nanoseconds. Only
     /// that parent learns their CPU time.
@@ -22,6 +22,15 @@ impl Family {
         Family {
             members: HashSet::from([pid]),
             elders: elders.into_iter().collect(),
+            ..Family::default()
+        }
+    }
+
+    /// The family of running processes, which are a process with all its descendants except `stranger`.
+    pub(crate) fn of_all(running: &[i32], stranger: i32) -> Family {
+        Family {
+            members: running.iter().copied().collect(),
+            elders: HashSet::from([stranger]),
             ..Family::default()
         }
     }
@@ -92,6 +101,14 @@ mod tests {
         family.born(2, 3);
         family.born(9, 4);
         assert_eq!([1, 2, 3, 4].map(|pid| family.has(pid)), [true, true, true, false]);
+    }
+
+    #[test]
+    fn running_descendants_belong_to_the_family_and_knee_does_not() {
+        let mut family = Family::of_all(&[1, 2], 3);
+        family.born(2, 4);
+        assert_eq!(family.adopt(vec![(2, 1), (3, 1), (5, 2)]), [5]);
+        assert_eq!([1, 2, 3, 4, 5].map(|pid| family.has(pid)), [true, true, false, true, true]);
     }
 
     #[test]

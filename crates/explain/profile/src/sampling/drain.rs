@@ -8,6 +8,7 @@ use linux_perf_event_reader::{ContextSwitchRecord, EventRecord, RecordParseInfo}
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::event::now;
+use super::once::Once;
 use super::processes;
 use super::ring::Ring;
 use crate::capture::{Losses, Stacks};
@@ -101,6 +102,8 @@ impl Collector for Records {
 pub(super) struct Drain<C> {
     rings: Vec<Ring>,
     order: InOrder,
+    /// Filters records if some threads may have two events of a kind.
+    once: Option<Once>,
     codes: Receiver<Code>,
     collector: C,
     bytes: Vec<u8>,
@@ -112,10 +115,12 @@ impl<C: Collector> Drain<C> {
     pub(super) fn new(
         rings: Vec<Ring>,
         info: RecordParseInfo,
+        once: Option<Once>,
         codes: Receiver<Code>,
         collector: C,
     ) -> Drain<C> {
-        Drain { rings, order: InOrder::new(info), codes, collector, bytes: Vec::new(), before: 0 }
+        let order = InOrder::new(info);
+        Drain { rings, order, once, codes, collector, bytes: Vec::new(), before: 0 }
     }
 
     /// Empties buffers until `enough` is readable.
@@ -153,10 +158,11 @@ impl<C: Collector> Drain<C> {
                 self.collector.unreadable();
             }
         }
-        let collector = &mut self.collector;
+        let (collector, once) = (&mut self.collector, &mut self.once);
         // Mappings that were sent before these samples have arrived by now.
         self.codes.try_iter().for_each(|code| collector.code(&code));
         self.order.hand_on(if is_last { u64::MAX } else { self.before }, |raw| match raw.parse() {
+            _ if once.as_mut().is_some_and(|once| !once.accepts(&raw)) => (),
             Ok(EventRecord::ContextSwitch(ContextSwitchRecord::In { .. })) => {
                 let common = raw.common_data().unwrap_or_default();
                 if let (Some(thread), Some(time)) = (common.tid, common.timestamp) {

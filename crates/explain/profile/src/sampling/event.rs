@@ -20,7 +20,7 @@ use crate::capture::{Clock, Unit};
 type Attr = bindings::perf_event_attr;
 
 /// The purpose of an event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Role {
     /// Records forks, execs, exits and mappings.
     Tracking,
@@ -33,6 +33,9 @@ pub(super) enum Role {
     /// Counts CPU time.
     CpuTime,
 }
+
+/// What an event records: a CPU and a role.
+pub(super) type Kind = (i32, Role);
 
 /// What to record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +66,7 @@ pub(super) struct Chosen {
 pub(super) struct Event {
     fd: OwnedFd,
     pub(super) role: Role,
+    cpu: i32,
 }
 
 /// Finds a configuration that this machine supports, by trying.
@@ -206,6 +210,10 @@ impl Chosen {
                 | bindings::PERF_SAMPLE_CALLCHAIN
                 | bindings::PERF_SAMPLE_PERIOD,
         );
+        if !self.of_cpus {
+            // Events of threads can overlap.
+            attr.sample_type |= u64::from(bindings::PERF_SAMPLE_ID);
+        }
         if self.waits() {
             // The idle threads of all CPUs have the same TID, so the CPU is needed as well.
             attr.sample_type |= u64::from(bindings::PERF_SAMPLE_CPU | bindings::PERF_SAMPLE_RAW);
@@ -304,7 +312,7 @@ impl Event {
         cpu: i32,
     ) -> Result<Option<Event>, SampleError> {
         match open(&mut chosen.attr(role), thread, cpu) {
-            Ok(fd) => Ok(Some(Event { fd, role })),
+            Ok(fd) => Ok(Some(Event { fd, role, cpu })),
             Err(error) => match Errno::from_io_error(&error) {
                 Some(Errno::SRCH) => Ok(None),
                 Some(Errno::MFILE) => Err(SampleError::TooManyFiles {
@@ -339,6 +347,17 @@ impl Event {
             0.. => Ok(()),
             _ => Err(SampleError::Refused(io::Error::last_os_error())),
         }
+    }
+
+    /// The ID in the event's records, and what it records. `None` if the kernel does not return the ID.
+    pub(super) fn identity(&self) -> Option<(u64, Kind)> {
+        let mut id = 0;
+        self.control(|fd| {
+            // SAFETY: the descriptor is an event, and the pointer is valid for a write of the ID.
+            unsafe { ioctls::ID(fd, &raw mut id) }
+        })
+        .ok()?;
+        Some((id, (self.cpu, self.role)))
     }
 
     /// Lost records, if the kernel counts them.

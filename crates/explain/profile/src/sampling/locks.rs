@@ -62,6 +62,10 @@ impl Watch for LockSampler {
         self.session.seen()
     }
 
+    fn running(&self) -> usize {
+        self.session.running
+    }
+
     fn knows_kernel_names(&self) -> bool {
         self.kernel.are_known()
     }

@@ -12,10 +12,13 @@ mod cpu_time;
 mod drain;
 mod event;
 mod locks;
+mod once;
+mod opened;
 mod options;
 mod proc;
 mod processes;
 mod ring;
+mod running;
 mod session;
 mod target;
 mod tracefs;
@@ -61,15 +64,14 @@ impl Sampler {
         let knows_kernel = kernel.is_some();
         let off_cpu =
             (every == Every::OffCpu).then(|| OffCpu::new(1_000_000_000 / frequency.max(1)));
-        let of = target.clone();
-        let family = if chosen.of_cpus { processes::family(target) } else { None };
-        let session = Session::open(target, chosen, move |threads| {
+        let (of, of_cpus) = (target.clone(), chosen.of_cpus);
+        let session = Session::open(target, chosen, move |running| {
             let mut records = Records::new(kernel);
             records.deepest = Some(deepest());
             records.without = without;
-            records.family = family;
+            records.family = if of_cpus { processes::family(&of, running) } else { None };
             records.off_cpu = off_cpu;
-            processes::read(&mut records, &of, threads);
+            processes::read(&mut records, &of, running);
             records
         })?;
         Ok(Sampler { session, clock, knows_kernel })
@@ -106,6 +108,10 @@ impl Watch for Sampler {
 
     fn seen(&self) -> u64 {
         self.session.seen()
+    }
+
+    fn running(&self) -> usize {
+        self.session.running
     }
 
     fn knows_kernel_names(&self) -> bool {

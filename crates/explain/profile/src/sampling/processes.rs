@@ -6,23 +6,19 @@ use knee_host::process::numbers;
 
 use super::cpu_time::parents;
 use super::proc::threads;
+use super::running::own;
 use super::target::Target;
 use crate::records::{Family, Records};
 
-/// Reads the program names and mappings of the running processes.
-pub(super) fn read(records: &mut Records, target: &Target, threads: &[i32]) {
-    match target.pid() {
-        Some(pid) => {
-            records.spaces.read(pid);
-            for &thread in threads {
-                read_name(records, pid, thread);
-            }
-        }
-        None => {
+/// Reads the program names and mappings of the running processes of a target.
+pub(super) fn read(records: &mut Records, target: &Target, running: &[i32]) {
+    match target {
+        Target::System => {
             for pid in numbers("/proc").unwrap_or_default() {
                 read_process(records, pid);
             }
         }
+        _ => running.iter().for_each(|&pid| read_process(records, pid)),
     }
 }
 
@@ -40,24 +36,18 @@ fn read_process(records: &mut Records, pid: i32) {
     }
 }
 
-/// The processes to sample; `None` for all.
-pub(super) fn family(target: &Target) -> Option<Family> {
+/// The processes to sample; `None` for all. `running` are those that run already.
+pub(super) fn family(target: &Target, running: &[i32]) -> Option<Family> {
     match target {
-        Target::Process(pid) => {
-            let pid = first_thread(*pid);
+        Target::Process(_) => {
+            let &[pid, ..] = running else { return Some(Family::default()) };
             let children = parents().into_iter().filter(|(_, parent)| *parent == pid);
             Some(Family::of(pid, children.map(|(child, _)| child)))
         }
+        Target::Tree(_) => Some(Family::of_all(running, own())),
         Target::Exec(pid) => Some(Family::of_program(*pid)),
         Target::System => None,
     }
-}
-
-/// The PID of a process, given the TID of any of its threads.
-fn first_thread(thread: i32) -> i32 {
-    let status = fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default();
-    let number = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok());
-    number.unwrap_or(thread)
 }
 
 fn read_name(records: &mut Records, pid: i32, thread: i32) {

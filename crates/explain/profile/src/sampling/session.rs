@@ -7,7 +7,6 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use knee_host::CpuList;
 use knee_host::limits::raise_open_files;
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -15,8 +14,9 @@ use super::access::SampleError;
 use super::cpu_time::{CpuTime, parents};
 use super::drain::{Code, Collector, Drain};
 use super::event::{Chosen, Event, Role};
-use super::proc::threads;
-use super::ring::Ring;
+use super::once::Once;
+use super::opened::Opened;
+use super::running::Running;
 use super::target::Target;
 use crate::records::{Family, read_maps};
 
@@ -27,6 +27,8 @@ pub(super) struct Session<T> {
     events: Vec<Event>,
     /// The target process; `None` for the whole system.
     root: Option<i32>,
+    /// How many processes of the target were running when the events were opened.
+    pub(super) running: usize,
     /// CPU time, if no events count it.
     cpu_time: Option<CpuTime>,
     /// Sends mappings to the thread.
@@ -41,57 +43,43 @@ pub(super) struct Session<T> {
 }
 
 impl<T: Send + 'static> Session<T> {
-    /// Opens events and starts the thread. The thread calls `collector` with the sampled threads before any
-    /// record arrives.
+    /// Opens events and starts the thread. The thread calls `collector` with the sampled processes that run
+    /// already, before any record arrives.
     pub(super) fn open<C: Collector<Collected = T>>(
         target: &Target,
         chosen: Chosen,
         collector: impl FnOnce(&[i32]) -> C + Send + 'static,
     ) -> Result<Session<T>, SampleError> {
-        let cpus = CpuList::online().map_err(SampleError::Cpus)?;
-        let threads = match target {
-            Target::System => vec![-1],
-            Target::Exec(pid) => vec![*pid],
-            Target::Process(pid) => threads(*pid)?,
-        };
-        let watched = if chosen.of_cpus { &[-1][..] } else { &threads };
         // Each thread has at least two events on each CPU.
         raise_open_files();
-        let mut rings = Vec::new();
-        let mut events = Vec::new();
-        for (place, cpu) in cpus.iter().map(u32::cast_signed).enumerate() {
-            for &thread in watched {
-                let Some(tracking) = Event::open(&chosen, Role::Tracking, thread, cpu)? else {
-                    continue;
-                };
-                match rings.get(place) {
-                    None => rings.push(Ring::map(&tracking, chosen.ring_bytes)?),
-                    Some(ring) => tracking.write_into(ring)?,
-                }
-                events.push(tracking);
-                for &role in chosen.roles() {
-                    if let Some(event) = Event::open(&chosen, role, thread, cpu)? {
-                        event.write_into(&rings[place])?;
-                        events.push(event);
-                    }
-                }
-            }
-            if rings.len() <= place {
-                return Err(target.gone());
-            }
+        let mut running = Running::default();
+        let mut opened = Opened::new(target, &chosen)?;
+        let first = running.update(target)?;
+        if chosen.of_cpus {
+            opened.open(&[-1])?;
+            // What has started since the first list, before the events recorded it.
+            running.update(target)?;
+        } else {
+            opened.open(&first)?;
         }
         let root = target.pid();
         let counts_cpu_time = root.is_some() && chosen.is_of_cpu_time() && chosen.sees_kernel;
-        if counts_cpu_time && !chosen.of_cpus {
-            // These events count time in the kernel, which belongs to no function if the kernel is not sampled.
-            for &thread in &threads {
-                events.extend(Event::open(&chosen, Role::CpuTime, thread, -1)?);
+        let mut once = None;
+        if !chosen.of_cpus {
+            if counts_cpu_time {
+                opened.count_cpu_time(&first)?;
+            }
+            if opened.open_late(&mut running, target)? {
+                once = Some(Once::new(opened.kinds()));
             }
         }
+        let Opened { rings, events, .. } = opened;
         let enough = eventfd(0, EventfdFlags::CLOEXEC).map_err(|e| SampleError::Cpus(e.into()))?;
         let enough = Arc::new(enough);
         let seen = Arc::new(AtomicU64::new(0));
         let info = chosen.parse_info();
+        let processes = running.processes;
+        let running = processes.len();
         let (ready, is_ready) = channel();
         let (codes, codes_sent) = channel();
         let drain = {
@@ -99,8 +87,8 @@ impl<T: Send + 'static> Session<T> {
             std::thread::Builder::new()
                 .name("drain".into())
                 .spawn(move || {
-                    let collector = collector(&threads);
-                    let drain = Drain::new(rings, info, codes_sent, collector);
+                    let collector = collector(&processes);
+                    let drain = Drain::new(rings, info, once, codes_sent, collector);
                     let _ = ready.send(());
                     drain.run(&enough, &seen)
                 })
@@ -115,6 +103,7 @@ impl<T: Send + 'static> Session<T> {
             chosen,
             events,
             root,
+            running,
             codes,
             enough,
             seen,

@@ -243,6 +243,76 @@ fn earlier_children_are_neither_sampled_nor_counted() {
 }
 
 #[test]
+fn a_tree_is_sampled_with_old_and_new_descendants() {
+    tree_is_sampled(Sampler::open);
+}
+
+#[test]
+fn a_tree_is_sampled_with_old_and_new_descendants_with_events_of_threads() {
+    tree_is_sampled(by_threads);
+}
+
+fn tree_is_sampled(open: fn(&Target, &Options) -> Result<Sampler, SampleError>) {
+    let dir = tempfile::tempdir().unwrap();
+    // `old` is a grandchild that spins already, and `new` a child that starts later.
+    let script = "./parent -c './old -c \"$SPIN\" & echo $!; wait' & read -r line
+        ./new -c \"$SPIN\" & echo $!; read -r line";
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).env("SPIN", "while :; do :; done").current_dir(dir.path());
+    for name in ["parent", "old", "new"] {
+        std::os::unix::fs::symlink("/bin/sh", dir.path().join(name)).unwrap();
+    }
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut output = std::io::BufReader::new(child.stdout.take().unwrap());
+    let mut next_pid = || {
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut output, &mut line).unwrap();
+        line.trim().parse::<i32>().unwrap()
+    };
+    // A sample is due every millisecond.
+    let has_run = |pid: i32| {
+        let used = cpu_time::clock(pid).unwrap();
+        while cpu_time::clock(pid).unwrap() < used + std::time::Duration::from_millis(50) {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    };
+    let old = next_pid();
+    let sampler = open(&Target::Tree(child.id() as i32), &Options::default());
+    let taken = sampler.and_then(|mut sampler| {
+        sampler.enable()?;
+        has_run(old);
+        std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"go\n").unwrap();
+        let new = next_pid();
+        has_run(new);
+        let running = sampler.running();
+        sampler.disable()?;
+        Ok((new, running, sampler.finish("tree", "", None)?))
+    });
+    let new = taken.as_ref().ok().map(|(new, ..)| *new);
+    for pid in [Some(old), new].into_iter().flatten() {
+        let pid = Pid::from_raw(pid).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    }
+    drop(child.stdin.take());
+    child.wait().unwrap();
+    let (_, running, capture) = match taken {
+        Ok(taken) => taken,
+        Err(error) => return skip("sampling", error),
+    };
+    assert_eq!(running, 3, "the shell, the parent and the old one");
+    for name in ["old", "new"] {
+        let program = capture.programs.iter().position(|program| program == name);
+        let program = program.unwrap_or_else(|| panic!("{name}: {:?}", capture.programs));
+        let counts = capture.counts.iter().filter(|count| count.program as usize == program);
+        let samples: u64 = counts.map(|count| count.samples).sum();
+        assert!(samples >= 20, "{samples} samples of {name}");
+    }
+    if let Some(cpu) = capture.cpu_seconds {
+        assert!(cpu >= 0.1, "both ran for 50 ms, but the tree used {cpu} s");
+    }
+}
+
+#[test]
 fn a_missing_process_is_reported() {
     // PIDs are below 4 million.
     let error = Sampler::open(&Target::Process(5_000_000), &Options::default()).unwrap_err();

@@ -31,6 +31,9 @@ pub trait Watch: Sized {
     /// Records so far, up to some tenths of a second ago.
     fn seen(&self) -> u64;
 
+    /// How many processes of the target were running when the recording was prepared. 0 for the whole system.
+    fn running(&self) -> usize;
+
     /// Whether the names of kernel functions are known.
     fn knows_kernel_names(&self) -> bool;
 

@@ -3,7 +3,9 @@
 
 use knee_results::{CaseId, Mode, PointId};
 
-use crate::capture::{Capture, Clock, Function, Kind, Losses, Machine, Stacks, Unit, Work};
+use crate::capture::{
+    Capture, Clock, Function, ITERATIONS, Kind, Losses, Machine, Stacks, Unit, Work,
+};
 
 pub(crate) fn user(name: &str) -> Function {
     Function { module: Some("/usr/bin/prog".into()), ..Function::new(name, Kind::User) }
@@ -81,6 +83,8 @@ pub(crate) fn with_work(mut capture: Capture, iterations: u64) -> Capture {
             tasks: 2,
         },
         iterations,
+        unit: ITERATIONS.to_owned(),
+        server: None,
         disturbed: false,
     });
     capture

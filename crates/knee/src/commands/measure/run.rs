@@ -27,7 +27,7 @@ use crate::args::latency::{LatencyChoice, latency};
 use crate::args::modes::Modes;
 use crate::args::patience::PatienceArgs;
 use crate::args::score::ScoreArgs;
-use crate::args::selection::{Selection, is_description};
+use crate::args::selection::{Selection, built_in_server, described_server, is_description};
 use crate::args::tasks::Tasks;
 use crate::args::view::ViewArgs;
 use crate::args::{
@@ -368,8 +368,8 @@ fn cases(args: &Args) -> anyhow::Result<Vec<Case>> {
         words.into_iter().partition(|word| is_description(word));
     let selected = Selection::of(&words, false)?;
     let mut cases: Vec<Case> = selected.testcases.iter().map(Case::built_in).collect();
-    let built_in = selected.servers.iter().map(|server| server::built_in(server));
-    let servers = built_in.chain(files.iter().map(|file| server::described(file)));
+    let built_in = selected.servers.iter().map(|server| built_in_server(server));
+    let servers = built_in.chain(files.iter().map(|file| described_server(file)));
     let servers = servers.collect::<anyhow::Result<Vec<Case>>>()?;
     if !servers.is_empty() {
         ensure_usage!(cases.is_empty(), "measure servers and other testcases in separate runs");

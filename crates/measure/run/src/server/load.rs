@@ -230,9 +230,11 @@ fn follow(
             let is_over = has_ended || times.end.is_some_and(|end| now >= end);
             if is_over && let Some(window) = window.take() {
                 usage = window.close(server, load);
+                round.tell(|observer| observer.end())?;
             }
             // On a busy machine, this may happen late.
             if window.is_none() && usage.is_none() && !has_ended && now >= times.begin {
+                round.tell(|observer| observer.begin())?;
                 window = Some(Window::open(&round.places.server, server, load));
             }
         }

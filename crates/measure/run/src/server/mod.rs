@@ -14,6 +14,7 @@
 //! does not show how fast the server is.
 
 mod load;
+mod observer;
 mod open_loop;
 mod places;
 mod process;
@@ -30,6 +31,7 @@ use std::time::Duration;
 use knee_host::Interrupt;
 use knee_results::{LatencyRequest, Mark, ServerUse};
 
+pub use self::observer::RoundObserver;
 pub use self::places::{Places, unshared};
 pub use self::programs::check;
 pub use crate::description::{
@@ -53,8 +55,23 @@ pub(crate) fn run(
     job: &Job,
     interrupt: &Interrupt,
 ) -> Result<[Sample; 2], Stopped> {
+    run_observed(server, here, job, interrupt, &mut ())
+}
+
+/// Measures one round of `server`, whose description is in the directory `here`, and tells `observer` of its
+/// course. Returns the measured part of the load, and the whole round with the marks that apply to both.
+///
+/// # Errors
+/// The server or its load failed, a signal asked knee to stop, or `observer` returned an error.
+pub fn run_observed(
+    server: &Server,
+    here: &Path,
+    job: &Job,
+    interrupt: &Interrupt,
+    observer: &mut dyn RoundObserver,
+) -> Result<[Sample; 2], Stopped> {
     check(server)?;
-    let round = Round::prepare(server, here, job, interrupt)?;
+    let round = Round::prepare(server, here, job, interrupt, observer)?;
     ready::require_unused(&round)?;
     let mut cpus = [&round.places.server[..], &round.places.load].concat();
     cpus.sort_unstable();
@@ -68,8 +85,16 @@ pub(crate) fn run(
         load_busy: measured.load_busy,
         shared: round.places.shared,
     };
-    // If the load may use the server's CPUs, it is the other work.
-    let is_disturbed = !round.places.shared && measured.usage.is_disturbed();
+    let is_disturbed = match round.places.shared {
+        false => measured.usage.is_disturbed(0.0),
+        // The load ran on the same CPUs, and is not other work.
+        true if job.pin && round.places.load == round.places.server => {
+            let load = measured.load_cpu * measured.usage.seconds / measured.seconds;
+            measured.usage.is_disturbed(load)
+        }
+        // Who ran on which CPU is unknown.
+        true => false,
+    };
     let sample = Sample {
         phase: Phase::Measure,
         seconds: measured.seconds,
@@ -106,6 +131,7 @@ fn serve(round: &Round<'_>) -> Result<(load::Measured, Option<OpenLoop>), Stoppe
         round.run("the prepare command", line, Some(&mut server))?;
     }
     load::fill(round, &mut server)?;
+    round.tell(|observer| observer.ready(server.root()))?;
     let measured = load::measure(round, &mut server)?;
     let open_loop = match (round.job.latency, &measured.requests) {
         (Some(LatencyRequest::Requests { share }), Some(requests)) => {

@@ -58,9 +58,14 @@ impl Process {
 
     /// CPU seconds of the process and its descendants.
     pub(super) fn cpu_seconds(&self) -> f64 {
-        // A daemon is a child of the keeper.
+        tree::cpu_seconds(self.root())
+    }
+
+    /// The process whose descendants are this one and all that it has started. A daemon is a child of the
+    /// keeper.
+    pub(super) fn root(&self) -> i32 {
         let [_, keeper] = self.kept.processes();
-        tree::cpu_seconds(keeper.as_raw_pid())
+        keeper.as_raw_pid()
     }
 
     /// The process and its descendants.

@@ -1,5 +1,6 @@
 //! What all steps of a round of a server need.
 
+use std::cell::RefCell;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -13,6 +14,7 @@ use knee_host::process::keeper::Program;
 use knee_host::{Interrupt, Topology};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit};
 
+use super::observer::RoundObserver;
 use super::places::Places;
 use super::process::{Process, watch};
 use super::programs;
@@ -38,6 +40,7 @@ pub(super) struct Round<'r> {
     path: OsString,
     user: Option<User>,
     open_files: Rlimit,
+    observer: RefCell<&'r mut dyn RoundObserver>,
 }
 
 impl<'r> Round<'r> {
@@ -47,6 +50,7 @@ impl<'r> Round<'r> {
         here: &Path,
         job: &'r Job,
         interrupt: &'r Interrupt,
+        observer: &'r mut dyn RoundObserver,
     ) -> Result<Self, Failure> {
         let open_files = require_open_files(server)?;
         let topology = Topology::read().map_err(|error| {
@@ -72,7 +76,16 @@ impl<'r> Round<'r> {
             user.require_way(&job.dir)?;
         }
         let path = programs::path(server);
-        Ok(Self { server, job, interrupt, places, values, path, user, open_files })
+        let observer = RefCell::new(observer);
+        Ok(Self { server, job, interrupt, places, values, path, user, open_files, observer })
+    }
+
+    /// Tells the observer of the round what happens.
+    pub(super) fn tell(
+        &self,
+        what: impl FnOnce(&mut dyn RoundObserver) -> io::Result<()>,
+    ) -> Result<(), Stopped> {
+        what(&mut **self.observer.borrow_mut()).map_err(Stopped::ByReceiver)
     }
 
     /// The user of the commands, if it is not the one of knee.

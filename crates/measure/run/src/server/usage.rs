@@ -63,8 +63,10 @@ impl Usage {
         self.balance.share()
     }
 
-    /// Whether other work got so much of the server's CPUs that it may have slowed down the server.
-    pub(super) fn is_disturbed(&self) -> bool {
-        self.balance.has_lost(LOST_SHARE, self.count, &self.cpus, TICK)
+    /// Whether other work got so much of the server's CPUs that it may have slowed down the server. The load
+    /// may have used `load` CPU seconds of them.
+    pub(super) fn is_disturbed(&self, load: f64) -> bool {
+        let balance = Balance { lost: self.balance.lost - load, ..self.balance };
+        balance.has_lost(LOST_SHARE, self.count, &self.cpus, TICK)
     }
 }

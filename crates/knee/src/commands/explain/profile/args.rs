@@ -16,16 +16,17 @@ use crate::args::whole;
 /// What to sample, and where to write the result.
 #[derive(clap::Args)]
 pub(super) struct SampleArgs {
-    /// Testcase name (see `knee list`)
-    #[arg(value_name = "TESTCASE", conflicts_with_all = ["pid", "all", "command"],
-          add = complete::testcase())]
+    /// Testcase or server (see `knee list`), or a file that describes a server
+    #[arg(value_name = "NAME | FILE.toml", conflicts_with_all = ["pid", "all", "command"],
+          add = complete::testcase_or_server())]
     pub(super) testcase: Option<String>,
 
     /// Word after a misspelt command, as in `knee profile growht mmap1`. It is never valid
     #[arg(hide = true, value_name = "WORD")]
     pub(super) extra: Option<String>,
 
-    /// Task count of the testcase [default: the count of usable CPUs]
+    /// Task count of the testcase [default: the count of usable CPUs], or number of CPUs of the
+    /// server [default: the most at which the load has CPUs of its own]
     #[arg(short, long, value_name = "N", requires = "testcase", value_parser = task_count)]
     pub(super) tasks: Option<u32>,
 
@@ -33,10 +34,14 @@ pub(super) struct SampleArgs {
     #[arg(short, long, value_parser = one_mode(), requires = "testcase")]
     pub(super) mode: Option<Mode>,
 
-    /// Process to sample, with its threads and the processes it starts
+    /// Process to sample, with its threads, its descendants and the processes they start
     #[arg(short, long, value_name = "PID", conflicts_with_all = ["all", "command"],
           value_parser = whole::<i32>(1..=i32::MAX))]
     pub(super) pid: Option<i32>,
+
+    /// With -p, leave out the descendants that the process has when sampling begins
+    #[arg(long, requires = "pid", conflicts_with_all = ["testcase", "all", "command"])]
+    pub(super) only: bool,
 
     /// Sample everything on all CPUs
     #[arg(short, long, conflicts_with = "command")]
@@ -46,7 +51,7 @@ pub(super) struct SampleArgs {
     #[arg(last = true, value_name = "COMMAND")]
     pub(super) command: Vec<OsString>,
 
-    /// Seconds to sample [default: 3 for a testcase, otherwise until exit or Ctrl-C]
+    /// Seconds to sample [default: 3 for a testcase or server, otherwise until exit or Ctrl-C]
     #[arg(short, long, value_name = "SECONDS", value_parser = crate::args::seconds)]
     pub(super) duration: Option<f64>,
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
-use knee_host::{Interrupt, OwnDirectory, auto_tasks, cgroup, number};
+use knee_host::{Interrupt, OwnDirectory, auto_tasks, cgroup};
 use knee_profile::Capture;
 use knee_profile::growth::{growth, table};
 use knee_profile::sampling::Sampler;
@@ -11,6 +11,7 @@ use knee_report::KNEE_EFFICIENCY;
 use knee_results::Mode;
 
 use super::args::HowArgs;
+use super::subject::Subject;
 use super::testcase::{Bench, Sampled, interrupted};
 use crate::args::complete;
 use crate::args::modes::one_mode;
@@ -34,20 +35,26 @@ const SEARCH: f64 = 0.3;
 /// per iteration: the CPU time that all tasks spend in the function, divided by their iterations.
 /// Growth is the cost that the tasks impose on each other. knee names the callers of the functions
 /// whose cost grew. knee also shows the off-CPU time of the tasks.
+///
+/// knee samples a server only while it is under load, and compares the cost per request. Its task
+/// count is the number of its CPUs: 1, and the most at which the load has CPUs of its own. On a
+/// machine with two or three CPUs, these are 1 and 2, and the load shares them.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee profile growth mmap1 -m threads           at 1 task, the knee, all CPUs
   knee profile growth page_fault1 -t 1,4,16      at these task counts
+  knee profile growth nginx                      a server, by cost per request
   knee profile growth mmap1 -m threads -o mmap1  keep the captures in mmap1/
   knee profile growth --from 1.json 16.json      compare existing captures
   knee profile growth mmap1 --json | jq '.rows[0]'")]
 pub(super) struct Args {
-    /// Testcase name (see `knee list`)
-    #[arg(value_name = "TESTCASE", required_unless_present = "from",
-          add = complete::testcase())]
+    /// Testcase or server (see `knee list`), or a file that describes a server
+    #[arg(value_name = "NAME | FILE.toml", required_unless_present = "from",
+          add = complete::testcase_or_server())]
     testcase: Option<String>,
 
-    /// Task counts, such as 1,4,16 [default: 1, the knee and the count of CPUs]
+    /// Task counts, such as 1,4,16 [default: 1, the knee and the count of CPUs;
+    /// for a server: see above]
     #[arg(short, long, value_name = "LIST")]
     tasks: Option<Tasks>,
 
@@ -59,7 +66,7 @@ pub(super) struct Args {
     #[arg(short, long, value_name = "SECONDS", default_value = "3", value_parser = crate::args::seconds)]
     duration: f64,
 
-    /// Existing captures of `knee profile TESTCASE` to compare, instead of new captures
+    /// Existing captures of a testcase or server to compare, instead of new captures
     #[arg(long, value_name = "FILE", num_args = 2.., conflicts_with_all = ["testcase", "tasks", "mode", "output"])]
     from: Vec<PathBuf>,
 
@@ -95,7 +102,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         stdout::print_json(&growth)?;
     } else {
         // All captures have the same mode.
-        if let Some(work) = &captures[0].work {
+        if let Some(work) = captures[0].work.as_ref().filter(|work| work.server.is_none()) {
             growth.testcase = format!("{} {}", growth.testcase, work.point.mode);
         }
         stdout::show_table(&table(&growth, args.top))?;
@@ -107,25 +114,28 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
 /// Takes captures at all task counts, in ascending order.
 fn take(args: &Args, name: &str) -> anyhow::Result<Vec<Capture>> {
     let interrupt = interrupt::poll()?;
-    let bench = Bench::of(name, args.mode, &args.how)?;
-    let cpus = args.how.placement.order(&bench.topology);
+    let subject = Subject::of(name, args.mode, &args.how)?;
+    let cpus = args.how.placement.order(subject.topology());
     let limit = args.patience.wait_quiet();
     QuietWait { limit, is_silent: args.how.quiet, interrupt: &interrupt }.wait(&cpus)?;
     let tasks = match &args.tasks {
-        Some(tasks) => match tasks.resolve(&bench.topology, cgroup::cpu_quota()) {
+        Some(tasks) => match tasks.resolve(subject.topology(), cgroup::cpu_quota()) {
             tasks if tasks.len() < 2 => {
                 bail_usage!("growth needs two or more task counts, such as -t 1,2")
             }
             tasks => tasks,
         },
-        None => points(args, &bench, &interrupt)?,
+        None => match &subject {
+            Subject::Testcase(bench) => points(args, bench, &interrupt)?,
+            Subject::Server(service) => service.ends()?,
+        },
     };
     if let Some(dir) = &args.output {
         OwnDirectory::create(dir).with_context(|| format!("cannot make {}", dir.display()))?;
     }
     let mut sampled: Vec<Sampled<Capture>> = Vec::new();
     for &tasks in &tasks {
-        sampled.push(sample(args, &bench, tasks, &interrupt, sampled.is_empty())?);
+        sampled.push(sample(args, &subject, tasks, &interrupt, sampled.is_empty())?);
     }
     let mut left = ((args.patience.times() - 1.0) * tasks.len() as f64).round() as usize;
     let is_disturbed = |one: &Sampled<_>| one.intervals.are_disturbed();
@@ -134,7 +144,7 @@ fn take(args: &Args, name: &str) -> anyhow::Result<Vec<Capture>> {
             if !args.how.quiet {
                 tell!("knee: other work disturbed {}, so knee samples it again", one.point);
             }
-            *one = sample(args, &bench, one.point.tasks, &interrupt, false)?;
+            *one = sample(args, &subject, one.point.tasks, &interrupt, false)?;
             left -= 1;
         }
     }
@@ -149,20 +159,19 @@ fn take(args: &Args, name: &str) -> anyhow::Result<Vec<Capture>> {
     sampled.into_iter().map(keep).collect()
 }
 
-/// Samples the testcase at one task count.
+/// Samples the testcase or server at one task count.
 fn sample(
     args: &Args,
-    bench: &Bench<'_>,
+    subject: &Subject<'_>,
     tasks: u32,
     interrupt: &Interrupt,
     describes: bool,
 ) -> anyhow::Result<Sampled<Capture>> {
     if !args.how.quiet {
-        let seconds = args.duration;
-        tell!("knee: {} {} for {seconds} s", bench.case.id, number::tasks(tasks));
+        tell!("knee: {}", subject.describe(tasks, args.duration));
     }
     let describes = !args.how.quiet && describes;
-    let sampled = bench.sample::<Sampler>(tasks, args.duration, interrupt, describes)?;
+    let sampled = subject.sample::<Sampler>(tasks, args.duration, interrupt, describes)?;
     match sampled.interrupted {
         // An interrupted capture has no iteration count to compare.
         Some(signal) => Err(interrupted(signal)),

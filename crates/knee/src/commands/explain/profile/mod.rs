@@ -7,16 +7,18 @@ mod growth;
 mod locks;
 mod recording;
 mod sample;
+mod service;
 mod show;
+mod subject;
 mod target;
 mod testcase;
 mod watch;
 
 use clap::Subcommand;
 use knee_host::suggest::{nearest, question};
-use knee_testcases::CATALOGUE;
 
 use self::args::SampleArgs;
+use crate::args::selection::{Selection, is_description};
 use crate::exit::{ExitStatus, usage};
 
 /// Find where cycles go, and which costs grow with the task count
@@ -26,8 +28,8 @@ use crate::exit::{ExitStatus, usage};
 /// includes the function names.
 ///
 /// `show` turns a capture into a call tree, a flame graph or a file for other tools. `growth`
-/// samples a testcase at several task counts, and ranks the functions whose cost per iteration
-/// grows. `diff` compares two captures.
+/// samples a testcase or a server at several task counts, and ranks the functions whose cost per
+/// iteration or request grows. `diff` compares two captures.
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -46,6 +48,7 @@ Examples:
   knee profile -a -d 5                     everything on all CPUs
   knee profile mmap1 -m threads --locks    who waits for which kernel lock
   knee profile mmap1 --event off-cpu       where tasks sleep, or wait for a CPU
+  knee profile nginx -t 1                  a server on one CPU, under load
   knee profile growth mmap1 -m threads     what costs more with more tasks
   knee profile show last.json              the call tree
   knee profile show last.json --format flame -o last.svg
@@ -77,7 +80,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
 /// The error for a misspelt command, which clap takes for a testcase, or for a second testcase.
 fn misspelt(args: &SampleArgs) -> Option<anyhow::Error> {
     let word = args.testcase.as_deref()?;
-    if CATALOGUE.select(&[word]).is_ok() {
+    let is_known = is_description(word) || Selection::of(&[word.to_owned()], false).is_ok();
+    if is_known {
         let extra = args.extra.as_deref()?;
         return Some(usage(format!("unexpected argument {extra}: name one testcase")));
     }

@@ -4,8 +4,8 @@ use knee_host::Interrupt;
 use knee_profile::sampling::Target;
 
 use super::args::SampleArgs;
+use super::subject::Subject;
 use super::target::{self, Left};
-use super::testcase::Bench;
 use super::watch::Recorder;
 use crate::exit::{ExitStatus, bail_usage};
 use crate::stderr::tell;
@@ -21,10 +21,10 @@ pub(super) fn take<W: Recorder>(
 ) -> anyhow::Result<(W::Taken, Left)> {
     let how = &args.how;
     if let Some(name) = &args.testcase {
-        let bench = Bench::of(name, args.mode, how)?;
-        let tasks = args.tasks.unwrap_or(bench.topology.usable().len() as u32);
+        let subject = Subject::of(name, args.mode, how)?;
+        let tasks = args.tasks.unwrap_or_else(|| subject.most());
         let seconds = args.duration.unwrap_or(SECONDS);
-        let sampled = bench.sample::<W>(tasks, seconds, interrupt, !how.quiet)?;
+        let sampled = subject.sample::<W>(tasks, seconds, interrupt, !how.quiet)?;
         sampled.warn();
         let status = sampled.interrupted.map_or(ExitStatus::Done, ExitStatus::Interrupted);
         if sampled.interrupted.is_some() {
@@ -32,7 +32,8 @@ pub(super) fn take<W: Recorder>(
         }
         Ok((sampled.taken, Left::Nothing(status)))
     } else if let Some(pid) = args.pid {
-        target::running::<W>(&Target::Process(pid), args.duration, how, interrupt)
+        let target = if args.only { Target::Process(pid) } else { Target::Tree(pid) };
+        target::running::<W>(&target, args.duration, how, interrupt)
     } else if args.all {
         target::running::<W>(&Target::System, args.duration, how, interrupt)
     } else if !args.command.is_empty() {

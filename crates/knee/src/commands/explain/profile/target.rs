@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use knee_host::Interrupt;
+use knee_host::number::plural;
 use knee_host::process::{program, readable};
 use knee_host::utc;
 use knee_profile::sampling::Target;
@@ -17,6 +18,7 @@ use super::command::{Command, Ended};
 use super::watch::Recorder;
 use crate::exit::ExitStatus;
 use crate::progress::Progress;
+use crate::stderr::tell;
 
 /// Interval between checks for due progress messages; less than a second.
 const NAP: Duration = Duration::from_millis(500);
@@ -99,20 +101,32 @@ pub(super) fn running<W: Recorder>(
     let started_at = utc::now();
     let mut watch = W::open(target, &how.options())?;
     watch.enable()?;
+    let title = title(target, watch.running());
     if !how.quiet {
         watch.describe();
+        if target.pid().is_some() {
+            tell!("knee: sampling {title}, and the processes that start in this tree later");
+        }
     }
     let (mut progress, start) = (Progress::new(how.quiet), Instant::now());
     let signal = wait(target, duration, interrupt, || {
         watch.show(&mut progress, start.elapsed().as_secs_f64(), duration);
     })?;
     drop(progress);
-    let title = match target {
-        Target::Process(pid) | Target::Exec(pid) => format!("process {pid}"),
-        Target::System => "all CPUs".to_owned(),
-    };
     let status = signal.map_or(ExitStatus::Done, ExitStatus::Interrupted);
     Ok((watch.finish(title, started_at, None)?, Left::Nothing(status)))
+}
+
+/// What is sampled, if `running` processes of it were running at first.
+fn title(target: &Target, running: usize) -> String {
+    match target {
+        Target::System => "all CPUs".to_owned(),
+        Target::Process(pid) | Target::Exec(pid) => format!("process {pid}"),
+        Target::Tree(pid) => match running.saturating_sub(1) {
+            0 => format!("process {pid}"),
+            others => format!("process {pid} with {}", plural(others, "descendant")),
+        },
+    }
 }
 
 /// The time of the next message, or `until` if that is earlier.
@@ -130,7 +144,7 @@ fn wait(
     mut going_on: impl FnMut(),
 ) -> anyhow::Result<Option<i32>> {
     let exit = match target {
-        Target::Process(pid) | Target::Exec(pid) => {
+        Target::Process(pid) | Target::Tree(pid) | Target::Exec(pid) => {
             let pid = Pid::from_raw(*pid).context("no process has this number")?;
             Some(pidfd_open(pid, PidfdFlags::empty()).context("cannot watch the process")?)
         }

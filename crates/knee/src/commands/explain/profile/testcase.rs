@@ -8,7 +8,7 @@ use anyhow::Context;
 use knee_host::utc;
 use knee_host::workdir::WorkDir;
 use knee_host::{Interrupt, Topology};
-use knee_profile::capture::Work;
+use knee_profile::capture::{ITERATIONS, Work};
 use knee_profile::sampling::{Options, Target};
 use knee_results::{Mode, PointId};
 use knee_run::catalogue::Selected;
@@ -19,12 +19,11 @@ use knee_run::plan::Case;
 use knee_run::stopped::Stopped;
 use knee_run::sweep::spare_cpu;
 use knee_run::testcase::Need;
-use knee_testcases::CATALOGUE;
 
 use super::args::HowArgs;
 use super::watch::Recorder;
 use crate::args::existing;
-use crate::exit::{ExitStatus, bail_usage, failed, usage};
+use crate::exit::{ExitStatus, bail_usage, failed};
 use crate::present::profile::disturbance;
 use crate::progress::Progress;
 use crate::session::{WARMUP, topology};
@@ -57,6 +56,13 @@ pub(super) struct Intervals {
 }
 
 impl Intervals {
+    /// The intervals of these samples.
+    pub(super) fn of(samples: &[Sample]) -> Self {
+        let mut intervals = Self::default();
+        samples.iter().for_each(|sample| intervals.add(sample));
+        intervals
+    }
+
     /// Whether most of them were disturbed.
     pub(super) fn are_disturbed(&self) -> bool {
         2 * self.disturbed > self.all
@@ -96,16 +102,11 @@ pub(super) struct Bench<'a> {
 
 impl<'a> Bench<'a> {
     pub(super) fn of(
-        name: &str,
+        selected: &Selected,
         mode: Option<Mode>,
         how: &'a HowArgs,
     ) -> anyhow::Result<Bench<'a>> {
-        let selected = CATALOGUE.select(&[name]).map_err(|error| {
-            usage(format!("{error}; to profile a command, put it after --: knee profile -- {name}"))
-        })?;
-        let [selected] = &selected[..] else {
-            bail_usage!("{name} matches {} testcases; name one", selected.len());
-        };
+        let name = &selected.testcase.name;
         let case = Case::built_in(selected);
         let asked = mode.map_or(Mode::ALL.to_vec(), |mode| vec![mode]);
         let Some(&mode) = case.modes(&asked).first() else {
@@ -183,7 +184,10 @@ impl<'a> Bench<'a> {
             None => {
                 let iterations = iterations.round() as u64;
                 let disturbed = intervals.are_disturbed();
-                (point.to_string(), Some(Work { point: point.clone(), iterations, disturbed }))
+                let unit = ITERATIONS.to_owned();
+                let point = point.clone();
+                let work = Work { point, iterations, unit, server: None, disturbed };
+                (work.point.to_string(), Some(work))
             }
             // The tasks ran until they were stopped, and have not reported their iterations.
             Some(_) => (format!("{point}, interrupted"), None),
@@ -263,14 +267,19 @@ impl<'a> Bench<'a> {
 
     /// The error for a round that leaves no capture.
     fn error(&self, stopped: Stopped) -> anyhow::Error {
-        match stopped {
-            Stopped::Failed(failure) => failed(
-                ExitStatus::of_failure(failure.kind),
-                format!("{}: {}; {}", self.case.id, failure.reason, failure.remedy),
-            ),
-            Stopped::Interrupted(signal) => interrupted(signal),
-            Stopped::ByReceiver(error) => error.into(),
-        }
+        no_capture(&self.case, stopped)
+    }
+}
+
+/// The error for a round of `case` that leaves no capture.
+pub(super) fn no_capture(case: &Case, stopped: Stopped) -> anyhow::Error {
+    match stopped {
+        Stopped::Failed(failure) => failed(
+            ExitStatus::of_failure(failure.kind),
+            format!("{}: {}; {}", case.id, failure.reason, failure.remedy),
+        ),
+        Stopped::Interrupted(signal) => interrupted(signal),
+        Stopped::ByReceiver(error) => error.into(),
     }
 }
 

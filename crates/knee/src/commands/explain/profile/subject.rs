@@ -1,0 +1,77 @@
+//! What knee runs in order to sample it: a testcase, or a server under load.
+
+use knee_host::{Interrupt, Topology, number};
+use knee_results::Mode;
+
+use super::args::HowArgs;
+use super::service::Service;
+use super::testcase::{Bench, Sampled};
+use super::watch::Recorder;
+use crate::args::selection::{Selection, built_in_server, described_server, is_description};
+use crate::exit::{bail_usage, usage};
+
+/// A testcase or a server.
+pub(super) enum Subject<'a> {
+    Testcase(Bench<'a>),
+    Server(Service<'a>),
+}
+
+impl<'a> Subject<'a> {
+    /// The testcase or server called `name`, or the server that the file `name` describes.
+    pub(super) fn of(name: &str, mode: Option<Mode>, how: &'a HowArgs) -> anyhow::Result<Self> {
+        if is_description(name) {
+            return Ok(Self::Server(Service::of(described_server(name)?, mode, how)?));
+        }
+        let selection = Selection::of(&[name.to_owned()], false).map_err(|error| {
+            usage(format!("{error}; to profile a command, put it after --: knee profile -- {name}"))
+        })?;
+        match (&selection.testcases[..], &selection.servers[..]) {
+            ([testcase], []) => Ok(Self::Testcase(Bench::of(testcase, mode, how)?)),
+            ([], [server]) => Ok(Self::Server(Service::of(built_in_server(server)?, mode, how)?)),
+            ([], servers) => bail_usage!("{name} matches {} servers; name one", servers.len()),
+            (testcases, _) => {
+                bail_usage!("{name} matches {} testcases; name one", testcases.len())
+            }
+        }
+    }
+
+    pub(super) fn topology(&self) -> &Topology {
+        match self {
+            Self::Testcase(bench) => &bench.topology,
+            Self::Server(service) => &service.topology,
+        }
+    }
+
+    /// The default task count of a single capture.
+    pub(super) fn most(&self) -> u32 {
+        match self {
+            Self::Testcase(bench) => bench.topology.usable().len() as u32,
+            Self::Server(service) => service.most(),
+        }
+    }
+
+    /// `mmap1 2 tasks for 3 s`, or a server with its CPUs.
+    pub(super) fn describe(&self, tasks: u32, seconds: f64) -> String {
+        match self {
+            Self::Testcase(bench) => {
+                format!("{} {} for {seconds} s", bench.case.id, number::tasks(tasks))
+            }
+            Self::Server(service) => service.describe(tasks, seconds),
+        }
+    }
+
+    /// Runs `tasks` tasks, or a server on as many CPUs, and samples for `seconds` after the warm-up. With
+    /// `describes`, prints what the sampler records.
+    pub(super) fn sample<W: Recorder>(
+        &self,
+        tasks: u32,
+        seconds: f64,
+        interrupt: &Interrupt,
+        describes: bool,
+    ) -> anyhow::Result<Sampled<W::Taken>> {
+        match self {
+            Self::Testcase(bench) => bench.sample::<W>(tasks, seconds, interrupt, describes),
+            Self::Server(service) => service.sample::<W>(tasks, seconds, interrupt, describes),
+        }
+    }
+}

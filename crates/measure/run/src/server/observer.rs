@@ -1,0 +1,33 @@
+//! What an observer, such as a profiler, learns of a round of a server.
+
+use std::io;
+
+/// Follows a round of a server.
+pub trait RoundObserver {
+    /// The server is ready and filled. It consists of the descendants of the process `root`.
+    ///
+    /// # Errors
+    /// Ends the round.
+    fn ready(&mut self, _root: i32) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// The measured part of the load begins.
+    ///
+    /// # Errors
+    /// Ends the round.
+    fn begin(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// The measured part of the load has ended.
+    ///
+    /// # Errors
+    /// Ends the round.
+    fn end(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Nobody follows.
+impl RoundObserver for () {}
