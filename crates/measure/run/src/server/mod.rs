@@ -42,6 +42,7 @@ pub use crate::placeholders::HERE;
 
 use self::open_loop::OpenLoop;
 use self::round::Round;
+use self::usage::Usage;
 use crate::job::{Job, Phase, Sample};
 use crate::reference;
 use crate::stopped::Stopped;
@@ -85,16 +86,7 @@ pub fn run_observed(
         load_busy: measured.load_busy,
         shared: round.places.shared,
     };
-    let is_disturbed = match round.places.shared {
-        false => measured.usage.is_disturbed(0.0),
-        // The load ran on the same CPUs, and is not other work.
-        true if job.pin && round.places.load == round.places.server => {
-            let load = measured.load_cpu * measured.usage.seconds / measured.seconds;
-            measured.usage.is_disturbed(load)
-        }
-        // Who ran on which CPU is unknown.
-        true => false,
-    };
+    let is_disturbed = is_disturbed(&round, &measured.usage, measured.load_cpu, measured.seconds);
     let sample = Sample {
         phase: Phase::Measure,
         seconds: measured.seconds,
@@ -112,10 +104,24 @@ pub fn run_observed(
     // The rate may be sound, but the latency shares its round.
     let is_disturbed_later = open_loop.is_some_and(|measured| measured.is_disturbed);
     let mut whole = Sample { phase: Phase::Round, reference, latency: None, ..sample.clone() };
-    if is_disturbed_later && !round.places.shared && !whole.marks.contains(&Mark::Starved) {
+    if is_disturbed_later && !whole.marks.contains(&Mark::Starved) {
         whole.marks.push(Mark::Starved);
     }
     Ok([sample, whole])
+}
+
+/// Whether other work may have slowed down the server in the measured part of a load, which took `load` CPU
+/// seconds in `seconds`.
+fn is_disturbed(round: &Round<'_>, usage: &Usage, load: f64, seconds: f64) -> bool {
+    match round.places.shared {
+        false => usage.is_disturbed(0.0),
+        // The load ran on the same CPUs, and is not other work.
+        true if round.job.pin && round.places.load == round.places.server => {
+            usage.is_disturbed(load * usage.seconds / seconds)
+        }
+        // Who ran on which CPU is unknown.
+        true => false,
+    }
 }
 
 /// Starts the server of `round`, measures it, and stops it.

@@ -10,6 +10,7 @@ use knee_host::number::{percent, si};
 use knee_load::{Histogram, Load, Outcome, Pace};
 use knee_results::Latency;
 
+use super::is_disturbed;
 use super::load::generated;
 use super::process::Process;
 use super::round::Round;
@@ -52,6 +53,7 @@ pub(super) fn measure(
         }),
         other => other,
     })?;
+    let is_disturbed = is_disturbed(round, &usage, outcome.cpu, outcome.seconds);
     let Outcome { latency, lateness, .. } = outcome;
     let latency = Latency {
         times: compact(&latency),
@@ -59,7 +61,7 @@ pub(super) fn measure(
         rate: Some(rate),
         clock: None,
     };
-    Ok(OpenLoop { latency, is_disturbed: usage.is_disturbed() })
+    Ok(OpenLoop { latency, is_disturbed })
 }
 
 /// The same times in the buckets of a record, which are wider.
