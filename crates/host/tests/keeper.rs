@@ -115,7 +115,10 @@ fn stops_keeper(dir: &Path) {
         wait_for_output(&kept);
         let pid = kept.id().as_raw_pid().to_string();
         let (sender, ended) = mpsc::channel();
-        thread::spawn(move || sender.send(end(kept)));
+        thread::spawn(move || {
+            end(kept);
+            sender.send(())
+        });
         assert_eq!(ended.recv_timeout(LONG), Ok(()), "knee waits for a stopped keeper");
         assert!(!is_alive(&pid));
     }

@@ -72,7 +72,8 @@ fn require_own(round: &Round<'_>, server: &Process, target: &Target) -> Result<(
             let reason = format!(
                 "a program of user {user} accepts connections at {target}, and not the server"
             );
-            let remedy = "stop this program, and write {port} for the port in the description";
+            let remedy = "stop this program, and write {port} for the port in the description; if it is the \
+                          server in a container, publish the port of the container";
             Err(Failure::new(FailureKind::CannotRun, reason, remedy))
         }
     }
