@@ -192,7 +192,11 @@ fn growth_of_a_server_is_that_of_a_request() {
     assert_eq!(json["unit"], "requests");
     let points = json["points"].as_array().unwrap();
     let is_shared = |point: &serde_json::Value| point["server"]["shared"] == true;
-    assert_eq!(grown.stdout.contains("shares its CPUs"), points.iter().any(is_shared), "{json}");
+    assert_eq!(
+        grown.stdout.contains("shares the server's CPUs"),
+        points.iter().any(is_shared),
+        "{json}"
+    );
     for file in ["kept/1.json", "kept/2.json"] {
         let capture = capture(&scratch, file);
         assert_schema("capture", &capture);

@@ -217,7 +217,7 @@ impl Growth {
         ends.filter(|point| point.disturbed)
     }
 
-    /// The points at which a server shared its CPUs with the load.
+    /// The points at which the load shared the CPUs of a server, or had too few of its own.
     pub fn shared(&self) -> impl Iterator<Item = &Point> {
         self.points.iter().filter(|point| point.server.is_some_and(|server| server.shared))
     }

@@ -110,7 +110,7 @@ pub struct Work {
 pub struct UnderLoad {
     /// Share of the time of its CPUs in which it ran, 0 to 1.
     pub busy: f64,
-    /// Whether the load used the same CPUs.
+    /// Whether the load shared the server's CPUs, or had too few CPUs of its own.
     pub shared: bool,
 }
 

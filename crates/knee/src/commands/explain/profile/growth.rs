@@ -38,7 +38,8 @@ const SEARCH: f64 = 0.3;
 ///
 /// knee samples a server only while it is under load, and compares the cost per request. Its task
 /// count is the number of its CPUs: 1, and the most at which the load has CPUs of its own. On a
-/// machine with two or three CPUs, these are 1 and 2, and the load shares them.
+/// machine with two or three CPUs, these are 1 and 2, and the load shares them or has too few of
+/// its own.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee profile growth mmap1 -m threads           at 1 task, the knee, all CPUs

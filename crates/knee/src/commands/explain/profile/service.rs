@@ -70,12 +70,14 @@ impl<'a> Service<'a> {
 
     /// `nginx on 2 CPUs for 3 s; the load shares them`
     pub(super) fn describe(&self, tasks: u32, seconds: f64) -> String {
-        let shared = if self.is_shared(tasks) { "; the load shares them" } else { "" };
-        format!("{} on {} for {seconds} s{shared}", self.case.id, plural(tasks as usize, "CPU"))
-    }
-
-    fn is_shared(&self, tasks: u32) -> bool {
-        Places::new(&self.cpus, tasks, &self.topology).shared || !self.how.placement.pins()
+        let places = Places::new(&self.cpus, tasks, &self.topology);
+        let note = match places.shared {
+            _ if !self.how.placement.pins() => "; the load may run on the same CPUs",
+            true if places.load == places.server => "; the load shares them",
+            true => "; the load has too few CPUs of its own",
+            false => "",
+        };
+        format!("{} on {} for {seconds} s{note}", self.case.id, plural(tasks as usize, "CPU"))
     }
 
     /// Runs the server on `tasks` CPUs with load for `seconds`, and samples its processes in the measured part of
