@@ -3,12 +3,12 @@
 
 use std::path::PathBuf;
 
-use knee_results::{CaseId, Curve, Mark, Mode, PointId};
+use knee_results::{CaseId, Curve, Latency, LatencyRequest, Mark, Mode, PointId};
 use knee_run::job::{Failure, Phase};
 use knee_run::noise::{self, Conditions, NoiseFloors, PointNoise};
 use knee_run::plan::Case;
 use knee_run::record::{Machine, PointFailure, Record, Rounds, RunEnd, RunRecord, SampleLine};
-use knee_stats::Spread;
+use knee_stats::{Histogram, Spread};
 use knee_testcases::CATALOGUE;
 use serde_json::{Value, json};
 
@@ -68,6 +68,29 @@ impl Example {
                 marks: vec![Mark::Starved; usize::from((sample as usize) < marked)],
             });
         }
+        self
+    }
+
+    /// Adds a round with this latency to the point at one task.
+    fn latency(mut self, testcase: &str, latency: &Latency) -> Self {
+        let point = PointId { case: testcase.parse().unwrap(), mode: Mode::Processes, tasks: 1 };
+        let round = self.rounds.of(&point).count() as u32;
+        self.rounds.add(&SampleLine {
+            point,
+            round,
+            sample: 0,
+            phase: Phase::Measure,
+            seconds: 1.0,
+            spread: Spread::of(&[100.0]).unwrap(),
+            rates: vec![100.0],
+            reference: None,
+            memory: None,
+            server: None,
+            latency: Some(latency.clone()),
+            lost: None,
+            cpu: None,
+            marks: Vec::new(),
+        });
         self
     }
 
@@ -156,6 +179,26 @@ fn one_round_has_no_interval() {
         .never_says(" % intervals");
     let detail = example.shown_in_detail();
     assert!(detail.contains("1 100 - 1.00×"), "{detail}");
+}
+
+#[test]
+fn latencies_are_listed_and_a_late_generator_is_reported() {
+    let times = |nanos| Histogram::of_buckets([(Histogram::bucket(nanos), 100)], nanos);
+    let example = |late| {
+        let lateness = Some(times(late));
+        let latency =
+            Latency { times: times(4000), lateness, rate: Some(70.0), ..Latency::default() };
+        let mut example = Example::new(&["getppid1"], &[1]).latency("getppid1", &latency);
+        example.record.run.request.latency = Some(LatencyRequest::Requests { share: 0.7 });
+        example
+    };
+    example(100)
+        .says("latency of requests on a schedule, at 70% of the rate that the round measured\n")
+        .says("p50 p90 p99 p99.9 max late p99 requests/s\n")
+        .says("getppid1 processes ×1 4.00 µs 4.00 µs 4.00 µs 4.00 µs 4.00 µs 100 ns 70.0\n")
+        .never_says("sent requests late");
+    example(3000).says("knee sent requests late at getppid1 processes");
+    Example::new(&["getppid1"], &[1]).rounds("getppid1", 1, 100.0, 1).never_says("p99");
 }
 
 #[test]

@@ -132,6 +132,15 @@ fn the_fragment_selects_a_testcase_and_a_task_count() {
 }
 
 #[test]
+fn latencies_are_drawn_and_the_console_is_empty() {
+    let Some(page) = Opened::new("latency") else { return };
+    let shown = page.show("#case=mmap1&n=16");
+    assert_eq!(shown.count(r#"<svg class="chart latency-chart""#), 4);
+    // The other charts have an axis of tasks. Two modes with four such charts each.
+    assert_eq!(shown.count(r#"<path class="cursor""#), 8);
+}
+
+#[test]
 fn a_page_of_a_hundred_testcases_with_256_points_opens() {
     let Some(page) = Opened::new("huge") else { return };
     let shown = page.show("#case=mmap1_3&n=200&mode=threads");

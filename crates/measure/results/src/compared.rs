@@ -14,7 +14,7 @@ use crate::{Difference, Family, Key, Results, VariantPair, differences};
 pub struct Compared {
     /// Points that have rounds on both sides, most important first.
     pub points: Vec<ComparedPoint>,
-    /// Quantiles of the latencies of points that both sides measured, by point.
+    /// Quantiles of the latencies of points that both sides measured, those that have changed first.
     pub latencies: Vec<ComparedLatency>,
     /// Points that are missing on one side or both, with the reasons.
     pub gaps: Vec<Gap>,
@@ -137,9 +137,13 @@ pub struct Verdicts {
 impl Verdicts {
     /// Counts the verdicts of `points`.
     pub fn of<'c>(points: impl Iterator<Item = &'c ComparedPoint>) -> Self {
+        Self::count(points.map(|point| point.comparison.verdict))
+    }
+
+    fn count(verdicts: impl Iterator<Item = Verdict>) -> Self {
         let mut counts = Self::default();
-        for point in points {
-            *match point.comparison.verdict {
+        for verdict in verdicts {
+            *match verdict {
                 Verdict::Faster => &mut counts.faster,
                 Verdict::Slower => &mut counts.slower,
                 Verdict::Same => &mut counts.same,
@@ -233,6 +237,11 @@ impl Compared {
     /// All points by verdict.
     pub fn verdicts(&self) -> Verdicts {
         Verdicts::of(self.points.iter())
+    }
+
+    /// All quantiles of latency by verdict.
+    pub fn latency_verdicts(&self) -> Verdicts {
+        Verdicts::count(self.latencies.iter().map(|latency| latency.comparison.verdict))
     }
 }
 

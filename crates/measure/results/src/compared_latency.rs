@@ -15,12 +15,15 @@ struct Quantile {
 }
 
 /// The longest time of a round grows with the number of times, so it is not compared.
-const QUANTILES: [Quantile; 4] = [
+static QUANTILES: [Quantile; 4] = [
     Quantile { name: "p50", share: 0.5, of: |quantiles| quantiles.p50 },
     Quantile { name: "p90", share: 0.9, of: |quantiles| quantiles.p90 },
     Quantile { name: "p99", share: 0.99, of: |quantiles| quantiles.p99 },
     Quantile { name: "p99.9", share: 0.999, of: |quantiles| quantiles.p99_9 },
 ];
+
+/// A quantile of a point, with its values in the rounds before and after, and the drift of times.
+type Compared<'k> = (&'k Key, &'static Quantile, (Vec<f64>, Vec<f64>, Drift));
 
 /// A quantile of the latency of a point on both sides.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,7 +45,7 @@ pub struct ComparedLatency {
 /// quantile in each round counts as one observation, as the rate does. The intervals are therefore those
 /// of rates: bootstrap intervals of the ratio of medians over rounds. Quantiles of the same rounds depend
 /// on each other, so p-values are corrected by the union bound over all quantiles of all points.
-/// `drift` is the drift of the rate of a point.
+/// `drift` is the drift of the times of a point.
 pub(crate) fn compared_latencies(
     before: &Results,
     after: &Results,
@@ -69,16 +72,16 @@ pub(crate) fn compared_latencies(
             }
         }
     }
-    let compare = |points: &[(&Key, &Quantile, (Vec<f64>, Vec<f64>, Drift))]| {
+    let compare = |points: &[Compared<'_>]| {
         let values: Vec<_> = points.iter().map(|(_, _, values)| values.clone()).collect();
         compare_dependent(&values, options)
     };
     let claims = sound.iter().zip(compare(&sound)).map(|(point, comparison)| {
-        let inverse = |comparison: Comparison| Comparison {
+        let of_times = |comparison: Comparison| Comparison {
             verdict: verdict_on_times(comparison.verdict),
             ..comparison
         };
-        (point, comparison.map(inverse), false)
+        (point, comparison.map(of_times), false)
     });
     let doubts = disturbed.iter().map(|point| {
         let comparison = compare(std::slice::from_ref(point)).pop().flatten();
@@ -95,7 +98,10 @@ pub(crate) fn compared_latencies(
             })
         });
     let mut all: Vec<ComparedLatency> = all.collect();
-    all.sort_by(|a, b| a.key.cmp(&b.key));
+    all.sort_by(|a, b| {
+        let has_changed = |one: &ComparedLatency| one.comparison.verdict.is_change();
+        has_changed(b).cmp(&has_changed(a)).then_with(|| a.key.cmp(&b.key))
+    });
     all
 }
 
@@ -183,12 +189,12 @@ mod tests {
     fn nothing_is_claimed_from_a_disturbed_side_and_it_does_not_weaken_the_others() {
         let before = results(&[("a", LOW, true), ("b", LOW, false)], 20);
         let after = results(&[("a", HIGH, false), ("b", HIGH, false)], 20);
-        let verdicts = [("a", Verdict::Inconclusive), ("b", Verdict::Slower)];
+        let verdicts = [("b", Verdict::Slower), ("a", Verdict::Inconclusive)];
         let verdicts = verdicts.map(|(case, verdict)| (case.to_owned(), "p50", verdict));
         assert_eq!(compared(&before, &after), verdicts);
         let options = CompareOptions::default();
         let compared = compared_latencies(&before, &after, &options, |_| Drift::NONE);
-        assert_eq!(compared[1].comparison.adjusted_p, compared[1].comparison.p);
+        assert_eq!(compared[0].comparison.adjusted_p, compared[0].comparison.p);
     }
 
     #[test]

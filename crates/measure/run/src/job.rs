@@ -171,7 +171,7 @@ pub enum Event {
         group: i32,
     },
     /// One interval.
-    Sample(Sample),
+    Sample(Box<Sample>),
     /// The round has failed; nothing follows.
     Failed(Failure),
     /// The round is complete, and all of its processes are gone.

@@ -122,7 +122,7 @@ fn run_watched(
                 patience = Duration::from_secs_f64(job.interval)
                     + PATIENCE
                     + PATIENCE_PER_TASK * job.tasks;
-                receive(&description, sample).map_err(Stopped::ByReceiver)?;
+                receive(&description, *sample).map_err(Stopped::ByReceiver)?;
             }
             Event::Failed(failure) => return Err(runner.with_last_words(failure).into()),
             Event::Done => {

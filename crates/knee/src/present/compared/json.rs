@@ -38,6 +38,7 @@ fn comparison(after: &Results, compared: &Compared) -> Value {
     json!({
         "after": side(after),
         "verdicts": compared.verdicts(),
+        "latency_verdicts": compared.latency_verdicts(),
         "differences": compared.differences,
         "machine": compared.machine.iter().map(machine).collect::<Vec<Value>>(),
         "in_turns": compared.in_turns,

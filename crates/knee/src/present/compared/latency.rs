@@ -6,7 +6,7 @@ use knee_results::{Compared, ComparedLatency};
 use knee_stats::{CompareOptions, Verdict};
 use serde_json::{Value, json};
 
-use super::{change, colour, p_value, test_name};
+use super::{change, colour, p_value, tally, test_name};
 
 /// The table; `None` without latencies. `none` stands for unknown values.
 pub(super) fn table(compared: &Compared, none: &str) -> Option<Table> {
@@ -59,12 +59,18 @@ fn verdict(latency: &ComparedLatency) -> &'static str {
     }
 }
 
+/// `8 quantiles of latency: 1 slower, 7 the same`
+pub(super) fn summary(compared: &Compared) -> String {
+    let quantiles = plural(compared.latencies.len(), "quantile");
+    format!("{quantiles} of latency: {}", tally(&compared.latency_verdicts()))
+}
+
 /// The statistical method in one sentence.
 pub(super) fn method(compared: &Compared, options: &CompareOptions) -> String {
     let tested = compared.latencies.iter().filter(|latency| !latency.disturbed).count();
     format!(
-        "latency: medians over rounds of the quantile of each round; {:.1}% bootstrap intervals of the \
-         ratio; p corrected for {} (union bound)",
+        "medians over rounds of the quantile of each round; {:.1}% bootstrap intervals of the ratio; p \
+         corrected for {} (union bound)",
         options.confidence * 100.0,
         plural(tested, "quantile")
     )

@@ -53,7 +53,8 @@ pub(crate) fn render(comparisons: &Comparisons<'_>) -> String {
         text += &points(compared, &comparisons.options, ["point", before, after], "").markdown();
         let _ = writeln!(text, "\n{}.", method(compared, &comparisons.options));
         if let Some(latencies) = latency::table(compared, "") {
-            text = text + "\n" + &latencies.markdown();
+            let _ = writeln!(text, "\n{}.\n", latency::summary(compared));
+            text += &latencies.markdown();
             let _ = writeln!(text, "\n{}.", latency::method(compared, &comparisons.options));
         }
     }

@@ -58,9 +58,11 @@ pub(crate) fn render(comparisons: &Comparisons<'_>, detail: bool, screen: &Scree
             method(compared, &comparisons.options),
             match compared.latencies.is_empty() {
                 true => String::new(),
-                false => {
-                    format!("{DIM}{}{DIM:#}\n", latency::method(compared, &comparisons.options))
-                }
+                false => format!(
+                    "{BOLD}{}.{BOLD:#}\n{DIM}{}{DIM:#}\n",
+                    latency::summary(compared),
+                    latency::method(compared, &comparisons.options)
+                ),
             }
         );
         text += &screen.wrap(&closing, "");

@@ -20,24 +20,20 @@ pub(super) fn render(run: &RunRecord, curves: &[Curve], view: &View<'_>) -> Stri
     if measured.peek().is_none() {
         return String::new();
     }
-    let (heading, other) = heading(run.request.latency);
-    let mut columns = vec![Column::left("latency"), Column::right("tasks")];
+    let (heading, others) = heading(run.request.latency);
+    let mut columns = vec![Column::left("")];
     columns.extend(Quantiles::NAMES.map(|name| match name {
-        "p90" => Column::right(name).drops(3),
+        "p90" => Column::right(name).drops(2),
         name => Column::right(name),
     }));
     columns.push(Column::left("").gap(1));
-    columns.extend(other.map(|title| Column::right(title).drops(2)));
+    columns.extend(others);
     let mut table = Table::new(columns);
     table.text(heading);
     table.titles();
-    let mut last = None;
     for (curve, point, latency) in measured {
-        let name = format!("{} {}", curve.case, curve.mode);
-        let shown = if last.as_ref() == Some(&name) { String::new() } else { name.clone() };
-        last = Some(name);
         let style = if point.disturbed { DIM } else { PLAIN };
-        let mut row = vec![shown.into(), point.tasks.to_string().into()];
+        let mut row = vec![Cell::from(format!("{} {} ×{}", curve.case, curve.mode, point.tasks))];
         row.extend(latency.quantiles.values().map(|value| Cell::new(time(value), style)));
         row.push(Cell::new(disturbed(std::slice::from_ref(point)), BAD));
         let others = match latency.clock {
@@ -50,19 +46,20 @@ pub(super) fn render(run: &RunRecord, curves: &[Curve], view: &View<'_>) -> Stri
     table.render(&view.screen) + "\n"
 }
 
-/// The line above the table, and the titles of the columns beside the quantiles.
-fn heading(request: Option<LatencyRequest>) -> (String, impl Iterator<Item = &'static str>) {
-    let (what, others) = match request {
-        Some(LatencyRequest::Requests { share }) => {
-            let share = percent(share);
-            let what = format!(
-                "of requests on a schedule, at {share} of the rate that the round measured"
-            );
-            (what, vec![LATENESS, "requests/s"])
-        }
-        Some(LatencyRequest::Iterations) | None => {
-            ("of single iterations, without the cost of the clock".to_owned(), vec!["clock"])
-        }
+/// The line above the table, and the columns beside the quantiles.
+fn heading(request: Option<LatencyRequest>) -> (String, Vec<Column>) {
+    let (what, columns) = match request {
+        Some(LatencyRequest::Requests { share }) => (
+            format!(
+                "of requests on a schedule, at {} of the rate that the round measured",
+                percent(share)
+            ),
+            vec![Column::right(LATENESS).drops(3), Column::right("requests/s").drops(1)],
+        ),
+        Some(LatencyRequest::Iterations) | None => (
+            "of single iterations, without the cost of the clock".to_owned(),
+            vec![Column::right("clock").drops(1)],
+        ),
     };
-    (format!("{BOLD}latency{BOLD:#}  {what}"), others.into_iter())
+    (format!("{BOLD}latency{BOLD:#}  {what}"), columns)
 }

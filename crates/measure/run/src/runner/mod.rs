@@ -131,7 +131,7 @@ impl<'a> Round<'a> {
             sleep(link, until, &mut self.tasks, &self.area)?;
             let sample = sampler.sample(seconds);
             sampler.check_clock()?;
-            link.send(&Event::Sample(sample));
+            link.send(&Event::Sample(Box::new(sample)));
             sampler.check_progress(seconds, patience)?;
         }
         // On a busy machine, a task may not have run in the last interval.
@@ -142,7 +142,7 @@ impl<'a> Round<'a> {
         }
         self.tasks.check(&self.area)?;
         self.tasks.kill();
-        link.send(&Event::Sample(sampler.round()));
+        link.send(&Event::Sample(Box::new(sampler.round())));
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use knee_host::number::{plural, si};
 use knee_host::text::one_line;
 use knee_report::{Change, Run};
-use knee_results::{Key, Measured, Results};
+use knee_results::{Key, LatencyRequest, Measured, Results};
 use knee_run::record::RunRecord;
 use knee_stats::{RatioInterval, median};
 
@@ -40,6 +40,10 @@ pub(super) fn recorded(record: &RunRecord, path: &Path) -> Run {
     let mut warnings = Vec::new();
     if !record.complete {
         warnings.push("The run is not complete.".to_owned());
+    }
+    if r.latency.is_some_and(LatencyRequest::slows_rates) {
+        let what = "The rates include reading the clock after each iteration (--latency).";
+        warnings.push(what.to_owned());
     }
     warnings.extend(record.failed_repeats.iter().map(|failed| {
         let (round, reason) = (failed.round + 1, &failed.failure.reason);
