@@ -108,6 +108,7 @@ impl<'a> Service<'a> {
             interval: seconds,
             start_timeout: START_TIMEOUT,
             samples: Some(1),
+            latency: None,
             dir: dir.clone(),
             layout: 0,
         };
