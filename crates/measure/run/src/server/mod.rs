@@ -37,7 +37,6 @@ pub use crate::placeholders::HERE;
 
 use self::round::Round;
 use crate::job::{Job, Phase, Sample};
-use crate::reference;
 use crate::stopped::Stopped;
 
 /// Measures one round of `server`, whose description is in the directory `here`. The first sample is the
@@ -55,7 +54,7 @@ pub(crate) fn run(
     let mut cpus = [&round.places.server[..], &round.places.load].concat();
     cpus.sort_unstable();
     cpus.dedup();
-    let reference = reference::speed_on(&cpus);
+    let reference = knee_reference::speed_on(&cpus);
     let measured = serve(&round)?;
     let used = ServerUse {
         server_cpu: measured.usage.server * measured.seconds / measured.usage.seconds,
@@ -79,7 +78,7 @@ pub(crate) fn run(
         left_running: Vec::new(),
         marks: vec![Mark::Starved; usize::from(is_disturbed)],
     };
-    let reference = reference::speed_on(&cpus);
+    let reference = knee_reference::speed_on(&cpus);
     let whole = Sample { phase: Phase::Round, reference, ..sample.clone() };
     Ok([sample, whole])
 }
