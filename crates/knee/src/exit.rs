@@ -70,8 +70,10 @@ impl ExitStatus {
             return failed.status;
         }
         #[cfg(feature = "prove")]
-        if let Some(status) = prove::status(error) {
-            return status;
+        if prove::is_of_model(error) {
+            return Self::TestcaseDied;
+        } else if prove::is_usage(error) {
+            return Self::Usage;
         }
         Self::Environment
     }

@@ -79,7 +79,8 @@ impl Observer for RunProgress {
     fn first_round_ended(&mut self, run: &RunRecord, rounds: &Rounds, left: Option<f64>) {
         let is_long = left.is_some_and(|left| left > FIRST_TABLE);
         if let Some(view) = self.first_table.take().filter(|_| is_long) {
-            stderr::text(&table::after_first_round(run, &run.curves(rounds), &view));
+            let table = table::after_first_round(run, &run.curves(rounds), &view);
+            stderr::text(&format!("{}\n", table.trim_end()));
         }
     }
 

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 /// What each crate may depend on, of ours. A floor depends on no floor above it, and `prove` and
 /// `explain` not on how `measure` runs things.
-const ALLOWED: [(&str, &[&str]); 16] = [
+const ALLOWED: [(&str, &[&str]); 17] = [
     ("knee-host", &[]),
     ("knee-stats", &[]),
     ("knee-commute", &[]),
@@ -23,8 +23,9 @@ const ALLOWED: [(&str, &[&str]); 16] = [
     ("knee-models", &["knee-vm"]),
     ("knee-baselines", &["knee-sync", "knee-vm"]),
     ("knee-load", &["knee-host", "knee-stats"]),
+    ("knee-reference", &["knee-host"]),
     ("knee-results", &["knee-host", "knee-stats"]),
-    ("knee-run", &["knee-host", "knee-load", "knee-results", "knee-stats"]),
+    ("knee-run", &["knee-host", "knee-load", "knee-reference", "knee-results", "knee-stats"]),
     ("knee-report", &["knee-host", "knee-results", "knee-stats"]),
     ("knee-profile", &["knee-host", "knee-results", "knee-stats"]),
     (

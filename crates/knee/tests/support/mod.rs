@@ -2,6 +2,7 @@
 //! left behind.
 #![allow(dead_code, reason = "each test binary uses some of it")]
 
+#[cfg(feature = "prove")]
 pub(crate) mod jobs;
 pub(crate) mod schema;
 
@@ -268,6 +269,7 @@ pub(crate) fn compile(scratch: &Scratch, source: &Path, name: &str) -> Option<St
 }
 
 /// Whether guests can run the kernel of a Debian release; tells why not.
+#[cfg(feature = "prove")]
 pub(crate) fn has_guests(release: &str) -> bool {
     let emulator = knee_trace::Emulator::of_user().expect("the QEMU that KNEE_QEMU names");
     if let Err(error) = emulator.version() {

@@ -1,5 +1,7 @@
 //! Unintended differences between two sides, which may explain a change.
 
+use std::fmt;
+
 use knee_host::number::percent;
 use knee_host::{CpuList, Environment};
 use serde::Serialize;
@@ -7,8 +9,7 @@ use serde::Serialize;
 use crate::{LatencyRequest, Request, Results};
 
 /// Something that can change results by itself.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, derive_more::Display)]
-#[display("{what}: {before} before, {after} after")]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Difference {
     /// What it is.
     pub what: String,
@@ -16,6 +17,12 @@ pub struct Difference {
     pub before: String,
     /// Its value on the second side.
     pub after: String,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} before, {} after", self.what, self.before, self.after)
+    }
 }
 
 /// All differences in properties that both results contain. They do not include the kernel and the

@@ -1,6 +1,7 @@
 //! One testcase in one mode with one task count.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use knee_stats::{Looks, MedianInterval, median_interval};
 use schemars::JsonSchema;
@@ -17,8 +18,7 @@ pub const MAX_TASKS: u32 = 16384;
 
 /// Which point: one testcase in one mode with one task count.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[derive(Serialize, Deserialize, JsonSchema, derive_more::Display)]
-#[display("{case} {mode} ×{tasks}")]
+#[derive(Serialize, Deserialize, JsonSchema)]
 pub struct PointId {
     /// What is measured.
     #[serde(rename = "testcase")]
@@ -27,6 +27,12 @@ pub struct PointId {
     pub mode: Mode,
     /// Task count.
     pub tasks: u32,
+}
+
+impl fmt::Display for PointId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} ×{}", self.case, self.mode, self.tasks)
+    }
 }
 
 /// What was measured at one task count. Rates are per second, in the unit of the testcase.

@@ -1,5 +1,7 @@
 //! Properties of an interval in addition to its rates.
 
+use std::ops::{Add, Div};
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -24,7 +26,7 @@ pub enum Mark {
 }
 
 /// How the CPUs of the point spent an interval, as shares of their time.
-#[derive(Debug, Clone, Copy, Default, PartialEq, derive_more::Add, derive_more::Div)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 #[derive(Serialize, Deserialize, JsonSchema)]
 pub struct CpuShares {
     /// In user space.
@@ -37,4 +39,29 @@ pub struct CpuShares {
     pub steal: f64,
     /// Idle share of the whole machine, as in will-it-scale's CSV.
     pub machine_idle: f64,
+}
+
+impl Add for CpuShares {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            user: self.user + other.user,
+            system: self.system + other.system,
+            idle: self.idle + other.idle,
+            steal: self.steal + other.steal,
+            machine_idle: self.machine_idle + other.machine_idle,
+        }
+    }
+}
+
+impl Div<f64> for CpuShares {
+    type Output = Self;
+
+    fn div(self, n: f64) -> Self {
+        let Self { user, system, idle, steal, machine_idle } = self;
+        let [user, system, idle, steal, machine_idle] =
+            [user, system, idle, steal, machine_idle].map(|share| share / n);
+        Self { user, system, idle, steal, machine_idle }
+    }
 }

@@ -22,7 +22,6 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use rustix::thread::futex;
 
 use crate::call::TaskError;
-use crate::reference;
 use crate::timer::Timer;
 
 /// Longest failure message of a task, in bytes.
@@ -231,10 +230,10 @@ impl Area {
     pub(crate) fn wait_for_start(&self, nr: usize) {
         let thread = rustix::thread::gettid().as_raw_pid();
         self.slot(nr).thread.store(thread, Ordering::Release);
-        self.slot(nr).speed.store(reference::speed().to_bits(), Ordering::Release);
+        self.slot(nr).speed.store(knee_reference::speed().to_bits(), Ordering::Release);
         let readers = self.tasks.min(self.cpus);
         if nr < readers
-            && let Some(bandwidth) = reference::bandwidth(readers)
+            && let Some(bandwidth) = knee_reference::bandwidth(readers)
         {
             self.slot(nr).bandwidth.store(bandwidth.to_bits(), Ordering::Release);
         }

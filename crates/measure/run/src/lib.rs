@@ -60,7 +60,6 @@ mod placeholders;
 pub mod plan;
 pub mod quiet;
 pub mod record;
-mod reference;
 pub mod runner;
 pub mod server;
 pub mod stopped;

@@ -4,11 +4,12 @@
 //! of [`Choice`]s with one key, the default first. [`Settings`] have one choice for each parameter
 //! that applies.
 
+use std::fmt;
+
 use knee_host::suggest::nearest;
 
 /// One value of a parameter, such as `file=same`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, derive_more::Display)]
-#[display("{key}={value}")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Choice {
     /// The parameter.
     pub key: &'static str,
@@ -19,6 +20,12 @@ pub struct Choice {
     /// Another parameter that this one requires, and the required values. If the other parameter is
     /// not set, it gets the first of these values.
     pub only_with: Option<(&'static str, &'static [&'static str])>,
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.key, self.value)
+    }
 }
 
 /// The values of one key, the default first.

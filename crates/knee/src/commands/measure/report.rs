@@ -29,9 +29,12 @@ use crate::present;
 ///
 /// The page needs no network or server: you can mail it, or open it from disk. For each testcase,
 /// the page shows the curve, the knee, what limits the curve, and the samples. It also describes
-/// the machine. For several runs, the page shows how each run differs from the first. For a commute
-/// matrix, the page shows when operations commute. For a commute check, the page shows what memory
-/// the operations share in a kernel.
+/// the machine. For several runs, the page shows how each run differs from the first.
+#[cfg_attr(
+    feature = "prove",
+    doc = "For a commute matrix, the page shows when operations commute. For a commute check, the \
+           page shows what memory the operations share in a kernel."
+)]
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee report runs/2026-11-21T090000Z                    write report.html
@@ -40,14 +43,21 @@ use crate::present;
   knee report runs/new mmap1/*.json        add captures of knee profile growth
   knee report posix.json runs/new          add a matrix of knee commute matrix
   knee report 6.1 6.12 -o shared.html      show records of knee commute check
-  knee report part/* 6.12 -o shared.html   combine the shards of one check
+  knee report part/* 6.12 -o shared.html   combine shards of knee commute check
   knee report runs/before -o - | gzip > report.html.gz")]
 pub(crate) struct Args {
     /// Records of knee run, or results of will-it-scale: a CSV file, a directory of CSV files, or
-    /// the output of a binary. knee compares each further run with the first. The arguments can
-    /// also include captures and lock waits (from knee profile), records of knee commute check, and
-    /// matrices (from knee commute matrix --json). The page shows captures and lock waits beside
-    /// the curve of their testcase, and combines the shards of a check
+    /// the output of a binary. knee compares each further run with the first.
+    #[cfg_attr(
+        feature = "explain",
+        doc = "The page shows captures and lock waits (from knee profile) beside the curve of their \
+               testcase."
+    )]
+    #[cfg_attr(
+        feature = "prove",
+        doc = "The arguments can also include matrices (from knee commute matrix --json), and \
+               records of knee commute check, whose shards the page combines."
+    )]
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<PathBuf>,
 

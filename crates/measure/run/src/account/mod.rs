@@ -4,6 +4,7 @@ mod cpu_times;
 mod kernel_threads;
 mod task_clocks;
 
+use std::ops::{Add, Sub};
 use std::time::Instant;
 
 use rustix::process::Pid;
@@ -20,10 +21,26 @@ const IDLE_SHARE: f64 = 0.25;
 
 /// CPU time that the CPUs of a point had in an interval, and how much of it was lost to other work.
 /// In seconds, over all CPUs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, derive_more::Add, derive_more::Sub)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Balance {
     pub(crate) had: f64,
     pub(crate) lost: f64,
+}
+
+impl Add for Balance {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { had: self.had + other.had, lost: self.lost + other.lost }
+    }
+}
+
+impl Sub for Balance {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        Self { had: self.had - other.had, lost: self.lost - other.lost }
+    }
 }
 
 impl Balance {

@@ -16,7 +16,6 @@ use rustix::time::ClockId;
 use self::running::Running;
 use crate::account::Ledger;
 use crate::job::{Command, Failure, FailureKind, Job, Phase, Sample, Score};
-use crate::reference;
 use crate::stopped::Stopped;
 
 /// If other work got more than this share of the CPUs that a command may use, it may have slowed down
@@ -39,7 +38,7 @@ pub(crate) fn run(
     let lines = places.into_iter().map(|cpus| Ok((filled(command, job, &cpus, &mut kept)?, cpus)));
     let lines = lines.collect::<Result<Vec<_>, Failure>>()?;
     drop(kept);
-    let reference = reference::speed_on(&cpus);
+    let reference = knee_reference::speed_on(&cpus);
     let mut running = Running::hold(lines, command, job)?;
     let ledger = Ledger::open(&cpus, &running.processes(), &[getpid()]);
     let before = seconds(ClockId::MonotonicRaw);
@@ -73,7 +72,7 @@ pub(crate) fn run(
         marks: vec![Mark::Starved; usize::from(disturbed)],
         left_running: Vec::new(),
     };
-    let reference = reference::speed_on(&cpus);
+    let reference = knee_reference::speed_on(&cpus);
     let round = Sample { phase: Phase::Round, reference, left_running, ..sample.clone() };
     Ok([sample, round])
 }

@@ -45,11 +45,16 @@ const HUNG_AFTER_PER_TASK: Duration = Duration::from_millis(30);
 const READY_TIMEOUT_PER_TASK: Duration = Duration::from_millis(20);
 
 /// Why a round ended early.
-#[derive(derive_more::From)]
 enum Stop {
     /// knee no longer wants the result.
     Unwanted,
     Failed(Failure),
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
 }
 
 /// The main function of a runner: reads a job from standard input, runs it, and reports events on

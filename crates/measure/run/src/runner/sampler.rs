@@ -17,7 +17,6 @@ use super::spawn::Tasks;
 use crate::account::{Balance, CpuTimes, CpuUse, Ledger, TaskClocks};
 use crate::area::{Area, Slot};
 use crate::job::{Failure, FailureKind, Job, Phase, Sample};
-use crate::reference;
 use crate::task::seats;
 use crate::timer::{Timer, TimerReader};
 
@@ -345,7 +344,7 @@ impl<'a> Sampler<'a> {
         let seconds =
             both().map(|(last, first)| last.at - first.at).sum::<f64>() / self.tasks as f64;
         let rates = both().map(rate).collect();
-        let reference = reference::speed_on(&self.cpus);
+        let reference = knee_reference::speed_on(&self.cpus);
         Sample { reference, ..self.described(Phase::Round, seconds, rates, cpu, lost, marks) }
     }
 

@@ -44,7 +44,6 @@ use self::open_loop::OpenLoop;
 use self::round::Round;
 use self::usage::Usage;
 use crate::job::{Job, Phase, Sample};
-use crate::reference;
 use crate::stopped::Stopped;
 
 /// Measures one round of `server`, whose description is in the directory `here`. The first sample is the
@@ -77,7 +76,7 @@ pub fn run_observed(
     let mut cpus = [&round.places.server[..], &round.places.load].concat();
     cpus.sort_unstable();
     cpus.dedup();
-    let reference = reference::speed_on(&cpus);
+    let reference = knee_reference::speed_on(&cpus);
     let (measured, open_loop) = serve(&round)?;
     let used = ServerUse {
         server_cpu: measured.usage.server * measured.seconds / measured.usage.seconds,
@@ -100,7 +99,7 @@ pub fn run_observed(
         left_running: Vec::new(),
         marks: vec![Mark::Starved; usize::from(is_disturbed)],
     };
-    let reference = reference::speed_on(&cpus);
+    let reference = knee_reference::speed_on(&cpus);
     // The rate may be sound, but the latency shares its round.
     let is_disturbed_later = open_loop.is_some_and(|measured| measured.is_disturbed);
     let mut whole = Sample { phase: Phase::Round, reference, latency: None, ..sample.clone() };

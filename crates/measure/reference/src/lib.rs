@@ -8,6 +8,15 @@
 //! time as the others. A comparison of two runs can then separate a slower machine from a slower
 //! testcase. After a round, the loop runs again on the same CPUs, because a host may slow down in the
 //! middle of a round.
+//!
+//! The loops have a crate of their own because every profile has to compile them alike. Otherwise, a
+//! comparison would take the record of another build for one of a slower machine.
+//!
+//! ```
+//! // Steps per second of CPU time. The unit means nothing; only ratios do.
+//! let ratio = knee_reference::speed() / knee_reference::speed();
+//! assert!(ratio.is_finite());
+//! ```
 
 use std::hint::black_box;
 use std::thread;
@@ -27,7 +36,7 @@ const CHAINS: usize = 6;
 const WORDS: usize = 512;
 
 /// Steps per second of CPU time of the calling thread, on the CPU where it is.
-pub(crate) fn speed() -> f64 {
+pub fn speed() -> f64 {
     let table: [u64; WORDS] =
         std::array::from_fn(|nr| (nr as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let mut times: [f64; TIMES] = std::array::from_fn(|nr| {
@@ -40,7 +49,7 @@ pub(crate) fn speed() -> f64 {
 }
 
 /// [`speed`] on each of `cpus` at the same time, averaged. `None` if the loop cannot run on one of them.
-pub(crate) fn speed_on(cpus: &[u32]) -> Option<f64> {
+pub fn speed_on(cpus: &[u32]) -> Option<f64> {
     let on = |cpu: u32| {
         pin(cpu).ok()?;
         Some(speed())
@@ -78,7 +87,7 @@ const LINE: usize = 64;
 
 /// Bytes per second of CPU time that the calling thread reads from memory, while `readers` threads
 /// do the same. `None` if there is no memory for it.
-pub(crate) fn bandwidth(readers: usize) -> Option<f64> {
+pub fn bandwidth(readers: usize) -> Option<f64> {
     let bytes = (STREAMED / readers).max(STREAMED_AT_LEAST);
     let memory = Streamed::map(bytes)?;
     let piece = memory.words().len() / TIMES;
