@@ -47,6 +47,7 @@ fn main() {
                         interval: INTERVAL,
                         start_timeout: START_TIMEOUT,
                         samples: Some(1),
+                        latency: None,
                         dir: dir.clone(),
                         layout: 0,
                     };
