@@ -215,6 +215,28 @@ fn a_server_that_changes_its_user_is_measured() {
 }
 
 #[test]
+fn list_checks_descriptions_without_running_them() {
+    let scratch = Scratch::new();
+    describe(&scratch, "good", "", "");
+    let file = scratch.path().join("good.toml");
+    let text = format!("description = 'says hello'\n{}", fs::read_to_string(&file).unwrap());
+    fs::write(&file, &text).unwrap();
+    let list = |args: &[&str]| finish(scratch.knee(&["list"]).args(args));
+    let shown = list(&["good.toml", "redis"]);
+    shown.assert_code(0).assert_stdout_has("says hello").assert_stdout_has("redis-server");
+    let json = list(&["good.toml", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json.assert_code(0).stdout).unwrap();
+    assert_eq!(json["testcases"].as_array().unwrap().len(), 1);
+    assert_eq!(json["testcases"][0]["name"], "good");
+    assert_eq!(list(&["good.toml", "--toml"]).assert_code(0).stdout, text);
+
+    fs::write(&file, text.replace("connections", "conections")).unwrap();
+    list(&["good.toml"]).assert_code(2).assert_stderr_has("good.toml: line ");
+    list(&["none.toml"]).assert_code(3).assert_stderr_has("cannot read none.toml");
+    assert!(scratch.leftovers().is_empty());
+}
+
+#[test]
 fn too_few_descriptors_are_reported_with_the_limit() {
     let scratch = Scratch::new();
     describe(&scratch, "large", "", "");

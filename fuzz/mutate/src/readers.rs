@@ -71,6 +71,7 @@ pub(crate) fn readers(inputs: &Inputs) -> anyhow::Result<Vec<Reader>> {
         matrices(inputs)?,
         tests(inputs),
         cpu_lists(inputs)?,
+        descriptions(inputs)?,
     ];
     let (readers, empty): (Vec<_>, Vec<_>) =
         readers.into_iter().partition(|reader| !reader.originals.is_empty());
@@ -487,6 +488,18 @@ fn cpu_lists(inputs: &Inputs) -> anyhow::Result<Reader> {
         commands: &["topology --cpus={text}", "topology --json --cpus={text}"],
         beside: Vec::new(),
         originals: at("cpus", inputs.corpus("cpu_list")?),
+        accepted: 0,
+    })
+}
+
+/// Descriptions of servers.
+fn descriptions(inputs: &Inputs) -> anyhow::Result<Reader> {
+    Ok(Reader {
+        name: "description",
+        share: 3,
+        commands: &["list server.toml", "list server.toml --json", "list server.toml --toml"],
+        beside: Vec::new(),
+        originals: at("server.toml", inputs.directory("crates/measure/testcases/servers")?),
         accepted: 0,
     })
 }

@@ -71,9 +71,15 @@ pub(crate) fn built_in_server(server: &BuiltInServer) -> anyhow::Result<Case> {
 /// The case that the file `word` describes.
 pub(crate) fn described_server(word: &str) -> anyhow::Result<Case> {
     let file = existing("the description", Path::new(word))?;
-    let text = RegularFile::at(&file).at_most(LARGEST).read_to_string();
-    let text = text.with_context(|| format!("cannot read {word}"))?;
-    let server = Server::parse(&text).map_err(|error| usage(format!("{word}: {error}")))?;
+    let (_, server) = description(word)?;
     let here = file.parent().unwrap_or(Path::new("/"));
     Ok(Case::server(server, here.to_owned()))
+}
+
+/// The text of the file `word`, and the server that it describes.
+pub(crate) fn description(word: &str) -> anyhow::Result<(String, Server)> {
+    let text = RegularFile::at(Path::new(word)).at_most(LARGEST).read_to_string();
+    let text = text.with_context(|| format!("cannot read {word}"))?;
+    let server = Server::parse(&text).map_err(|error| usage(format!("{word}: {error}")))?;
+    Ok((text, server))
 }

@@ -11,7 +11,7 @@ use knee_testcases::{BuiltInServer, CATALOGUE, QUICK, SERVERS};
 use serde_json::{Value, json};
 
 use crate::args::complete;
-use crate::args::selection::Selection;
+use crate::args::selection::{Selection, description, is_description};
 use crate::exit::{ExitStatus, bail_usage};
 use crate::present::style::{BOLD, DIM};
 use crate::stdout;
@@ -23,6 +23,7 @@ use crate::stdout;
   knee list 'mmap*'            list matching testcases
   knee list family:lock        list a family
   knee list nginx --toml       print the description of a server
+  knee list ./my-server.toml   check your own description, without running it
   knee list --json             print JSON
 
 A * marks the quick set, which `knee run` measures by default.
@@ -31,8 +32,9 @@ Some testcases have parameters, written NAME@KEY=VALUE. For example, in read1 ea
 reads its own file, and in read1@file=same all tasks read one file. Separate several parameters \
 with commas: vm_mmap1@map=rcu,di=epoch. The first value of each parameter is the default.")]
 pub(crate) struct Args {
-    /// Testcases and servers to list: names, globs or family:NAME [default: all]
-    #[arg(value_name = "NAME | GLOB | family:NAME", add = complete::testcases())]
+    /// Testcases and servers to list: names, globs, family:NAME or descriptions of servers [default:
+    /// all]
+    #[arg(value_name = "NAME | GLOB | family:NAME | FILE.toml", add = complete::testcases())]
     words: Vec<String>,
 
     /// Print JSON
@@ -44,18 +46,40 @@ pub(crate) struct Args {
     toml: bool,
 }
 
+/// A server, and its description in TOML.
+struct Listed {
+    server: Server,
+    toml: String,
+}
+
+impl Listed {
+    fn built_in(server: &BuiltInServer) -> Self {
+        Self { server: server.parsed(), toml: server.toml.to_owned() }
+    }
+}
+
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
-    let (testcases, servers): (Vec<&Testcase>, Vec<&BuiltInServer>) = if args.words.is_empty() {
-        (CATALOGUE.all().collect(), SERVERS.iter().collect())
-    } else {
-        let Selection { testcases, servers } = Selection::of(&args.words, true)?;
-        (testcases.iter().map(|selected| selected.testcase).collect(), servers)
-    };
+    let (files, words): (Vec<String>, Vec<String>) =
+        args.words.into_iter().partition(|word| is_description(word));
+    let (testcases, built_in): (Vec<&Testcase>, Vec<&BuiltInServer>) =
+        match (words.is_empty(), files.is_empty()) {
+            (true, true) => (CATALOGUE.all().collect(), SERVERS.iter().collect()),
+            (true, false) => Default::default(),
+            (false, _) => {
+                let Selection { testcases, servers } = Selection::of(&words, true)?;
+                (testcases.iter().map(|selected| selected.testcase).collect(), servers)
+            }
+        };
+    let mut servers: Vec<Listed> = built_in.into_iter().map(Listed::built_in).collect();
+    for file in &files {
+        let (toml, server) = description(file)?;
+        servers.push(Listed { server, toml });
+    }
     if args.toml {
-        let ([], [server]) = (&testcases[..], &servers[..]) else {
+        let ([], [listed]) = (&testcases[..], &servers[..]) else {
             bail_usage!("--toml prints the description of one server: knee list nginx --toml");
         };
-        stdout::print(server.toml)?;
+        stdout::print(&listed.toml)?;
         return Ok(ExitStatus::Done);
     }
     match args.json {
@@ -70,7 +94,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
     Ok(ExitStatus::Done)
 }
 
-fn as_text(testcases: &[&Testcase], servers: &[&BuiltInServer], screen: &Screen) -> String {
+fn as_text(testcases: &[&Testcase], servers: &[Listed], screen: &Screen) -> String {
     let mut table = Table::new(vec![Column::left(""), Column::left("").gap(1)]);
     let mut is_first = true;
     for family in Family::ALL {
@@ -103,11 +127,13 @@ fn as_text(testcases: &[&Testcase], servers: &[&BuiltInServer], screen: &Screen)
         let gap = if is_first { "" } else { "\n" };
         table.text(format!("{gap}{BOLD}{}{BOLD:#}", Family::Server));
     }
-    for server in servers {
-        let described = server.parsed();
-        table.row(vec![format!("  {}", server.name).into(), described.description.clone().into()]);
-        let needs = format!("needs {}", needs_of(&described).join(", "));
-        table.row(vec![Cell::default(), Cell::new(needs, DIM)]);
+    for Listed { server, .. } in servers {
+        table.row(vec![format!("  {}", server.name).into(), server.description.clone().into()]);
+        let needs = needs_of(server);
+        if !needs.is_empty() {
+            let needs = format!("needs {}", needs.join(", "));
+            table.row(vec![Cell::default(), Cell::new(needs, DIM)]);
+        }
     }
     table.render(screen)
 }
@@ -174,18 +200,17 @@ fn describe(need: Need) -> String {
     }
 }
 
-fn as_json(testcases: &[&Testcase], servers: &[&BuiltInServer]) -> Value {
-    let servers = servers.iter().map(|server| {
-        let described = server.parsed();
+fn as_json(testcases: &[&Testcase], servers: &[Listed]) -> Value {
+    let servers = servers.iter().map(|Listed { server, .. }| {
         json!({
             "name": server.name,
             "family": Family::Server,
-            "description": described.description,
-            "unit": described.unit,
+            "description": server.description,
+            "unit": server.unit,
             "bytes": 0,
             "parameters": [],
             "will_it_scale": null,
-            "needs": needs_of(&described),
+            "needs": needs_of(server),
             "quick": false,
         })
     });
