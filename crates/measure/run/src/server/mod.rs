@@ -42,7 +42,6 @@ pub use crate::placeholders::HERE;
 
 use self::open_loop::OpenLoop;
 use self::round::Round;
-use self::usage::Usage;
 use crate::job::{Job, Phase, Sample};
 use crate::stopped::Stopped;
 
@@ -85,7 +84,7 @@ pub fn run_observed(
         load_busy: measured.load_busy,
         shared: round.places.shared,
     };
-    let is_disturbed = is_disturbed(&round, &measured.usage, measured.load_cpu, measured.seconds);
+    let is_disturbed = round.is_disturbed(&measured.usage, measured.load_cpu, measured.seconds);
     let sample = Sample {
         phase: Phase::Measure,
         seconds: measured.seconds,
@@ -107,20 +106,6 @@ pub fn run_observed(
         whole.marks.push(Mark::Starved);
     }
     Ok([sample, whole])
-}
-
-/// Whether other work may have slowed down the server in the measured part of a load, which took `load` CPU
-/// seconds in `seconds`.
-fn is_disturbed(round: &Round<'_>, usage: &Usage, load: f64, seconds: f64) -> bool {
-    match round.places.shared {
-        false => usage.is_disturbed(0.0),
-        // The load ran on the same CPUs, and is not other work.
-        true if round.job.pin && round.places.load == round.places.server => {
-            usage.is_disturbed(load * usage.seconds / seconds)
-        }
-        // Who ran on which CPU is unknown.
-        true => false,
-    }
 }
 
 /// Starts the server of `round`, measures it, and stops it.

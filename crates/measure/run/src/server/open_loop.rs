@@ -10,7 +10,6 @@ use knee_host::number::{percent, si};
 use knee_load::{Histogram, Load, Outcome, Pace};
 use knee_results::Latency;
 
-use super::is_disturbed;
 use super::load::generated;
 use super::process::Process;
 use super::round::Round;
@@ -53,7 +52,7 @@ pub(super) fn measure(
         }),
         other => other,
     })?;
-    let is_disturbed = is_disturbed(round, &usage, outcome.cpu, outcome.seconds);
+    let is_disturbed = round.is_disturbed(&usage, outcome.cpu, outcome.seconds);
     let Outcome { latency, lateness, .. } = outcome;
     let latency = Latency {
         times: compact(&latency),

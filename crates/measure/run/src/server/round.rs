@@ -18,6 +18,7 @@ use super::observer::RoundObserver;
 use super::places::Places;
 use super::process::{Process, watch};
 use super::programs;
+use super::usage::Usage;
 use super::user::User;
 use crate::command::listener;
 use crate::command::words::words;
@@ -153,6 +154,20 @@ impl<'r> Round<'r> {
             "after it was ready",
             "look for the cause in its output, or use fewer connections",
         )
+    }
+
+    /// Whether other work may have slowed down the server in the measured part of a load, which took `load` CPU
+    /// seconds in `seconds`.
+    pub(super) fn is_disturbed(&self, usage: &Usage, load: f64, seconds: f64) -> bool {
+        match self.places.shared {
+            false => usage.is_disturbed(0.0),
+            // The load ran on the same CPUs, and is not other work.
+            true if self.job.pin && self.places.load == self.places.server => {
+                usage.is_disturbed(load * usage.seconds / seconds)
+            }
+            // Who ran on which CPU is unknown.
+            true => false,
+        }
     }
 
     /// The signal that asks the server to stop.
