@@ -107,7 +107,7 @@ pub(super) fn check_sample(line: &SampleLine) -> Result<(), String> {
     }
     if let Some(latency) = &line.latency {
         within("latency.rate", latency.rate.unwrap_or(0.0), 0.0..=MAX_RATE)?;
-        within("latency.clock", latency.clock.unwrap_or(0.0), 0.0..=MAX_SECONDS)?;
+        within("latency.clock", latency.clock.unwrap_or(0.0), 0.0..=1e9 * MAX_SECONDS)?;
     }
     let Some(cpu) = line.cpu else { return Ok(()) };
     for share in [cpu.user, cpu.system, cpu.idle, cpu.steal, cpu.machine_idle] {
