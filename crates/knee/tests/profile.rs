@@ -7,6 +7,8 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use rustix::process::Signal;
 use support::{
@@ -238,6 +240,31 @@ fn an_interrupted_sampling_of_a_server_leaves_nothing() {
     assert!(said.any(|line| line.unwrap().contains(" Hz")));
     signal(&knee, Signal::INT);
     assert_eq!(knee.wait().unwrap().code(), Some(130));
+    assert!(scratch.leftovers().is_empty());
+}
+
+#[test]
+fn ctrl_c_keeps_the_samples_of_a_server() {
+    let scratch = Scratch::new();
+    let Some(_) = profile(&scratch, &["-d", "0.1", "-o", "all.json", "--", "true"]) else { return };
+    let began = scratch.path().join("began");
+    let text = format!(
+        "name = 'busy'\n[server]\ncommand = \"sh -c 'echo up; while :; do :; done'\"\n\
+         [ready]\noutput = 'up'\n[load]\ncommand = \"sh -c 'touch {}; exec sleep 600'\"\n",
+        began.display()
+    );
+    fs::write(scratch.path().join("busy.toml"), text).unwrap();
+    let args = ["profile", "busy.toml", "-t", "1", "-d", "600", "-o", "part.json"];
+    let knee = start_telling(&mut scratch.knee(&args), Stdio::null());
+    // From here on, knee samples.
+    wait_until("the load runs", || began.exists());
+    thread::sleep(Duration::from_secs(2));
+    signal(&knee, Signal::INT);
+    assert_eq!(knee.wait_with_output().unwrap().status.code(), Some(130));
+    let capture = capture(&scratch, "part.json");
+    assert_schema("capture", &capture);
+    assert!(samples(&capture) > 0);
+    assert_eq!(capture["work"], serde_json::Value::Null);
     assert!(scratch.leftovers().is_empty());
 }
 

@@ -115,6 +115,10 @@ impl<'a> Service<'a> {
         let mut recording = Recording::<W>::new(self.how.options(), describes);
         let result = run_observed(server, here, &job, interrupt, &mut recording);
         work.end_round(&dir)?;
+        if recording.since.is_some() {
+            // A signal has ended the round.
+            recording.end()?;
+        }
         let point = PointId { case: self.case.id.clone(), mode: Mode::Processes, tasks };
         let Recording { recorder, seconds, .. } = recording;
         let (title, work, intervals, interrupted) = match result {
