@@ -1,6 +1,6 @@
 //! Differences between two captures by function, with their sampling errors.
 //!
-//! **What is compared.** Cost per iteration, if both captures contain the [work](Work) that was done;
+//! **What is compared.** Cost per iteration, if both captures contain the same kind of [work](Work);
 //! otherwise shares of all samples. A function's share may grow only because other functions take less,
 //! while its cost per iteration stays the same. An iteration costs
 //!
@@ -27,11 +27,12 @@
 //! the placement or the input differs. Only repeated captures show that.
 
 use indexmap::IndexMap;
+use knee_results::ITERATIONS;
 use knee_stats::benjamini_hochberg;
 use serde::Serialize;
 use statrs::function::erf::erfc;
 
-use crate::capture::{Capture, ITERATIONS, Kind, Unit, Work};
+use crate::capture::{Capture, Kind, Unit, Work};
 use crate::view::functions::{Part, Row, Z95, functions};
 
 mod table;
@@ -170,7 +171,10 @@ impl Scale {
             (false, true) => Some("the second capture"),
             (false, false) => None,
         };
-        let costs = cost_per_iteration(before).zip(cost_per_iteration(after));
+        let unit = |capture: &Capture| capture.work.as_ref().map(|work| work.unit.clone());
+        let costs = cost_per_iteration(before)
+            .zip(cost_per_iteration(after))
+            .filter(|_| unit(before) == unit(after));
         match costs {
             Some(((measure, before), (other, after))) if measure == other => {
                 Scale { measure, whole: (before, after), is_whole_known, samples, disturbed }

@@ -10,9 +10,10 @@
 use std::collections::HashMap;
 
 use knee_host::number::plural;
+use knee_results::ITERATIONS;
 use serde::Serialize;
 
-use crate::capture::{Capture, ITERATIONS, Kind, UnderLoad};
+use crate::capture::{Capture, Kind, UnderLoad};
 use crate::diff::{Difference, Measure, diff};
 use crate::view::functions::{Part, functions};
 

@@ -51,7 +51,7 @@ pub use latency::{Latency, LatencyRequest, PointLatency};
 pub use mode::Mode;
 pub use point::{CONFIDENCE, MAX_TASKS, PerTask, Point, PointId};
 pub use request::{Order, Origin, Request, UntilDecided};
-pub use results::{CaseInfo, Key, Measured, RUN_FILE, Results, ResultsError};
+pub use results::{CaseInfo, ITERATIONS, Key, Measured, RUN_FILE, Results, ResultsError};
 pub use sample::{CpuShares, Mark};
 pub use served::{Served, ServerUse};
 pub use variants::VariantPair;

@@ -22,7 +22,7 @@ use crate::{
 pub const RUN_FILE: &str = "run.json";
 
 /// What testcases count unless they say otherwise.
-pub(crate) const ITERATIONS: &str = "iterations";
+pub const ITERATIONS: &str = "iterations";
 
 /// What a rate belongs to. Output of will-it-scale does not contain all of it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]

@@ -8,7 +8,7 @@
 mod file;
 mod stacks;
 
-use knee_results::PointId;
+use knee_results::{ITERATIONS, PointId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -114,9 +114,6 @@ pub struct UnderLoad {
     pub shared: bool,
 }
 
-/// The unit of testcases.
-pub const ITERATIONS: &str = "iterations";
-
 fn iterations() -> String {
     ITERATIONS.to_owned()
 }
@@ -125,14 +122,18 @@ fn is_iterations(unit: &str) -> bool {
     unit == ITERATIONS
 }
 
-/// One of a unit, such as `iteration` of `iterations`.
-pub fn one_of(unit: &str) -> &str {
-    unit.strip_suffix('s').unwrap_or(unit)
+/// One of a unit, such as `iteration` of `iterations` and `query` of `queries`.
+pub fn one_of(unit: &str) -> String {
+    match (unit.strip_suffix("ies"), unit.strip_suffix('s')) {
+        (Some(start), _) => format!("{start}y"),
+        (None, Some(one)) => one.to_owned(),
+        (None, None) => unit.to_owned(),
+    }
 }
 
 /// `an iteration`, `a request`
 pub(crate) fn with_article(noun: &str) -> String {
-    let article = if noun.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
+    let article = if noun.starts_with(['a', 'e', 'i', 'o']) { "an" } else { "a" };
     format!("{article} {noun}")
 }
 

@@ -105,3 +105,10 @@ fn the_schema_is_committed() {
     let committed = snapbox::file!["../../schemas/capture.schema.json"].raw();
     assert_data_eq!(format!("{:#}\n", schema()), committed);
 }
+
+#[test]
+fn units_have_a_singular_with_an_article() {
+    let one = |unit| with_article(&one_of(unit));
+    let singulars = ["iterations", "requests", "queries", "user logins", "work"].map(one);
+    assert_eq!(singulars, ["an iteration", "a request", "a query", "a user login", "a work"]);
+}

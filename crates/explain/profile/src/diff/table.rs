@@ -27,7 +27,7 @@ pub fn table(diff: &Diff, most: usize) -> Table {
     if *measure != Measure::Share {
         table.text(format!(
             "Cost of {}: {before:.1}{unit} before, {after:.1}{unit} after.",
-            with_article(one_of(counted))
+            with_article(&one_of(counted))
         ));
     }
     if let Some(captures) = disturbed {

@@ -50,6 +50,14 @@ Cost of an iteration: 100000.0 ns before, 125000.0 ns after.
 }
 
 #[test]
+fn shares_are_compared_if_the_units_of_the_work_differ() {
+    let (before, mut after) = (with_work(example(), 10_000), with_work(dearer(), 10_000));
+    assert_ne!(diff(&before, &after).measure, Measure::Share);
+    after.work.as_mut().unwrap().unit = "requests".to_owned();
+    assert_eq!(diff(&before, &after).measure, Measure::Share);
+}
+
+#[test]
 fn a_capture_does_not_differ_from_itself() {
     for capture in [example(), with_work(example(), 10_000)] {
         let diff = diff(&capture, &capture);

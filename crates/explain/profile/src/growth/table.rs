@@ -34,7 +34,7 @@ pub fn table(growth: &Growth, most: usize) -> Table {
     let rates = points.iter().map(|point| format!("{}{}", si(point.rate), mark(point)));
     add(&format!("{} per second", growth.unit), rates.collect());
     add(
-        &format!("cost of {}", with_article(one_of(&growth.unit))),
+        &format!("cost of {}", with_article(&one_of(&growth.unit))),
         points.iter().map(|point| cost(growth, point.cost)).collect(),
     );
     if points.iter().any(|point| point.waiting.is_some()) {

@@ -10,9 +10,10 @@
 
 use knee_host::number::{self, si};
 use knee_host::text::{Cell, Column, Table};
+use knee_results::ITERATIONS;
 
 use super::{LockWaits, Site};
-use crate::capture::{ITERATIONS, one_of};
+use crate::capture::one_of;
 
 /// Maximum callers in the line below a site.
 const CALLERS: usize = 3;

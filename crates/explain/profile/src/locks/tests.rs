@@ -1,8 +1,7 @@
-use knee_results::{CaseId, Mode, PointId};
+use knee_results::{CaseId, ITERATIONS, Mode, PointId};
 use snapbox::{assert_data_eq, file, str};
 
 use super::*;
-use crate::capture::ITERATIONS;
 
 const KALLSYMS: &[u8] = b"ffffffff81000100 t rwsem_down_write_slowpath\n\
     ffffffff81000200 T down_write_killable\n\

@@ -1,11 +1,9 @@
 //! A small capture for tests of views: two programs, recursion, an inlined function, the kernel, a
 //! function with only a known module, and a sample without a stack.
 
-use knee_results::{CaseId, Mode, PointId};
+use knee_results::{CaseId, ITERATIONS, Mode, PointId};
 
-use crate::capture::{
-    Capture, Clock, Function, ITERATIONS, Kind, Losses, Machine, Stacks, Unit, Work,
-};
+use crate::capture::{Capture, Clock, Function, Kind, Losses, Machine, Stacks, Unit, Work};
 
 pub(crate) fn user(name: &str) -> Function {
     Function { module: Some("/usr/bin/prog".into()), ..Function::new(name, Kind::User) }
