@@ -22,7 +22,7 @@ pub(crate) enum LatencyChoice {
 }
 
 impl LatencyChoice {
-    /// Whose latency a run of servers measures. All of them generate their load with a command if
+    /// Which latency a run of servers measures. All of them generate their load with a command if
     /// `has_generator` is false.
     pub(crate) fn of_servers(
         given: Option<Self>,
@@ -42,7 +42,7 @@ impl LatencyChoice {
         Ok(has_generator.then_some(LatencyRequest::Requests { share }))
     }
 
-    /// Whose latency a run of testcases measures.
+    /// Which latency a run of testcases measures.
     pub(crate) fn of_testcases(given: Option<Self>) -> anyhow::Result<Option<LatencyRequest>> {
         if let Some(Self::Share(share)) = given {
             bail_usage!(

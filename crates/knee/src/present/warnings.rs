@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use knee_host::Environment;
 use knee_host::number::{percent, plural, spread};
-use knee_results::{Curve, Mark, Mode, Order, Point, PointId};
+use knee_results::{Curve, Mark, Mode, Order, Point, PointId, PointLatency};
 use knee_run::record::{Record, RunEnd, RunRecord};
 
 use self::seats::{shared_beyond, without_spare_cpu};
@@ -19,9 +19,6 @@ use super::view::View;
 
 /// knee warns below this confidence. Five rounds give 93.75%, which the table header shows.
 pub(super) const LEAST_CONFIDENCE: f64 = 0.93;
-
-/// If the generator itself delayed requests by this share of their latency, the latency is partly its own.
-const LATE: f64 = 0.5;
 
 /// A load that is busier than this may limit the rate.
 const FULL: f64 = 0.9;
@@ -170,11 +167,7 @@ fn disturbed(points: &[(&Curve, &Point)]) -> Option<String> {
 
 /// A warning about latencies that are partly those of the generator.
 fn late_generator(points: &[(&Curve, &Point)]) -> Option<String> {
-    let is_late = |point: &Point| {
-        point.latency.as_ref().is_some_and(|latency| {
-            latency.lateness.is_some_and(|late| late.p99 > LATE * latency.quantiles.p99)
-        })
-    };
+    let is_late = |point: &Point| point.latency.as_ref().is_some_and(PointLatency::is_late);
     let mut late = points.iter().filter(|(_, point)| is_late(point) && !point.disturbed);
     let (curve, point) = late.next()?;
     Some(format!(

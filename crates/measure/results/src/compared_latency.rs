@@ -2,10 +2,27 @@
 
 use knee_stats::{CompareOptions, Comparison, Drift, Quantiles, Verdict, compare_dependent};
 
+use serde::Serialize;
+
 use crate::{Key, Measured, PointLatency, Results};
 
 /// A quantile that fewer times of a round exceed is too uncertain to be compared.
 const FEWEST_ABOVE: f64 = 10.0;
+/// Latency grows with the rate of requests. If the rates of both sides differ by more than this share, a
+/// difference may come from that alone.
+const OTHER_RATE: f64 = 0.05;
+
+/// Why nothing is claimed about a latency.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Doubt {
+    /// A side is [disturbed](crate::Point::disturbed).
+    Disturbed,
+    /// On a side, the load generator caused [much of the latency itself](PointLatency::is_late).
+    Late,
+    /// The sides were measured at different rates of requests.
+    OtherRate,
+}
 
 /// A quantile that can be compared.
 struct Quantile {
@@ -34,8 +51,8 @@ pub struct ComparedLatency {
     pub quantile: &'static str,
     /// Rounds before and after that count.
     pub rounds: [usize; 2],
-    /// Whether a side is [disturbed](crate::Point::disturbed), so that nothing is claimed.
-    pub disturbed: bool,
+    /// Why nothing is claimed, if so.
+    pub doubt: Option<Doubt>,
     /// Medians over the rounds in seconds, ratio of the times, interval, p-value and verdict. `Faster`
     /// means that the time after is shorter.
     pub comparison: Comparison,
@@ -57,7 +74,7 @@ pub(crate) fn compared_latencies(
         return Vec::new();
     }
     let mut sound = Vec::new();
-    let mut disturbed = Vec::new();
+    let mut doubtful = Vec::new();
     for (key, before) in &before.points {
         let Some(after) = after.points.get(key) else { continue };
         for quantile in &QUANTILES {
@@ -66,9 +83,9 @@ pub(crate) fn compared_latencies(
                 continue;
             };
             let point = (key, quantile, (before_values, after_values, drift(key)));
-            match before.disturbed || after.disturbed {
-                true => disturbed.push(point),
-                false => sound.push(point),
+            match doubt(before, after) {
+                Some(doubt) => doubtful.push((point, doubt)),
+                None => sound.push(point),
             }
         }
     }
@@ -81,28 +98,40 @@ pub(crate) fn compared_latencies(
             verdict: verdict_on_times(comparison.verdict),
             ..comparison
         };
-        (point, comparison.map(of_times), false)
+        (point, comparison.map(of_times), None)
     });
-    let doubts = disturbed.iter().map(|point| {
+    let doubts = doubtful.iter().map(|(point, doubt)| {
         let comparison = compare(std::slice::from_ref(point)).pop().flatten();
-        (point, comparison.map(Comparison::without_claim), true)
+        (point, comparison.map(Comparison::without_claim), Some(*doubt))
     });
-    let all =
-        claims.chain(doubts).filter_map(|((key, quantile, values), comparison, disturbed)| {
-            Some(ComparedLatency {
-                key: (*key).clone(),
-                quantile: quantile.name,
-                rounds: [values.0.len(), values.1.len()],
-                disturbed,
-                comparison: comparison?,
-            })
-        });
+    let all = claims.chain(doubts).filter_map(|((key, quantile, values), comparison, doubt)| {
+        Some(ComparedLatency {
+            key: (*key).clone(),
+            quantile: quantile.name,
+            rounds: [values.0.len(), values.1.len()],
+            doubt,
+            comparison: comparison?,
+        })
+    });
     let mut all: Vec<ComparedLatency> = all.collect();
     all.sort_by(|a, b| {
         let has_changed = |one: &ComparedLatency| one.comparison.verdict.is_change();
         has_changed(b).cmp(&has_changed(a)).then_with(|| a.key.cmp(&b.key))
     });
     all
+}
+
+/// Why nothing can be claimed about the latency of a point, if so.
+fn doubt(before: &Measured, after: &Measured) -> Option<Doubt> {
+    if before.disturbed || after.disturbed {
+        return Some(Doubt::Disturbed);
+    }
+    let (before, after) = (before.latency.as_ref()?, after.latency.as_ref()?);
+    if before.is_late() || after.is_late() {
+        return Some(Doubt::Late);
+    }
+    let (before, after) = (before.rate?, after.rate?);
+    ((after / before - 1.0).abs() > OTHER_RATE).then_some(Doubt::OtherRate)
 }
 
 /// The quantile in each round of a point; `None` if too few times exceed it, or it is zero, to which
@@ -195,6 +224,32 @@ mod tests {
         let options = CompareOptions::default();
         let compared = compared_latencies(&before, &after, &options, |_| Drift::NONE);
         assert_eq!(compared[0].comparison.adjusted_p, compared[0].comparison.p);
+    }
+
+    #[test]
+    fn nothing_is_claimed_from_late_requests_or_other_rates() {
+        let at_a_rate = |rounds, change: fn(&mut PointLatency)| {
+            let mut results = results(&[("a", rounds, false)], 20);
+            for point in results.points.values_mut() {
+                let latency = point.latency.as_mut().unwrap();
+                latency.rate = Some(100.0);
+                change(latency);
+            }
+            results
+        };
+        let doubt = |change| {
+            let (before, after) = (at_a_rate(LOW, |_| ()), at_a_rate(HIGH, change));
+            let options = CompareOptions::default();
+            let compared = compared_latencies(&before, &after, &options, |_| Drift::NONE);
+            (compared[0].doubt, compared[0].comparison.verdict)
+        };
+        assert_eq!(doubt(|_| ()), (None, Verdict::Slower));
+        assert_eq!(doubt(|after| after.rate = Some(104.0)), (None, Verdict::Slower));
+        let other_rate = (Some(Doubt::OtherRate), Verdict::Inconclusive);
+        assert_eq!(doubt(|after| after.rate = Some(106.0)), other_rate);
+        assert_eq!(doubt(|after| after.rate = Some(94.0)), other_rate);
+        let late = (Some(Doubt::Late), Verdict::Inconclusive);
+        assert_eq!(doubt(|after| after.lateness = Some(after.quantiles)), late);
     }
 
     #[test]

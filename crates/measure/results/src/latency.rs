@@ -4,7 +4,11 @@ use knee_stats::{Histogram, Quantiles, median};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 
-/// Whose latency a run measures.
+/// If the load generator sent requests late by more than this share of the latency, it says less about the
+/// server. Both are 99th percentiles.
+const LATE: f64 = 0.5;
+
+/// Which latency a run measures.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LatencyRequest {
@@ -90,6 +94,11 @@ impl PointLatency {
             clock: typical(|round| round.clock).map(|nanos| nanos / 1e9),
             times: all.times,
         })
+    }
+
+    /// Whether the load generator caused much of the latency itself, because it sent requests late.
+    pub fn is_late(&self) -> bool {
+        self.lateness.is_some_and(|late| late.p99 > LATE * self.quantiles.p99)
     }
 }
 

@@ -41,7 +41,7 @@ mod will_it_scale;
 
 pub use case_id::{CaseId, Side};
 pub use compared::{Compared, ComparedPoint, FamilySummary, Gap, MachineChange, Verdicts};
-pub use compared_latency::ComparedLatency;
+pub use compared_latency::{ComparedLatency, Doubt};
 pub use curve::{Curve, Knee, MAX_PLAUSIBLE_EFFICIENCY, Scaling};
 pub use difference::{Difference, differences};
 pub use family::Family;

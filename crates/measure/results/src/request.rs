@@ -56,7 +56,7 @@ pub struct Request {
     pub placement: Placement,
     /// The CPUs, in placement order.
     pub cpus: Vec<u32>,
-    /// Whose latency is measured beside the rates; absent if none is.
+    /// Which latency is measured beside the rates; absent if none is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<LatencyRequest>,
     /// Directory for the files of testcases.

@@ -131,7 +131,7 @@ pub struct Job {
     pub start_timeout: f64,
     /// Number of samples; `None`: until the input is closed.
     pub samples: Option<u64>,
-    /// Whose latency to measure.
+    /// Which latency to measure.
     pub latency: Option<LatencyRequest>,
     /// A directory for the testcase, removed after the round.
     pub dir: PathBuf,

@@ -323,10 +323,11 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
     Ok(RunRecord::new(request, cases))
 }
 
-/// Whose latency the run measures.
+/// Which latency the run measures.
 fn latency_of(args: &Args, cases: &[Case]) -> anyhow::Result<Option<LatencyRequest>> {
     if cases.iter().any(Case::is_server) {
-        let has_generator = cases.iter().any(Case::has_generator);
+        // Only rates have a noise floor.
+        let has_generator = cases.iter().any(Case::has_generator) && !args.aa;
         return LatencyChoice::of_servers(args.latency, has_generator);
     }
     let request = LatencyChoice::of_testcases(args.latency)?;

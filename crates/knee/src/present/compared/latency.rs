@@ -2,7 +2,7 @@
 
 use knee_host::number::{plural, time};
 use knee_host::text::{Cell, Column, Table};
-use knee_results::{Compared, ComparedLatency};
+use knee_results::{Compared, ComparedLatency, Doubt};
 use knee_stats::{CompareOptions, Verdict};
 use serde_json::{Value, json};
 
@@ -53,7 +53,9 @@ fn verdict(latency: &ComparedLatency) -> &'static str {
         Verdict::Faster => "▲ faster",
         Verdict::Slower => "▼ slower",
         Verdict::Same => "= same",
-        Verdict::Inconclusive if latency.disturbed => "~ too disturbed",
+        Verdict::Inconclusive if latency.doubt == Some(Doubt::Disturbed) => "~ too disturbed",
+        Verdict::Inconclusive if latency.doubt == Some(Doubt::Late) => "~ sent late",
+        Verdict::Inconclusive if latency.doubt == Some(Doubt::OtherRate) => "~ other rate",
         Verdict::Inconclusive if latency.comparison.test.is_none() => "~ too few rounds",
         Verdict::Inconclusive => "~ inconclusive",
     }
@@ -67,7 +69,7 @@ pub(super) fn summary(compared: &Compared) -> String {
 
 /// The statistical method in one sentence.
 pub(super) fn method(compared: &Compared, options: &CompareOptions) -> String {
-    let tested = compared.latencies.iter().filter(|latency| !latency.disturbed).count();
+    let tested = compared.latencies.iter().filter(|latency| latency.doubt.is_none()).count();
     format!(
         "medians over rounds of the quantile of each round; {:.1}% bootstrap intervals of the ratio; p \
          corrected for {} (union bound)",
@@ -95,6 +97,6 @@ pub(super) fn json(latency: &ComparedLatency) -> Value {
         "p": c.test.map(|_| c.p),
         "adjusted_p": c.test.map(|_| c.adjusted_p),
         "verdict": c.verdict.as_str(),
-        "disturbed": latency.disturbed,
+        "doubt": latency.doubt,
     })
 }
