@@ -14,7 +14,7 @@ pub(crate) const MISSING: &[&str] = &[
 
 /// How to get the missing commands.
 pub(crate) const HOW_TO_COMPLETE: &str = "\
-This knee was built without some commands. To build all of knee, run:
+This build of knee lacks some commands. To install all of them, run:
   cargo install --path crates/knee";
 
 /// Whether no command is missing.
@@ -26,8 +26,8 @@ pub(crate) fn is_complete() -> bool {
 pub(crate) fn missing(command: &str) -> Option<String> {
     MISSING.contains(&command).then(|| {
         format!(
-            "this knee was built without knee {command}; to build all of knee, run: cargo install \
-             --path crates/knee"
+            "this build of knee lacks the command {command}; to install all commands, run: cargo \
+             install --path crates/knee"
         )
     })
 }

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use support::{Finished, Scratch, finish, signal, start_telling, wait_until};
 
 /// The beginning of the first table.
-const FIRST: &str = "Rates of the first of 100000 rounds.";
+const FIRST: &str = "Rates of the first round, of 100000 rounds.";
 
 /// What a run of two testcases prints to standard error, if Ctrl-C ends it in its second round or later.
 fn interrupted(args: &[&str]) -> Finished {

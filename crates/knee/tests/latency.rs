@@ -100,7 +100,7 @@ fn a_request_that_fails_on_schedule_fails_the_point() {
     let scratch = Scratch::new();
     describe(&scratch, "garbage-later");
     let failed = serve(&scratch, &["-r", "1"]);
-    failed.assert_code(4).assert_stdout_has("at 70% of its rate").assert_stdout_has("sorry");
+    failed.assert_code(4).assert_stdout_has("at 70% of the rate").assert_stdout_has("sorry");
     failed.assert_stdout_has("--latency=off");
     assert!(scratch.measured().is_empty() && scratch.leftovers().is_empty());
 }
@@ -145,7 +145,7 @@ fn an_iteration_that_is_as_short_as_the_clock_is_refused() {
     let args = ["refcount_atomic1", "-t", "1", "-m", "threads", "--latency"];
     let run = finish(&mut scratch.run(&args));
     if run.code == Some(3) {
-        run.assert_stdout_has("reading the clock takes").assert_stdout_has("without --latency");
+        run.assert_stdout_has("reading the clock takes").assert_stdout_has("leave out --latency");
         return;
     }
     // The clock of this machine is quick enough.
@@ -170,7 +170,7 @@ fn options_that_do_not_fit_are_refused() {
     let server = "name = 'x'\n[server]\ncommand = 'true'\n[ready]\noutput = 'x'\n\
                   [load]\ncommand = 'echo 7'\n";
     fs::write(scratch.path().join("commanded.toml"), server).unwrap();
-    refused(&["commanded.toml", "--latency"], "a command generates the load");
+    refused(&["commanded.toml", "--latency"], "but a command (load.command) generates this load");
     assert!(!scratch.path().join("runs").exists());
 }
 
@@ -209,7 +209,7 @@ fn compare_finds_a_change_of_latency_beside_an_equal_rate() {
     let text = finish(&mut scratch.knee(&["compare", "before", "after"]));
     text.assert_code(0).assert_stdout_has("union bound").assert_stdout_has("p50");
     let markdown = finish(&mut scratch.knee(&["compare", "before", "after", "--markdown"]));
-    markdown.assert_code(0).assert_stdout_has("| quantile |");
+    markdown.assert_code(0).assert_stdout_has("| percentile |");
     let same = finish(&mut scratch.knee(&["compare", "before", "before", "--json"]));
     let same: Value = serde_json::from_str(&same.assert_code(0).stdout).unwrap();
     for latency in same["comparisons"][0]["latencies"].as_array().unwrap() {
@@ -226,7 +226,7 @@ fn rates_with_and_without_the_clock_are_not_compared() {
         let refused = finish(&mut scratch.knee(&["compare", pair[0], pair[1]]));
         refused
             .assert_code(2)
-            .assert_stderr_has("timed was measured with --latency, and plain without");
+            .assert_stderr_has("cannot compare timed, measured with --latency, to plain");
     }
     finish(&mut scratch.knee(&["compare", "timed", "timed"])).assert_code(0);
     for nr in 0..9 {
@@ -234,7 +234,7 @@ fn rates_with_and_without_the_clock_are_not_compared() {
     }
     let runs: Vec<String> = (0..9).map(|nr| format!("run{nr}")).collect();
     let mut history = scratch.knee(&["history", "timed"]);
-    finish(history.args(runs)).assert_code(2).assert_stderr_has("was measured with --latency");
+    finish(history.args(runs)).assert_code(2).assert_stderr_has("measured with --latency, to run");
 }
 
 #[test]

@@ -16,7 +16,7 @@ fn a_missing_command_says_how_to_build_it() {
     for command in MISSING {
         for args in [&[command][..], &[command, "--help"], &["help", command]] {
             let finished = finish(&mut scratch.knee(args));
-            finished.assert_code(3).assert_stderr_has(&format!("built without knee {command}"));
+            finished.assert_code(3).assert_stderr_has(&format!("lacks the command {command}"));
             finished.assert_stderr_has(INSTALL);
         }
     }
@@ -67,7 +67,7 @@ fn a_report_refuses_profiles_and_checks_by_name() {
     {
         let finished = finish(&mut scratch.knee(&["report", input]));
         finished.assert_code(3).assert_stderr_has(input);
-        finished.assert_stderr_has(&format!("built without knee {command}"));
+        finished.assert_stderr_has(&format!("lacks the command {command}"));
     }
 }
 

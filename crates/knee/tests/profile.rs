@@ -530,8 +530,8 @@ fn invalid_arguments_are_refused_with_a_reason() {
     refused(&["mmap1", "-t", "two"], 2, "must be a task count from 1 to");
     refused(&["mmap1", "-t", "0"], 2, "must be a task count from 1 to");
     refused(&["growth", "ngnix"], 2, "did you mean nginx");
-    refused(&["growth", "nginx", "-m", "threads"], 2, "a server consists of processes");
-    refused(&["nginx*"], 2, "matches 2 servers; name one");
+    refused(&["growth", "nginx", "-m", "threads"], 2, "-m threads applies only to testcases");
+    refused(&["nginx*"], 2, "matches 2 servers; give the name of one");
     refused(&["missing.toml"], 3, "missing.toml");
     refused(&["--only"], 2, "--pid");
     refused(&["getppid1", "--only"], 2, "cannot be used with");

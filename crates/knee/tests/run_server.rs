@@ -191,7 +191,7 @@ fn a_server_of_another_user_is_not_measured() {
         knee.join().unwrap()
     });
     let reason =
-        format!("a program of user 65534 accepts connections at {address}, and not the server");
+        format!("a program of user 65534, not the server, accepts connections at {address}");
     robbed.assert_code(3).assert_stdout_has(&reason);
     assert!(scratch.leftovers().is_empty());
 }

@@ -87,8 +87,8 @@ pub enum GrowthError {
     TooFew,
     /// The work during a capture is unknown.
     #[error(
-        "{title} has no iteration count or CPU time; use captures that knee profile took of a testcase or \
-         server"
+        "{title} has no iteration or request count, or no CPU time; use captures that knee profile took \
+         of a testcase or server"
     )]
     NoWork {
         /// Its title.

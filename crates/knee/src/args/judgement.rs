@@ -16,9 +16,9 @@ const THRESHOLD: f64 = 0.02;
 /// The values of --fail-on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum FailOn {
-    /// A point is slower than before, in its rate or in a quantile of its latency
+    /// A point is slower than before in its rate or in a percentile of its latency
     Slower,
-    /// A point is faster than before, in its rate or in a quantile of its latency
+    /// A point is faster than before in its rate or in a percentile of its latency
     Faster,
     /// It is unclear whether a point changed
     Inconclusive,

@@ -31,8 +31,8 @@ impl LatencyChoice {
         let is_asked = matches!(given, Some(Self::On | Self::Share(_)));
         ensure_usage!(
             has_generator || !is_asked,
-            "--latency: knee measures the latency of its own requests, but a command generates the load \
-             (load.command)"
+            "--latency: knee can measure only requests that it sends itself, but a command \
+             (load.command) generates this load; leave out --latency"
         );
         let share = match given {
             Some(Self::Off) => return Ok(None),
@@ -46,7 +46,8 @@ impl LatencyChoice {
     pub(crate) fn of_testcases(given: Option<Self>) -> anyhow::Result<Option<LatencyRequest>> {
         if let Some(Self::Share(share)) = given {
             bail_usage!(
-                "--latency={}: a share of the rate applies only to servers; use --latency",
+                "--latency={}: a share of the rate applies only to servers; for testcases, use \
+                 --latency without a value",
                 percent(share)
             );
         }

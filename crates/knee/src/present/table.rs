@@ -54,8 +54,8 @@ pub(super) fn render(record: &Record, curves: &[Curve], view: &View<'_>) -> Stri
 pub(super) fn after_first_round(run: &RunRecord, curves: &[Curve], view: &View<'_>) -> String {
     let least = if run.request.precision.is_some() { "at least " } else { "" };
     let head = format!(
-        "{BOLD}Rates of the first of {least}{}.{BOLD:#} The final table follows, with intervals and \
-         knees.\n\n",
+        "{BOLD}Rates of the first round, of {least}{}.{BOLD:#} The final table, with intervals and \
+         knees, follows at the end.\n\n",
         plural(run.request.rounds as usize, "round")
     );
     view.screen.wrap(&head, "") + &overview::render(run, curves, Summary::None, view)

@@ -193,11 +193,11 @@ fn latencies_are_listed_and_a_late_generator_is_reported() {
         example
     };
     example(100)
-        .says("latency of requests on a schedule, at 70% of the rate that the round measured\n")
+        .says("latency of requests sent on a schedule, at 70% of the rate measured in the same round\n")
         .says("p50 p90 p99 p99.9 max late p99 requests/s\n")
         .says("getppid1 processes ×1 4.00 µs 4.00 µs 4.00 µs 4.00 µs 4.00 µs 100 ns 70.0\n")
         .never_says("sent requests late");
-    example(3000).says("knee sent requests late at getppid1 processes");
+    example(3000).says("knee itself sent requests late at getppid1 processes");
     Example::new(&["getppid1"], &[1]).rounds("getppid1", 1, 100.0, 1).never_says("p99");
 }
 

@@ -46,7 +46,7 @@ pub(super) fn warnings(record: &Record, curves: &[Curve], view: &View<'_>) -> Ve
         late_generator(&points),
         run.request.latency.filter(|latency| latency.slows_rates()).map(|_| {
             "the rates include reading the clock after each iteration (--latency), so knee does not \
-             compare them with the rates of runs without it"
+             compare them to rates measured without --latency"
                 .to_owned()
         }),
         implausible(curves),
@@ -171,8 +171,8 @@ fn late_generator(points: &[(&Curve, &Point)]) -> Option<String> {
     let mut late = points.iter().filter(|(_, point)| is_late(point) && !point.disturbed);
     let (curve, point) = late.next()?;
     Some(format!(
-        "knee sent requests late at {}{} (late p99), so a part of this latency is its own; give the load \
-         more CPUs with fewer tasks (-t), or reduce other load",
+        "knee itself sent requests late at {}{} (late p99), which is part of the measured latency; use \
+         fewer tasks (-t), so that the load gets more CPUs, or reduce other load",
         name(curve, point),
         and_more(late.count())
     ))

@@ -76,7 +76,7 @@ fn requests(before: &Request, after: &Request, found: &mut Vec<Difference>) {
     differ("seconds of warm-up", &|r| r.warmup.to_string());
     // The rates of a server do not depend on whether its latency is measured afterwards.
     if before.latency.is_some() && after.latency.is_some() {
-        differ("the rate at which latency is measured", &|r| r.latency.map_or(String::new(), how));
+        differ("rate at which latency is measured", &|r| r.latency.map_or(String::new(), how));
     }
 }
 

@@ -49,7 +49,8 @@ pub fn table(growth: &Growth, most: usize) -> Table {
     let shared: Vec<String> = growth.shared().map(Point::label).collect();
     if !shared.is_empty() {
         table.text(format!(
-            "With {}, the load shares the server's CPUs or has too few of its own, so they slow each other down.",
+            "With {}, the load shares the server's CPUs or has too few of its own, so the server \
+             and the load slow each other down.",
             shared.join(" and ")
         ));
     }

@@ -106,7 +106,7 @@ mmap1                  1 CPU   2 CPUs
 requests per second    100 k    120 k
 cost of a request    10.0 µs  11.7 µs
 server busy              98%      61%
-With 2 CPUs, the load shares the server's CPUs or has too few of its own, so they slow each other down.
+With 2 CPUs, the load shares the server's CPUs or has too few of its own, so the server and the load slow each other down.
 
 self growth                            function
 +1.67 µs ± 431 ns    4.00 µs  5.67 µs  spin

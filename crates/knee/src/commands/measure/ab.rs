@@ -396,7 +396,7 @@ fn case(option: &str, text: &str, args: &Args) -> anyhow::Result<Case> {
             return Ok(Case::built_in(selected));
         }
         Ok([_, _, ..]) if !is_program => {
-            bail_usage!("{option}: {text} matches several testcases; name one")
+            bail_usage!("{option}: {text} matches several testcases; give the name of one")
         }
         // A single word that is not a program is a misspelt testcase.
         Err(error) if !is_program && !is_for_shell(text) => {

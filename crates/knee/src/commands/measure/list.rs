@@ -16,7 +16,7 @@ use crate::exit::{ExitStatus, bail_usage};
 use crate::present::style::{BOLD, DIM};
 use crate::stdout;
 
-/// List the testcases and their parameters, and the servers
+/// List testcases with their parameters, and servers
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee list                    list every testcase
@@ -32,8 +32,8 @@ Some testcases have parameters, written NAME@KEY=VALUE. For example, in read1 ea
 reads its own file, and in read1@file=same all tasks read one file. Separate several parameters \
 with commas: vm_mmap1@map=rcu,di=epoch. The first value of each parameter is the default.")]
 pub(crate) struct Args {
-    /// Testcases and servers to list: names, globs, family:NAME or descriptions of servers [default:
-    /// all]
+    /// Testcases and servers to list: names, globs, family:NAME or server description files
+    /// [default: all]
     #[arg(value_name = "NAME | GLOB | family:NAME | FILE.toml", add = complete::testcases())]
     words: Vec<String>,
 
@@ -41,7 +41,7 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Print the description of a server, as a start for your own
+    /// Print the description of a server, as a template for your own
     #[arg(long, conflicts_with = "json")]
     toml: bool,
 }

@@ -50,13 +50,13 @@ pub(crate) struct Args {
     /// the output of a binary. knee compares each further run with the first.
     #[cfg_attr(
         feature = "explain",
-        doc = "The page shows captures and lock waits (from knee profile) beside the curve of their \
-               testcase."
+        doc = "The arguments can also include captures and lock waits (from knee profile), which the \
+               page shows beside the curve of their testcase."
     )]
     #[cfg_attr(
         feature = "prove",
-        doc = "The arguments can also include matrices (from knee commute matrix --json), and \
-               records of knee commute check, whose shards the page combines."
+        doc = "Matrices (from knee commute matrix --json) and records of knee commute check are \
+               accepted too; the page combines the shards of a check."
     )]
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<PathBuf>,

@@ -50,14 +50,14 @@ const QUICK_WARMUP: f64 = 0.05;
 
 /// Measure how throughput grows with the task count
 ///
-/// Without names, knee measures a quick set that covers every family of kernel services. A server is
-/// measured under load: a built-in one by its name, such as nginx, or your own by a file that describes
-/// it. Its task count is the number of its CPUs, and the load gets the other CPUs. With a
+/// Without names, knee measures a quick set that covers every family of kernel services. knee
+/// measures a server under load. Name a built-in server, such as nginx, or a file that describes
+/// your own. The task count of a server is its number of CPUs; the load gets the other CPUs. With a
 /// command after --, knee measures this command. If the command contains {tasks} or {cpus}, knee
 /// runs it once per round, on as many CPUs as the point has tasks. Otherwise knee runs one copy per
-/// task. knee replaces {tasks} with the task count, {cpus} with the CPUs of the command, such as 0-3,
-/// {seconds} with --interval, {dir} with an empty directory, and {port} with a free TCP port. After each
-/// round, knee ends the processes that the command left running.
+/// task. knee replaces {tasks} with the task count, {cpus} with the CPUs of the command, such as
+/// 0-3, {seconds} with --interval, {dir} with an empty directory, and {port} with a free TCP port.
+/// After each round, knee ends the processes that the command left running.
 ///
 /// knee measures each point (testcase, mode, task count) in several rounds, each in a fresh process. The
 /// rounds of all points are interleaved in random order. knee computes confidence intervals from
@@ -135,9 +135,9 @@ pub(crate) struct Args {
     #[command(flatten)]
     patience: PatienceArgs,
 
-    /// Measure latency. Servers: after each round, at a share of its rate, on a schedule; =off saves
-    /// this time [default: 70%]. Testcases: the time of each iteration, which makes rates lower
-    /// [default: off]
+    /// Measure latency. For servers, knee sends requests on a schedule after each round, at P% of the
+    /// rate just measured [default: 70%]; =off skips this. For testcases, knee times each iteration,
+    /// which lowers the rates [default: off]
     #[arg(long, value_name = "P% | on | off", num_args = 0..=1, require_equals = true,
           default_missing_value = "on", value_parser = latency)]
     latency: Option<LatencyChoice>,
@@ -200,7 +200,7 @@ Examples:
   knee run --plugin ./mine.so              a testcase written in C
   knee run nginx memcached                 two servers under load
   knee run ./my-server.toml                your own server
-  knee run nginx --latency=50%             its latency at half of its rate
+  knee run nginx --latency=50%             latency of nginx at half of its rate
   knee run mmap1 --latency                 the time of each iteration
   knee run -- make -B -j{tasks}            your own program, by its run time
   knee run --read 'tps = #' -- pgbench -S -T {seconds} -c {tasks} bench
@@ -333,13 +333,12 @@ fn latency_of(args: &Args, cases: &[Case]) -> anyhow::Result<Option<LatencyReque
     let request = LatencyChoice::of_testcases(args.latency)?;
     ensure_usage!(
         request.is_none() || cases.iter().all(Case::is_built_in),
-        "--latency: a plug-in counts its iterations itself, so knee cannot measure their time; measure it \
-         without --latency"
+        "--latency: a plug-in counts its own iterations, so knee cannot time them; leave out --latency"
     );
     ensure_usage!(
         request.is_none() || !args.aa,
-        "--latency makes rates lower, so they do not show the noise floor of other runs; leave out --aa \
-         or --latency"
+        "--latency lowers the rates, so this run cannot show the noise floor of other runs; leave out \
+         --aa or --latency"
     );
     Ok(request)
 }

@@ -1,4 +1,4 @@
-//! Quantiles of latency before and after.
+//! Percentiles of latency before and after.
 
 use knee_host::number::{plural, time};
 use knee_host::text::{Cell, Column, Table};
@@ -15,7 +15,7 @@ pub(super) fn table(compared: &Compared, none: &str) -> Option<Table> {
     }
     let mut table = Table::new(vec![
         Column::left("latency"),
-        Column::left("quantile"),
+        Column::left("percentile"),
         Column::right("before").drops(3),
         Column::right("after").drops(3),
         Column::right("change"),
@@ -61,20 +61,20 @@ fn verdict(latency: &ComparedLatency) -> &'static str {
     }
 }
 
-/// `8 quantiles of latency: 1 slower, 7 the same`
+/// `8 latency percentiles: 1 slower, 7 the same`
 pub(super) fn summary(compared: &Compared) -> String {
-    let quantiles = plural(compared.latencies.len(), "quantile");
-    format!("{quantiles} of latency: {}", tally(&compared.latency_verdicts()))
+    let percentiles = plural(compared.latencies.len(), "latency percentile");
+    format!("{percentiles}: {}", tally(&compared.latency_verdicts()))
 }
 
 /// The statistical method in one sentence.
 pub(super) fn method(compared: &Compared, options: &CompareOptions) -> String {
     let tested = compared.latencies.iter().filter(|latency| latency.doubt.is_none()).count();
     format!(
-        "medians over rounds of the quantile of each round; {:.1}% bootstrap intervals of the ratio; p \
+        "medians over rounds of each round's percentile; {:.1}% bootstrap intervals of the ratio; p \
          corrected for {} (union bound)",
         options.confidence * 100.0,
-        plural(tested, "quantile")
+        plural(tested, "percentile")
     )
 }
 

@@ -230,8 +230,8 @@ fn in_turns(before: &CaseId, after: &CaseId) -> String {
 /// the time of each iteration.
 pub(crate) fn slowed_rates(slowed: &Results, other: &Results) -> String {
     format!(
-        "{} was measured with --latency, and {} without it; the rates with --latency include reading the \
-         clock after each iteration, so knee compares only runs that are the same in this",
+        "cannot compare {}, measured with --latency, to {}, measured without it: rates with --latency \
+         include reading the clock after each iteration; repeat one of the runs",
         slowed.source.display(),
         other.source.display()
     )

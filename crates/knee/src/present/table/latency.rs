@@ -10,7 +10,7 @@ use super::remark::disturbed;
 use crate::present::style::{BAD, BOLD, DIM, PLAIN, UNKNOWN};
 use crate::present::view::View;
 
-/// The quantile of the delays of the generator that the table shows.
+/// The percentile of the delays of the generator that the table shows.
 const LATENESS: &str = "late p99";
 
 /// Empty without latencies.
@@ -51,13 +51,13 @@ fn heading(request: Option<LatencyRequest>) -> (String, Vec<Column>) {
     let (what, columns) = match request {
         Some(LatencyRequest::Requests { share }) => (
             format!(
-                "of requests on a schedule, at {} of the rate that the round measured",
+                "of requests sent on a schedule, at {} of the rate measured in the same round",
                 percent(share)
             ),
             vec![Column::right(LATENESS).drops(3), Column::right("requests/s").drops(1)],
         ),
         Some(LatencyRequest::Iterations) | None => (
-            "of single iterations, without the cost of the clock".to_owned(),
+            "of single iterations, without the cost of reading the clock".to_owned(),
             vec![Column::right("clock").drops(1)],
         ),
     };

@@ -33,12 +33,12 @@ pub(super) fn table(panel: &Panel) -> Markup {
             summary { "Latency in numbers" }
             p.note {
                 @if is_server {
-                    "Latency of requests that were due on a schedule, at a share of the rate. It counts from \
-                     the time at which a request was due. “Sent late” is the 99th percentile of the delay by \
-                     the load generator itself, which is part of the latency."
+                    "Latency of requests sent on a schedule, at a share of the measured rate. It counts from \
+                     when a request was due. “Sent late” is the 99th percentile of the delay that the load \
+                     generator itself caused; this delay is part of the latency."
                 } @else {
-                    "Time of single iterations, without the cost of reading the clock. The rates include \
-                     this cost."
+                    "Time of single iterations, without the cost of reading the clock. This cost \
+                     does lower the rates."
                 }
             }
             div.scroll tabindex="0" role="region"

@@ -120,7 +120,7 @@ pub(crate) fn listener() -> Result<(TcpListener, u16), Failure> {
         let reason = format!("cannot find a free TCP port: {error}");
         let remedy = match error.kind() {
             std::io::ErrorKind::AddrInUse => {
-                "end the programs that hold all ports, which `ss -tan` lists"
+                "end the programs that use up the ports; `ss -tanp` lists them"
             }
             _ => "ip link set lo up",
         };

@@ -287,13 +287,14 @@ impl<'a> Sampler<'a> {
             return Ok(());
         }
         let reason = format!(
-            "reading the clock takes {}, more than {} of its median iteration ({}), so its latency \
-             cannot be measured",
+            "reading the clock takes {}, more than {} of the median iteration ({}), so knee cannot \
+             measure the latency of this testcase",
             time(clock / 1e9),
             percent(MOST_CLOCK),
             time(iteration / 1e9)
         );
-        Err(Failure::new(FailureKind::CannotRun, reason, "measure its rate, without --latency"))
+        let remedy = "leave out --latency to measure only its rate";
+        Err(Failure::new(FailureKind::CannotRun, reason, remedy))
     }
 
     /// What the tasks lost in an interval that just ended.

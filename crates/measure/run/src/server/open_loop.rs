@@ -20,7 +20,8 @@ use crate::stopped::Stopped;
 /// in this time, so that the latencies of all requests are known.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Advice for requests that failed, although those of the closed loop did not.
-const ADVICE: &str = "use a smaller share, such as --latency=50%, or --latency=off";
+const ADVICE: &str =
+    "use a smaller share, such as --latency=50%, or leave out latency with --latency=off";
 
 /// What was measured.
 pub(super) struct OpenLoop {
@@ -42,7 +43,7 @@ pub(super) fn measure(
     let (outcome, usage) = generated(round, server, &load).map_err(|stopped| match stopped {
         Stopped::Failed(failure) => Stopped::Failed(Failure {
             reason: format!(
-                "at {} of its rate ({}/s, on a schedule): {}",
+                "while measuring latency at {} of the rate ({}/s): {}",
                 percent(share),
                 si(rate),
                 failure.reason

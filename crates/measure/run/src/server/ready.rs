@@ -36,7 +36,7 @@ pub(super) fn require_unused(round: &Round<'_>) -> Result<(), Failure> {
         Some(target) if target.check().is_ok() => Err(Failure::new(
             FailureKind::CannotRun,
             format!("{target} is in use: another program accepts connections there"),
-            "stop this program, or write {port} for the port in the description",
+            "stop this program, or use {port} as the port in the description",
         )),
         _ => Ok(()),
     }
@@ -70,10 +70,10 @@ fn require_own(round: &Round<'_>, server: &Process, target: &Target) -> Result<(
         Some(other) => {
             let user = other.user;
             let reason = format!(
-                "a program of user {user} accepts connections at {target}, and not the server"
+                "a program of user {user}, not the server, accepts connections at {target}"
             );
-            let remedy = "stop this program, and write {port} for the port in the description; if it is the \
-                          server in a container, publish the port of the container";
+            let remedy = "stop this program, or use {port} as the port in the description; if it is \
+                          your server in a container, publish the container's port";
             Err(Failure::new(FailureKind::CannotRun, reason, remedy))
         }
     }

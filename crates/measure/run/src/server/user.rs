@@ -33,7 +33,7 @@ impl User {
             return Ok(None);
         }
         let missing = |reason: String| {
-            let remedy = "create the user, or name another one as server.user";
+            let remedy = "create the user, or set server.user to another one";
             Failure::new(FailureKind::CannotRun, reason, remedy)
         };
         let passwd = fs::read_to_string(PASSWD);
@@ -76,8 +76,10 @@ impl User {
             None => Ok(()),
             Some(closed) => {
                 let (user, closed) = (self.uid, closed.display());
-                let reason = format!("user {user}, who runs the server, cannot enter {closed}");
-                let remedy = "choose a directory that all users can enter with --dir";
+                let reason = format!(
+                    "user {user}, who runs the server, cannot enter the directory {closed}"
+                );
+                let remedy = "use --dir to choose a directory that all users can enter";
                 Err(Failure::new(FailureKind::CannotRun, reason, remedy))
             }
         }
@@ -131,7 +133,7 @@ mod tests {
         let user = User { uid: 65534, gid: 65533 };
         let refused = user.require_way(&dir).unwrap_err().reason;
         assert!(
-            refused.ends_with(&format!("cannot enter {}", closed.path().display())),
+            refused.ends_with(&format!("cannot enter the directory {}", closed.path().display())),
             "{refused}"
         );
         fs::set_permissions(closed.path(), Permissions::from_mode(0o711)).unwrap();

@@ -25,8 +25,8 @@ pub(super) struct SampleArgs {
     #[arg(hide = true, value_name = "WORD")]
     pub(super) extra: Option<String>,
 
-    /// Task count of the testcase [default: the count of usable CPUs], or number of CPUs of the
-    /// server [default: the most at which the load has CPUs of its own]
+    /// Task count of the testcase [default: the usable CPU count], or CPU count of the server
+    /// [default: the largest that leaves the load CPUs of its own]
     #[arg(short, long, value_name = "N", requires = "testcase", value_parser = task_count)]
     pub(super) tasks: Option<u32>,
 
@@ -34,12 +34,12 @@ pub(super) struct SampleArgs {
     #[arg(short, long, value_parser = one_mode(), requires = "testcase")]
     pub(super) mode: Option<Mode>,
 
-    /// Process to sample, with its threads, its descendants and the processes they start
+    /// Process to sample, including its threads, its descendants and all processes that they start
     #[arg(short, long, value_name = "PID", conflicts_with_all = ["all", "command"],
           value_parser = whole::<i32>(1..=i32::MAX))]
     pub(super) pid: Option<i32>,
 
-    /// With -p, leave out the descendants that the process has when sampling begins
+    /// With -p, leave out descendants that already exist when sampling begins
     #[arg(long, requires = "pid", conflicts_with_all = ["testcase", "all", "command"])]
     pub(super) only: bool,
 

@@ -36,10 +36,10 @@ const SEARCH: f64 = 0.3;
 /// Growth is the cost that the tasks impose on each other. knee names the callers of the functions
 /// whose cost grew. knee also shows the off-CPU time of the tasks.
 ///
-/// knee samples a server only while it is under load, and compares the cost per request. Its task
-/// count is the number of its CPUs: 1, and the most at which the load has CPUs of its own. On a
-/// machine with two or three CPUs, these are 1 and 2, and the load shares them or has too few of
-/// its own.
+/// knee samples a server only while it is under load, and compares the cost per request. The
+/// task count of a server is its number of CPUs. By default, knee compares one CPU with the largest
+/// count that leaves the load CPUs of its own. On a machine with two or three CPUs, knee compares one
+/// CPU with two; the load then shares them or has too few of its own.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee profile growth mmap1 -m threads           at 1 task, the knee, all CPUs
@@ -55,7 +55,7 @@ pub(super) struct Args {
     testcase: Option<String>,
 
     /// Task counts, such as 1,4,16 [default: 1, the knee and the count of CPUs;
-    /// for a server: see above]
+    /// for a server: see the description in --help]
     #[arg(short, long, value_name = "LIST")]
     tasks: Option<Tasks>,
 

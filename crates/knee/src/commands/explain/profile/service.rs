@@ -39,7 +39,7 @@ impl<'a> Service<'a> {
         how: &'a HowArgs,
     ) -> anyhow::Result<Service<'a>> {
         if mode == Some(Mode::Threads) {
-            bail_usage!("-m threads: a server consists of processes; leave out -m");
+            bail_usage!("-m threads applies only to testcases; leave out -m for a server");
         }
         let (option, dir) = match &how.dir {
             Some(dir) => ("--dir", existing("--dir", dir)?),
@@ -61,19 +61,20 @@ impl<'a> Service<'a> {
     pub(super) fn ends(&self) -> anyhow::Result<Vec<u32>> {
         match self.most() {
             1 if self.cpus.len() < 2 => bail_usage!(
-                "growth compares a server on one CPU with the same server on more CPUs, but only one CPU is \
-                 usable here"
+                "knee needs at least two CPUs to compare a server on one CPU and on more, but only one is \
+                 usable; allow knee to use more CPUs"
             ),
             most => Ok(vec![1, most.max(2)]),
         }
     }
 
-    /// `nginx on 2 CPUs for 3 s; the load shares them`
+    /// `nginx on 2 CPUs for 3 s; the load shares these CPUs`
     pub(super) fn describe(&self, tasks: u32, seconds: f64) -> String {
         let places = Places::new(&self.cpus, tasks, &self.topology);
         let note = match places.shared {
             _ if !self.how.placement.pins() => "; the load may run on the same CPUs",
-            true if places.load == places.server => "; the load shares them",
+            true if places.load == places.server && tasks == 1 => "; the load shares this CPU",
+            true if places.load == places.server => "; the load shares these CPUs",
             true => "; the load has too few CPUs of its own",
             false => "",
         };

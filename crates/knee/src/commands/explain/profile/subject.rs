@@ -28,9 +28,11 @@ impl<'a> Subject<'a> {
         match (&selection.testcases[..], &selection.servers[..]) {
             ([testcase], []) => Ok(Self::Testcase(Bench::of(testcase, mode, how)?)),
             ([], [server]) => Ok(Self::Server(Service::of(built_in_server(server)?, mode, how)?)),
-            ([], servers) => bail_usage!("{name} matches {} servers; name one", servers.len()),
+            ([], servers) => {
+                bail_usage!("{name} matches {} servers; give the name of one", servers.len())
+            }
             (testcases, _) => {
-                bail_usage!("{name} matches {} testcases; name one", testcases.len())
+                bail_usage!("{name} matches {} testcases; give the name of one", testcases.len())
             }
         }
     }

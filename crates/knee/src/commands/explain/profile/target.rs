@@ -101,11 +101,16 @@ pub(super) fn running<W: Recorder>(
     let started_at = utc::now();
     let mut watch = W::open(target, &how.options())?;
     watch.enable()?;
-    let title = title(target, watch.running());
+    let descendants = match target {
+        Target::Tree(_) => watch.running().saturating_sub(1),
+        Target::System | Target::Process(_) | Target::Exec(_) => 0,
+    };
+    let title = title(target, descendants);
     if !how.quiet {
         watch.describe();
         if target.pid().is_some() {
-            tell!("knee: sampling {title}, and the processes that start in this tree later");
+            let they_start = if descendants == 0 { "it starts" } else { "they start" };
+            tell!("knee: sampling {title}, and the processes that {they_start} later");
         }
     }
     let (mut progress, start) = (Progress::new(how.quiet), Instant::now());
@@ -117,14 +122,14 @@ pub(super) fn running<W: Recorder>(
     Ok((watch.finish(title, started_at, None)?, Left::Nothing(status)))
 }
 
-/// What is sampled, if `running` processes of it were running at first.
-fn title(target: &Target, running: usize) -> String {
+/// What is sampled, if the process had this many descendants at first.
+fn title(target: &Target, descendants: usize) -> String {
     match target {
         Target::System => "all CPUs".to_owned(),
         Target::Process(pid) | Target::Exec(pid) => format!("process {pid}"),
-        Target::Tree(pid) => match running.saturating_sub(1) {
+        Target::Tree(pid) => match descendants {
             0 => format!("process {pid}"),
-            others => format!("process {pid} with {}", plural(others, "descendant")),
+            _ => format!("process {pid} with {}", plural(descendants, "descendant")),
         },
     }
 }

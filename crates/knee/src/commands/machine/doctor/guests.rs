@@ -63,7 +63,7 @@ fn qemu() -> Finding {
             command(format!("knee qemu fetch {name}")),
         ),
         Err(EmulatorError::Changed { wanted, .. }) => missing(
-            format!("KNEE_QEMU={wanted}, whose files are not those that were fetched"),
+            format!("KNEE_QEMU={wanted}, whose files have changed since they were fetched"),
             command(format!("knee qemu fetch {wanted}")),
         ),
         Err(error) => {
@@ -81,7 +81,7 @@ fn calibration() -> Option<Finding> {
     let kernel = fetched.iter().rev().find_map(|file| Kernel::open(file).ok());
     let Some(kernel) = kernel.or_else(|| Kernel::running().ok()) else {
         let remedy = command("knee kernel fetch bookworm");
-        return Some(limited("not tried: no kernel has been fetched", remedy));
+        return Some(limited("not tested: no kernel is available", remedy));
     };
     let release = kernel.release().to_owned();
     tell!("knee: calibrating QEMU in a guest with Linux {release}");

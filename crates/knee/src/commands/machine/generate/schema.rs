@@ -23,12 +23,12 @@ const MEASURE: &[Schema] = &[
     schema("run", "run.json", record::run_schema),
     schema("sample", "A line of samples.jsonl", record::sample_schema),
     schema("noise", "noise.json", noise::noise_schema),
-    schema("server", "The description of a server", server::schema),
+    schema("server", "A server description", server::schema),
 ];
 
 #[cfg(feature = "explain")]
 const EXPLAIN: &[Schema] = &[
-    schema("capture", "A file of knee profile", capture::schema),
+    schema("capture", "A capture of knee profile", capture::schema),
     schema("lock-waits", "Output of knee profile --locks --json", locks::schema),
 ];
 #[cfg(not(feature = "explain"))]

@@ -16,7 +16,7 @@ pub(super) fn check_options(
     ensure_usage!(plugins.is_empty(), "--plugin: measure plug-ins and servers in separate runs");
     ensure_usage!(
         modes.contains(&Mode::Processes),
-        "-m threads: a server consists of processes; leave out -m"
+        "-m threads applies only to testcases; leave out -m for a server"
     );
     ensure_usage!(
         samples == SAMPLES,
