@@ -20,8 +20,8 @@ use crate::stopped::Stopped;
 /// in this time, so that the latencies of all requests are known.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Advice for requests that failed, although those of the closed loop did not.
-const ADVICE: &str =
-    "use a smaller share, such as --latency=50%, or leave out latency with --latency=off";
+const ADVICE: &str = "use a smaller share, such as --latency=50%, a longer --interval for a server that gets few requests, or \
+     leave out latency with --latency=off";
 
 /// What was measured.
 pub(super) struct OpenLoop {

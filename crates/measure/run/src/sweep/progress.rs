@@ -1,6 +1,6 @@
 //! What has been measured so far, and what is still to be measured.
 
-use knee_results::{CONFIDENCE, Order, PointId, Request};
+use knee_results::{CONFIDENCE, LatencyRequest, Order, PointId, Request};
 use knee_stats::Looks;
 
 use super::enough::{is_decided, is_precise};
@@ -32,6 +32,8 @@ pub(super) struct Progress {
     points: Vec<PointId>,
     /// The planned seconds of a round of each point; `None` for a command and for a server.
     costs: Vec<Option<f64>>,
+    /// The planned seconds of a round of each point that its measured seconds lack.
+    beside: Vec<f64>,
     rounds: Rounds,
     /// Points that are not measured further, because they failed.
     closed: Vec<bool>,
@@ -45,6 +47,7 @@ impl Progress {
         Self {
             request: run.request.clone(),
             costs: points.iter().map(|point| cost(run, point)).collect(),
+            beside: points.iter().map(|point| beside(run, point)).collect(),
             closed: vec![false; points.len()],
             points,
             rounds: finished,
@@ -222,9 +225,10 @@ impl Progress {
         let at_most = done + self.going().map(most).sum::<usize>();
         let has_limit = self.looks.is_none() && self.going().any(|nr| self.lost(nr) > 0);
         let seconds = |nr| {
-            // The estimate for a command is the mean of the rounds so far.
+            // The estimate for a command or a server uses the mean of the rounds so far.
             let mean = |rounds: u32| {
-                self.of(nr).map(RoundSummary::seconds).sum::<f64>() / f64::from(rounds)
+                let measured: f64 = self.of(nr).map(RoundSummary::seconds).sum();
+                measured / f64::from(rounds) + self.beside[nr]
             };
             self.costs[nr].or_else(|| (self.measured(nr) > 0).then(|| mean(self.measured(nr))))
         };
@@ -237,6 +241,18 @@ impl Progress {
             // It is unknown how many looks follow the first one.
             left: left.sum::<Option<f64>>().filter(|_| to_come > 0),
         }
+    }
+}
+
+/// The planned seconds in which a round of a server warms up, and in which it measures latency.
+fn beside(run: &RunRecord, point: &PointId) -> f64 {
+    let request = &run.request;
+    match (run.case(&point.case), request.latency) {
+        (Some(case), Some(LatencyRequest::Requests { .. })) if case.is_server() => {
+            2.0 * request.warmup + request.interval
+        }
+        (Some(case), _) if case.is_server() => request.warmup,
+        _ => 0.0,
     }
 }
 
