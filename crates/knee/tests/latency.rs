@@ -166,6 +166,7 @@ fn options_that_do_not_fit_are_refused() {
     refused(&["mmap1", "--latency=50%"], "a share of the rate applies only to servers");
     refused(&["mmap1", "--latency=often"], "a share of the rate up to 100%");
     refused(&["mmap1", "--latency", "--aa"], "leave out --aa or --latency");
+    refused(&["nginx", "--latency=50%", "--aa"], "leave out --aa or --latency");
     refused(&["--latency", "--", "true"], "cannot be used with");
     let server = "name = 'x'\n[server]\ncommand = 'true'\n[ready]\noutput = 'x'\n\
                   [load]\ncommand = 'echo 7'\n";
@@ -227,6 +228,11 @@ fn rates_with_and_without_the_clock_are_not_compared() {
         refused
             .assert_code(2)
             .assert_stderr_has("cannot compare timed, measured with --latency, to plain");
+        let benchstat = ["compare", "--format", "benchstat", pair[0], pair[1]];
+        finish(&mut scratch.knee(&benchstat)).assert_code(2).assert_stderr_has("cannot compare");
+        finish(&mut scratch.knee(&["report", pair[0], pair[1], "-o", "page.html"])).assert_code(0);
+        let page = fs::read_to_string(scratch.path().join("page.html")).unwrap();
+        assert!(page.contains(&format!("No comparison with {}:", pair[0])));
     }
     finish(&mut scratch.knee(&["compare", "timed", "timed"])).assert_code(0);
     for nr in 0..9 {

@@ -16,9 +16,9 @@ const THRESHOLD: f64 = 0.02;
 /// The values of --fail-on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum FailOn {
-    /// A point is slower than before in its rate or in a percentile of its latency
+    /// A point is slower than before, or a latency that knee compare compares is longer
     Slower,
-    /// A point is faster than before in its rate or in a percentile of its latency
+    /// A point is faster than before, or a latency that knee compare compares is shorter
     Faster,
     /// It is unclear whether a point changed
     Inconclusive,

@@ -10,7 +10,7 @@ use knee_stats::ChangeOptions;
 use crate::args::{require_distinct, whole};
 use crate::exit::{ExitStatus, bail_usage};
 use crate::input::read;
-use crate::present::compared::slowed_rates;
+use crate::present::compared::different_rates;
 use crate::present::history::{json, table};
 use crate::stdout;
 
@@ -86,7 +86,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         .map(|run| read(run).map(|read| read.results))
         .collect::<Result<Vec<_>, _>>()?;
     require_no_copies(&runs)?;
-    require_same_rates(&runs)?;
+    if let Some(why) = different_rates(&runs) {
+        bail_usage!("{why}");
+    }
     in_time_order(&mut runs);
     let series = history(&runs, &options);
     match args.json {
@@ -94,15 +96,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         false => stdout::print(&table(&runs, &series, fewest, args.detail, &Screen::of_stdout()))?,
     }
     Ok(ExitStatus::Done)
-}
-
-/// Returns an error if only some of the runs have rates that include measuring latency.
-fn require_same_rates(runs: &[Results]) -> anyhow::Result<()> {
-    let first = |slowed: bool| runs.iter().find(|run| run.has_slowed_rates() == slowed);
-    match (first(true), first(false)) {
-        (Some(slowed), Some(other)) => bail_usage!("{}", slowed_rates(slowed, other)),
-        _ => Ok(()),
-    }
 }
 
 /// Returns an error if two records are copies of the same run, which would count twice.

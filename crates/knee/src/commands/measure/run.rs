@@ -325,20 +325,23 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
 
 /// Which latency the run measures.
 fn latency_of(args: &Args, cases: &[Case]) -> anyhow::Result<Option<LatencyRequest>> {
+    if args.aa {
+        let is_asked = args.latency.is_some_and(|choice| choice != LatencyChoice::Off);
+        ensure_usage!(
+            !is_asked,
+            "--aa finds the noise floor of rates that are measured without --latency; leave out --aa or \
+             --latency"
+        );
+        return Ok(None);
+    }
     if cases.iter().any(Case::is_server) {
-        // Only rates have a noise floor.
-        let has_generator = cases.iter().any(Case::has_generator) && !args.aa;
+        let has_generator = cases.iter().any(Case::has_generator);
         return LatencyChoice::of_servers(args.latency, has_generator);
     }
     let request = LatencyChoice::of_testcases(args.latency)?;
     ensure_usage!(
         request.is_none() || cases.iter().all(Case::is_built_in),
         "--latency: a plug-in counts its own iterations, so knee cannot time them; leave out --latency"
-    );
-    ensure_usage!(
-        request.is_none() || !args.aa,
-        "--latency lowers the rates, so this run cannot show the noise floor of other runs; leave out \
-         --aa or --latency"
     );
     Ok(request)
 }

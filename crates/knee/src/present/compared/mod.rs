@@ -226,9 +226,16 @@ fn in_turns(before: &CaseId, after: &CaseId) -> String {
     format!("knee ab --before {before} --after {after}")
 }
 
+/// Explains why the rates of these runs cannot be compared, if only some of them include measuring the time
+/// of each iteration.
+pub(crate) fn different_rates(runs: &[Results]) -> Option<String> {
+    let first = |slowed: bool| runs.iter().find(|run| run.has_slowed_rates() == slowed);
+    Some(slowed_rates(first(true)?, first(false)?))
+}
+
 /// Explains why the rates of the two runs cannot be compared: only those of `slowed` include measuring
 /// the time of each iteration.
-pub(crate) fn slowed_rates(slowed: &Results, other: &Results) -> String {
+fn slowed_rates(slowed: &Results, other: &Results) -> String {
     format!(
         "cannot compare {}, measured with --latency, to {}, measured without it: rates with --latency \
          include reading the clock after each iteration; repeat one of the runs",

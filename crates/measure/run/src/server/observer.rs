@@ -29,5 +29,5 @@ pub trait RoundObserver {
     }
 }
 
-/// Nobody follows.
+/// Ignores all events.
 impl RoundObserver for () {}

@@ -5,7 +5,7 @@ use knee_results::Compared;
 use super::args::{Args, Format};
 use crate::exit::{ExitStatus, bail_usage, ensure_usage};
 use crate::input::read;
-use crate::present::compared::{Comparisons, Form, benchstat, nothing_in_common};
+use crate::present::compared::{Comparisons, Form, benchstat, different_rates, nothing_in_common};
 use crate::stderr::tell;
 use crate::stdout;
 
@@ -27,6 +27,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         .iter()
         .map(|file| read(file).map(|read| read.results))
         .collect::<Result<Vec<_>, _>>()?;
+    // Who reads this format compares all runs with each other.
+    if format == Format::Benchstat
+        && let Some(why) = different_rates(&results)
+    {
+        bail_usage!("{why}");
+    }
     let [before, others @ ..] = results.as_slice() else { unreachable!("a record was seen") };
     let options = args.records.options(args.confidence.get());
     let compared = others.iter().map(|after| (after, Compared::new(before, after, &options)));

@@ -8,7 +8,7 @@ use knee_results::{self as results, CaseId, Compared, ComparedPoint, Mode, Resul
 use knee_stats::CompareOptions;
 use knee_stats::usl::{FitOptions, fit_all};
 
-use super::run::{self, Changes};
+use super::run::{self, Changes, label};
 use crate::input::{Read, read};
 
 /// The page for the runs in `paths`. The first run is the baseline.
@@ -33,6 +33,15 @@ pub(super) fn page(paths: &[PathBuf], knee: f64, threshold: f64) -> anyhow::Resu
             Some(record) => run::recorded(&record.run, path),
             None => run::foreign(&results, page.runs.first().map(|run| (run, &changes))),
         });
+        if let (Some(before), Some(run)) = (&first, page.runs.last_mut())
+            && before.has_slowed_rates() != results.has_slowed_rates()
+        {
+            run.warnings.push(format!(
+                "No comparison with {}: only one of the two runs was measured with --latency, which \
+                 lowers the rates.",
+                label(&before.source)
+            ));
+        }
         page.curves.extend(curves(nr, &results, &changes));
         for (id, info) in &results.cases {
             page.cases.entry(id.clone()).or_insert_with(|| info.clone());

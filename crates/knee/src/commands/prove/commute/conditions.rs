@@ -88,7 +88,7 @@ fn explore(
         let mut progress = Progress::new(false);
         while !(exploration.is_finished() && generated.is_finished()) {
             progress.show_text(|| match situations_so_far() {
-                // A model in a program of its own does not tell.
+                // An external model does not report its situations.
                 0 => "exploring".to_owned(),
                 n => format!("exploring: {} so far", plural(n, "situation")),
             });
