@@ -7,7 +7,7 @@
 //! files → setup → server … ready → prepare, fill → load → stop
 //! ```
 //!
-//! After the rate, a round measures the [latency](open_loop) if the run asks for it.
+//! After the rate, a round measures the latency if the run asks for it.
 //!
 //! At a point with n tasks, the server has the first n CPUs of the placement. The load has [other
 //! CPUs](Places), because it would take CPU time from the server. A point at which the server is not busy
