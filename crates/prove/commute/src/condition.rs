@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use crate::exploration::{Difference, Exploration, Situation, Verdict};
 use crate::facts::{Int, Question, WORD};
 use crate::literal::{Bound, Literal, show_all};
+use crate::parallel;
 use crate::terms::Terms;
 
 /// A conjunction of literals. An empty conjunction always holds.
@@ -206,15 +207,15 @@ fn reasons(
         }
     }
     found.sort_by_key(|(_, situations, ..)| std::cmp::Reverse(*situations));
-    found
-        .into_iter()
-        .map(|(difference, situations, example, condition)| Reason {
+    parallel::all(found.len(), |nr| {
+        let (difference, situations, example, condition) = found[nr];
+        Reason {
             difference: difference.clone(),
             situations,
             example,
             formulas: condition.clone().reduced(others).formulas(least),
-        })
-        .collect()
+        }
+    })
 }
 
 /// Greedily selects a small number of short conditions that together cover `situations`. Each
@@ -225,17 +226,14 @@ fn cover(
     least: &HashMap<String, i64>,
 ) -> Vec<Case> {
     let mut candidates: Vec<Condition> =
-        situations.iter().map(|(_, condition)| condition.clone().reduced(others)).collect();
+        parallel::all(situations.len(), |nr| situations[nr].1.clone().reduced(others));
     candidates.sort_by(|a, b| (a.literals.len(), a).cmp(&(b.literals.len(), b)));
     candidates.dedup();
     // The situations that each candidate covers.
-    let mut covers: Vec<Vec<usize>> = candidates
-        .iter()
-        .map(|candidate| {
-            let covered = |at: &usize| situations[*at].1.implies(candidate);
-            (0..situations.len()).filter(covered).collect()
-        })
-        .collect();
+    let mut covers: Vec<Vec<usize>> = parallel::all(candidates.len(), |nr| {
+        let covered = |at: &usize| situations[*at].1.implies(&candidates[nr]);
+        (0..situations.len()).filter(covered).collect()
+    });
     for nr in 0..candidates.len() {
         for other in nr + 1..candidates.len() {
             if let Some(either) = candidates[nr].either(&candidates[other]) {

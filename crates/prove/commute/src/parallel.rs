@@ -43,6 +43,16 @@ pub fn in_order<T: Send>(
     });
 }
 
+/// Runs `work` for `0..n` on all CPUs, and returns the results in order.
+pub(crate) fn all<T: Send>(n: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    let mut results = Vec::with_capacity(n);
+    in_order(n, work, |_, result| {
+        results.push(result);
+        ControlFlow::Continue(())
+    });
+    results
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

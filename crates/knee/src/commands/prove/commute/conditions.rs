@@ -1,6 +1,7 @@
 //! `knee commute conditions`: when operations commute, and when and why they do not.
 
 use std::ops::ControlFlow;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
@@ -48,11 +49,21 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     watch(|what| tell!("knee: {what}"));
     let model = args.from.model()?;
     let operations = operations(&*model, &args.operations)?;
-    let (exploration, examples) = explore(&*model, &operations, &args.from)?;
+    let (exploration, examples) = shown(
+        || explore(&*model, &operations, &args.from),
+        || match situations_so_far() {
+            // An external model does not report its situations.
+            0 => "exploring".to_owned(),
+            n => format!("exploring: {} so far", plural(n, "situation")),
+        },
+    )?;
     warn(&args.operations.join(" and "), &exploration.extent, &args.from);
+    let situations = plural(exploration.situations.len(), "situation");
+    let short =
+        shown(|| conditions(&exploration), || format!("shortening the conditions of {situations}"));
     let found = present::Found {
         names: &args.operations,
-        conditions: &conditions(&exploration),
+        conditions: &short,
         exploration: &exploration,
         examples: &examples,
     };
@@ -61,7 +72,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     Ok(ExitStatus::Done)
 }
 
-/// All situations, and one test for each of them, in the same order. Shows progress.
+/// All situations, and one test for each of them, in the same order.
 fn explore(
     model: &dyn Model,
     operations: &[usize],
@@ -69,35 +80,30 @@ fn explore(
 ) -> Result<(Exploration, Vec<Test>), ModelError> {
     let limits = from.limits();
     let wanted = Wanted { patterns: 1, differing: true };
-    let this = thread::current();
     let mut examples = Vec::new();
     let exploration = thread::scope(|scope| {
-        let exploration = scope.spawn(|| {
-            let exploration = model.explore(operations, &limits);
-            this.unpark();
-            exploration
-        });
-        let generated = scope.spawn(|| {
-            let generated = model.generate(operations, &limits, &wanted, &mut |test| {
-                examples.push(test);
-                ControlFlow::Continue(())
-            });
-            this.unpark();
-            generated
-        });
-        let mut progress = Progress::new(false);
-        while !(exploration.is_finished() && generated.is_finished()) {
-            progress.show_text(|| match situations_so_far() {
-                // An external model does not report its situations.
-                0 => "exploring".to_owned(),
-                n => format!("exploring: {} so far", plural(n, "situation")),
-            });
-            thread::park_timeout(UPDATE);
-        }
-        drop(progress);
-        let panics = "a model that panics has been reported";
-        generated.join().expect(panics)?;
-        exploration.join().expect(panics)
+        let exploration = scope.spawn(|| model.explore(operations, &limits));
+        model.generate(operations, &limits, &wanted, &mut |test| {
+            examples.push(test);
+            ControlFlow::Continue(())
+        })?;
+        exploration.join().expect("a model that panics has been reported")
     })?;
     Ok((exploration, examples))
+}
+
+/// Does the work in a thread of its own, and shows what it is about meanwhile.
+fn shown<T: Send>(work: impl FnOnce() -> T + Send, about: impl Fn() -> String) -> T {
+    let (sender, done) = mpsc::channel();
+    thread::scope(|scope| {
+        scope.spawn(move || sender.send(work()));
+        let mut progress = Progress::new(false);
+        loop {
+            match done.recv_timeout(UPDATE) {
+                Ok(done) => return done,
+                Err(RecvTimeoutError::Timeout) => progress.show_text(&about),
+                Err(RecvTimeoutError::Disconnected) => panic!("the work panicked"),
+            }
+        }
+    })
 }
