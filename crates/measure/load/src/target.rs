@@ -183,6 +183,7 @@ mod tests {
         let long = format!("unix:/{}", "a".repeat(LONGEST_PATH));
         assert!(target(&long).unwrap_err().to_string().contains("may have 107 bytes"));
     }
+
     #[test]
     fn a_connection_to_itself_reaches_no_server() {
         let socket =

@@ -125,6 +125,7 @@ mod tests {
         assert_eq!(User::parse(passwd, "nobod"), None);
         assert_eq!(User::parse(passwd, "bad"), None);
     }
+
     #[test]
     fn a_directory_that_the_user_cannot_enter_is_named() {
         let closed = tempfile::tempdir().unwrap();

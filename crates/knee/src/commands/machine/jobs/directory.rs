@@ -198,6 +198,7 @@ mod tests {
         }
         assert_eq!(end("3 10.%N 11.%N beta\n").unwrap().seconds, 1.0);
     }
+
     /// A new directory at `path` with one job.
     fn with_a_job(path: &Path) -> anyhow::Result<Directory> {
         Directory::open(path, Some(vec!["true".to_owned()]), false)
