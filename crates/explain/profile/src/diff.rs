@@ -27,12 +27,11 @@
 //! the placement or the input differs. Only repeated captures show that.
 
 use indexmap::IndexMap;
-use knee_results::ITERATIONS;
 use knee_stats::benjamini_hochberg;
 use serde::Serialize;
 use statrs::function::erf::erfc;
 
-use crate::capture::{Capture, Kind, Unit, Work};
+use crate::capture::{Capture, Kind, Unit, Work, unit};
 use crate::view::functions::{Part, Row, Z95, functions};
 
 mod table;
@@ -144,7 +143,7 @@ pub fn diff(before: &Capture, after: &Capture) -> Diff {
             .then_with(|| b.total.change().abs().total_cmp(&a.total.change().abs()))
             .then_with(|| (&a.name, a.kind).cmp(&(&b.name, b.kind)))
     });
-    let unit = after.work.as_ref().map_or(ITERATIONS, |work| &work.unit).to_owned();
+    let unit = unit(after.work.as_ref()).to_owned();
     let Scale { measure, whole, disturbed, .. } = scale;
     Diff { measure, unit, whole, disturbed, rows }
 }
@@ -171,10 +170,9 @@ impl Scale {
             (false, true) => Some("the second capture"),
             (false, false) => None,
         };
-        let unit = |capture: &Capture| capture.work.as_ref().map(|work| work.unit.clone());
-        let costs = cost_per_iteration(before)
-            .zip(cost_per_iteration(after))
-            .filter(|_| unit(before) == unit(after));
+        let have_same_unit = unit(before.work.as_ref()) == unit(after.work.as_ref());
+        let costs =
+            cost_per_iteration(before).zip(cost_per_iteration(after)).filter(|_| have_same_unit);
         match costs {
             Some(((measure, before), (other, after))) if measure == other => {
                 Scale { measure, whole: (before, after), is_whole_known, samples, disturbed }

@@ -10,10 +10,9 @@
 use std::collections::HashMap;
 
 use knee_host::number::plural;
-use knee_results::ITERATIONS;
 use serde::Serialize;
 
-use crate::capture::{Capture, Kind, UnderLoad};
+use crate::capture::{Capture, Kind, UnderLoad, unit};
 use crate::diff::{Difference, Measure, diff};
 use crate::view::functions::{Part, functions};
 
@@ -170,7 +169,7 @@ pub fn growth(captures: &[Capture]) -> Result<Growth, GrowthError> {
     });
     let work = last.work.as_ref();
     let testcase = work.map_or(String::new(), |work| work.point.case.to_string());
-    let unit = work.map_or(ITERATIONS, |work| &work.unit).to_owned();
+    let unit = unit(work).to_owned();
     Ok(Growth { testcase, unit, measure: difference.measure, points, rows })
 }
 

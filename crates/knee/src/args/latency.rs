@@ -22,15 +22,19 @@ pub(crate) enum LatencyChoice {
 }
 
 impl LatencyChoice {
+    /// Whether the user asks for latency.
+    pub(crate) fn is_asked(given: Option<Self>) -> bool {
+        matches!(given, Some(Self::On | Self::Share(_)))
+    }
+
     /// Which latency a run of servers measures. All of them generate their load with a command if
     /// `has_generator` is false.
     pub(crate) fn of_servers(
         given: Option<Self>,
         has_generator: bool,
     ) -> anyhow::Result<Option<LatencyRequest>> {
-        let is_asked = matches!(given, Some(Self::On | Self::Share(_)));
         ensure_usage!(
-            has_generator || !is_asked,
+            has_generator || !Self::is_asked(given),
             "--latency: knee can measure only requests that it sends itself, but a command \
              (load.command) generates this load; leave out --latency"
         );
@@ -51,7 +55,7 @@ impl LatencyChoice {
                 percent(share)
             );
         }
-        Ok((given == Some(Self::On)).then_some(LatencyRequest::Iterations))
+        Ok(Self::is_asked(given).then_some(LatencyRequest::Iterations))
     }
 }
 

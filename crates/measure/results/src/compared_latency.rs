@@ -77,13 +77,14 @@ pub(crate) fn compared_latencies(
     let mut doubtful = Vec::new();
     for (key, before) in &before.points {
         let Some(after) = after.points.get(key) else { continue };
+        let doubt = doubt(before, after);
         for quantile in &QUANTILES {
             let side = |side| values(side, quantile);
             let Some((before_values, after_values)) = side(before).zip(side(after)) else {
                 continue;
             };
             let point = (key, quantile, (before_values, after_values, drift(key)));
-            match doubt(before, after) {
+            match doubt {
                 Some(doubt) => doubtful.push((point, doubt)),
                 None => sound.push(point),
             }

@@ -122,6 +122,11 @@ fn is_iterations(unit: &str) -> bool {
     unit == ITERATIONS
 }
 
+/// The unit of some work: iterations, unless the work says otherwise.
+pub(crate) fn unit(work: Option<&Work>) -> &str {
+    work.map_or(ITERATIONS, |work| &work.unit)
+}
+
 /// One of a unit, such as `iteration` of `iterations` and `query` of `queries`.
 pub fn one_of(unit: &str) -> String {
     match (unit.strip_suffix("ies"), unit.strip_suffix('s')) {

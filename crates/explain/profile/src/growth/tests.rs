@@ -1,4 +1,4 @@
-use knee_results::{CaseId, Mode, PointId};
+use knee_results::{CaseId, ITERATIONS, Mode, PointId};
 use snapbox::{assert_data_eq, str};
 
 use super::*;

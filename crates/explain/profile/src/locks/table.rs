@@ -10,10 +10,9 @@
 
 use knee_host::number::{self, si};
 use knee_host::text::{Cell, Column, Table};
-use knee_results::ITERATIONS;
 
 use super::{LockWaits, Site};
-use crate::capture::one_of;
+use crate::capture::{one_of, unit};
 
 /// Maximum callers in the line below a site.
 const CALLERS: usize = 3;
@@ -22,7 +21,7 @@ const CALLERS: usize = 3;
 pub fn table(waits: &LockWaits, most: usize) -> Table {
     let LockWaits { title, seconds, work, sites, .. } = waits;
     let all = waits.all();
-    let unit = work.as_ref().map_or(ITERATIONS, |work| &work.unit);
+    let unit = unit(work.as_ref());
     let per_one = format!("per {}", one_of(unit));
     let mut table = Table::new(vec![
         Column::left("lock"),

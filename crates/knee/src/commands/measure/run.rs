@@ -326,9 +326,8 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
 /// Which latency the run measures.
 fn latency_of(args: &Args, cases: &[Case]) -> anyhow::Result<Option<LatencyRequest>> {
     if args.aa {
-        let is_asked = args.latency.is_some_and(|choice| choice != LatencyChoice::Off);
         ensure_usage!(
-            !is_asked,
+            !LatencyChoice::is_asked(args.latency),
             "--aa finds the noise floor of rates that are measured without --latency; leave out --aa or \
              --latency"
         );

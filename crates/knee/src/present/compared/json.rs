@@ -1,9 +1,10 @@
 //! JSON for programs, with all computed values.
 
-use knee_results::{Compared, ComparedPoint, MachineChange, Results};
+use knee_results::{Compared, ComparedLatency, ComparedPoint, MachineChange, Results};
+use knee_stats::Comparison;
 use serde_json::{Value, json};
 
-use super::{Comparisons, latency, test_name};
+use super::{Comparisons, test_name};
 
 /// Version of this document.
 const SCHEMA: u32 = 1;
@@ -46,7 +47,7 @@ fn comparison(after: &Results, compared: &Compared) -> Value {
         "families": compared.families,
         "points": compared.points.iter().map(point).collect::<Vec<Value>>(),
         "gaps": compared.gaps,
-        "latencies": compared.latencies.iter().map(latency::json).collect::<Vec<Value>>(),
+        "latencies": compared.latencies.iter().map(latency).collect::<Vec<Value>>(),
     })
 }
 
@@ -67,7 +68,7 @@ fn side_of_point(point: &ComparedPoint, side: usize) -> Value {
 
 fn point(point: &ComparedPoint) -> Value {
     let c = &point.comparison;
-    json!({
+    let fields = json!({
         "testcase": point.key.case,
         "mode": point.key.mode,
         "tasks": point.key.tasks,
@@ -75,13 +76,6 @@ fn point(point: &ComparedPoint) -> Value {
         "unit": point.unit,
         "before": side_of_point(point, 0),
         "after": side_of_point(point, 1),
-        "ratio": c.ratio.map(|i| i.ratio),
-        "low": c.test.and(c.ratio).map(|i| i.low),
-        "high": c.test.and(c.ratio).map(|i| i.high),
-        "test": c.test.map(test_name),
-        "p": c.test.map(|_| c.p),
-        "adjusted_p": c.test.map(|_| c.adjusted_p),
-        "verdict": c.verdict.as_str(),
         "rounds_needed": c.rounds_needed,
         "disturbed": point.disturbed,
         "oversubscribed": point.oversubscribed,
@@ -90,5 +84,35 @@ fn point(point: &ComparedPoint) -> Value {
             "before": 1.0 / c.before_median,
             "after": 1.0 / c.after_median,
         })),
-    })
+    });
+    with_comparison(fields, c)
+}
+
+/// Times are in seconds.
+fn latency(latency: &ComparedLatency) -> Value {
+    let c = &latency.comparison;
+    let side =
+        |median: f64, side: usize| json!({ "median": median, "rounds": latency.rounds[side] });
+    let fields = json!({
+        "testcase": latency.key.case,
+        "mode": latency.key.mode,
+        "tasks": latency.key.tasks,
+        "quantile": latency.quantile,
+        "before": side(c.before_median, 0),
+        "after": side(c.after_median, 1),
+        "doubt": latency.doubt,
+    });
+    with_comparison(fields, c)
+}
+
+/// Adds the ratio, the test and the verdict to the fields of an object.
+fn with_comparison(mut fields: Value, c: &Comparison) -> Value {
+    fields["ratio"] = json!(c.ratio.map(|i| i.ratio));
+    fields["low"] = json!(c.test.and(c.ratio).map(|i| i.low));
+    fields["high"] = json!(c.test.and(c.ratio).map(|i| i.high));
+    fields["test"] = json!(c.test.map(test_name));
+    fields["p"] = json!(c.test.map(|_| c.p));
+    fields["adjusted_p"] = json!(c.test.map(|_| c.adjusted_p));
+    fields["verdict"] = json!(c.verdict.as_str());
+    fields
 }

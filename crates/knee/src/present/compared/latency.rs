@@ -4,9 +4,8 @@ use knee_host::number::{plural, time};
 use knee_host::text::{Cell, Column, Table};
 use knee_results::{Compared, ComparedLatency, Doubt};
 use knee_stats::{CompareOptions, Verdict};
-use serde_json::{Value, json};
 
-use super::{change, colour, p_value, tally, test_name};
+use super::{change, colour, p_value, tally};
 
 /// The table; `None` without latencies. `none` stands for unknown values.
 pub(super) fn table(compared: &Compared, none: &str) -> Option<Table> {
@@ -76,27 +75,4 @@ pub(super) fn method(compared: &Compared, options: &CompareOptions) -> String {
         options.confidence * 100.0,
         plural(tested, "percentile")
     )
-}
-
-/// All values, for programs. Times are in seconds.
-pub(super) fn json(latency: &ComparedLatency) -> Value {
-    let c = &latency.comparison;
-    let side =
-        |median: f64, side: usize| json!({ "median": median, "rounds": latency.rounds[side] });
-    json!({
-        "testcase": latency.key.case,
-        "mode": latency.key.mode,
-        "tasks": latency.key.tasks,
-        "quantile": latency.quantile,
-        "before": side(c.before_median, 0),
-        "after": side(c.after_median, 1),
-        "ratio": c.ratio.map(|i| i.ratio),
-        "low": c.test.and(c.ratio).map(|i| i.low),
-        "high": c.test.and(c.ratio).map(|i| i.high),
-        "test": c.test.map(test_name),
-        "p": c.test.map(|_| c.p),
-        "adjusted_p": c.test.map(|_| c.adjusted_p),
-        "verdict": c.verdict.as_str(),
-        "doubt": latency.doubt,
-    })
 }

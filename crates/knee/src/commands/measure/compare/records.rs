@@ -27,7 +27,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         .iter()
         .map(|file| read(file).map(|read| read.results))
         .collect::<Result<Vec<_>, _>>()?;
-    // Who reads this format compares all runs with each other.
+    // Readers of this format compare all runs with each other.
     if format == Format::Benchstat
         && let Some(why) = different_rates(&results)
     {
