@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use support::{
-    Finished, Scratch, assert_schema, example, finish, mode, signal, skip, start_telling,
+    Finished, Scratch, assert_schema, describe, finish, mode, signal, skip, start_telling,
     wait_until, without_umask,
 };
 
@@ -167,18 +167,7 @@ fn growth_names_the_functions_whose_cost_grows() {
 #[test]
 fn growth_of_a_server_is_that_of_a_request() {
     let scratch = Scratch::new();
-    let server = example("knee-load", "line_server");
-    let text = format!(
-        "name = 'echo'\n\
-         [server]\n\
-         command = '{} {{port}}'\n\
-         [load]\n\
-         address = '127.0.0.1:{{port}}'\n\
-         connections = 4\n\
-         request = [{{ send = 'hello\\n', expect = 'ok', reply_ends = '\\n' }}]\n",
-        server.display()
-    );
-    fs::write(scratch.path().join("echo.toml"), text).unwrap();
+    describe(&scratch, "echo", "", "");
     let args = ["growth", "echo.toml", "-t", "1,2", "-d", "1", "-o", "kept"];
     let Some(grown) = profile(&scratch, &args) else { return };
     grown
@@ -226,13 +215,7 @@ fn growth_of_a_server_is_that_of_a_request() {
 fn an_interrupted_sampling_of_a_server_leaves_nothing() {
     let scratch = Scratch::new();
     let Some(_) = profile(&scratch, &["-d", "0.1", "-o", "all.json", "--", "true"]) else { return };
-    let server = example("knee-load", "line_server");
-    let text = format!(
-        "name = 'echo'\n[server]\ncommand = '{} {{port}}'\n[load]\naddress = '127.0.0.1:{{port}}'\n\
-         request = [{{ send = 'a\\n', reply_ends = '\\n' }}]\n",
-        server.display()
-    );
-    fs::write(scratch.path().join("echo.toml"), text).unwrap();
+    describe(&scratch, "echo", "", "");
     let args = ["profile", "growth", "echo.toml", "-t", "1,2", "-d", "600"];
     let mut knee = start_telling(&mut scratch.knee(&args), Stdio::piped());
     let mut said = BufReader::new(knee.stderr.take().unwrap()).lines();
@@ -240,6 +223,15 @@ fn an_interrupted_sampling_of_a_server_leaves_nothing() {
     assert!(said.any(|line| line.unwrap().contains(" Hz")));
     signal(&knee, Signal::INT);
     assert_eq!(knee.wait().unwrap().code(), Some(130));
+    assert!(scratch.leftovers().is_empty());
+}
+
+/// Asserts that `part.json` has the samples of an interrupted sampling, whose work is unknown.
+fn assert_part_is_kept(scratch: &Scratch) {
+    let capture = capture(scratch, "part.json");
+    assert_schema("capture", &capture);
+    assert!(samples(&capture) > 0);
+    assert_eq!(capture["work"], serde_json::Value::Null);
     assert!(scratch.leftovers().is_empty());
 }
 
@@ -261,11 +253,7 @@ fn ctrl_c_keeps_the_samples_of_a_server() {
     thread::sleep(Duration::from_secs(2));
     signal(&knee, Signal::INT);
     assert_eq!(knee.wait_with_output().unwrap().status.code(), Some(130));
-    let capture = capture(&scratch, "part.json");
-    assert_schema("capture", &capture);
-    assert!(samples(&capture) > 0);
-    assert_eq!(capture["work"], serde_json::Value::Null);
-    assert!(scratch.leftovers().is_empty());
+    assert_part_is_kept(&scratch);
 }
 
 #[test]
@@ -483,11 +471,7 @@ fn ctrl_c_keeps_the_samples_of_a_testcase() {
     signal(&knee, Signal::INT);
     until("interrupted");
     assert_eq!(knee.wait().unwrap().code(), Some(130));
-    let capture = capture(&scratch, "part.json");
-    assert_schema("capture", &capture);
-    assert!(samples(&capture) > 0);
-    assert_eq!(capture["work"], serde_json::Value::Null);
-    assert!(scratch.leftovers().is_empty());
+    assert_part_is_kept(&scratch);
 }
 
 #[test]

@@ -12,24 +12,9 @@ use std::thread;
 
 use knee_host::process::Tied;
 use rustix::process::{Signal, geteuid};
-use support::{Finished, Scratch, example, finish, processes_in, signal, skip, start, wait_until};
-
-/// Writes the description NAME.toml of a server with this behaviour, and `more` at its end.
-fn describe(scratch: &Scratch, name: &str, behaviour: &str, more: &str) {
-    let server = example("knee-load", "line_server");
-    let text = format!(
-        "name = '{name}'\n\
-         [server]\n\
-         command = '{} {{port}} {behaviour}'\n\
-         [load]\n\
-         address = '127.0.0.1:{{port}}'\n\
-         connections = 4\n\
-         request = [{{ send = 'hello {{random:9}}\\n', expect = 'ok', reply_ends = '\\n' }}]\n\
-         {more}",
-        server.display()
-    );
-    fs::write(scratch.path().join(format!("{name}.toml")), text).unwrap();
-}
+use support::{
+    Finished, Scratch, describe, example, finish, processes_in, signal, skip, start, wait_until,
+};
 
 /// `knee run` with few and short rounds.
 fn run(scratch: &Scratch, args: &[&str]) -> Finished {

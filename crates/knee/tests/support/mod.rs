@@ -320,3 +320,20 @@ pub(crate) fn example(package: &str, name: &str) -> PathBuf {
     });
     programs.next_back().expect("cargo says where it is")
 }
+
+/// Writes the description NAME.toml of the `line_server` with this behaviour, and `more` at its end.
+pub(crate) fn describe(scratch: &Scratch, name: &str, behaviour: &str, more: &str) {
+    let server = example("knee-load", "line_server");
+    let text = format!(
+        "name = '{name}'\n\
+         [server]\n\
+         command = '{} {{port}} {behaviour}'\n\
+         [load]\n\
+         address = '127.0.0.1:{{port}}'\n\
+         connections = 4\n\
+         request = [{{ send = 'hello {{random:9}}\\n', expect = 'ok', reply_ends = '\\n' }}]\n\
+         {more}",
+        server.display()
+    );
+    fs::write(scratch.path().join(format!("{name}.toml")), text).unwrap();
+}
