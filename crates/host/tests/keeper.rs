@@ -163,10 +163,10 @@ fn other_user_sees_nothing(_: &Path) {
     if !geteuid().is_root() {
         return knee_host::skip::skip("root", "only root can become another user");
     }
-    let secret = tempfile::tempfile().unwrap();
+    let secret = tempfile::Builder::new().prefix("secret-").tempfile().unwrap();
     rustix::io::fcntl_setfd(&secret, rustix::io::FdFlags::empty()).unwrap();
     // The shell opens nothing but what it inherits. `env` has the variables of the shell.
-    let script = "env | cut -d= -f1 | tr '\\n' ' '; ls -l /proc/$$/fd | grep -c deleted; echo end";
+    let script = "env | cut -d= -f1 | tr '\\n' ' '; ls -l /proc/$$/fd | grep -c secret-; echo end";
     let printed = |program: Program| {
         let mut kept = program.start().unwrap();
         let mut printed = String::new();

@@ -60,7 +60,7 @@ use rustix::process::{
 use self::message::Message;
 use super::output::read_tail;
 use super::start::{Ties, spawn};
-use super::wait_readable;
+use super::{readable, wait_readable};
 
 /// A keeper that reports nothing for so long may be stopped. This is shorter than the second within which knee must end
 /// after Ctrl-C.
@@ -281,11 +281,19 @@ impl Keeper {
         Message::read(&mut self.control)
     }
 
-    /// Waits until `event` is readable. A program can stop its keeper, again and again.
+    /// Waits until `event` is readable. Programs can stop their keeper again and again, so that it gets only few
+    /// instructions ahead each time.
     fn wait_for(&self, event: impl AsFd) {
-        while !wait_readable(&event, STOPPED) {
+        let mut patience = STOPPED;
+        while !wait_readable(&event, patience) {
             let _ = kill_process(Pid::from_child(&self.process), Signal::CONT);
+            patience = Duration::from_millis(1);
         }
+    }
+
+    /// Asks the keeper to end what it keeps.
+    fn ask_to_end(&self) -> io::Result<()> {
+        self.control.shutdown(Shutdown::Write)
     }
 }
 
@@ -419,6 +427,8 @@ impl Kept {
         if let Some(status) = self.status {
             return Ok(status);
         }
+        // The keeper says nothing before one of these: the program has ended, or the keeper has.
+        readable([Some(self.exit()), Some(self.report())], None)?;
         let message = self.keeper.message();
         if !matches!(message, Ok(Message::Ended(_))) {
             // The program has been reaped, so its number may be that of another process.
@@ -462,7 +472,7 @@ impl Kept {
     /// # Errors
     /// The program could not be executed, or the keeper was killed.
     pub fn end(mut self) -> io::Result<End> {
-        self.keeper.control.shutdown(Shutdown::Write)?;
+        self.kill()?;
         let status = self.exit_status()?;
         let left = match self.keeper.message()? {
             Message::Left(length) => {
@@ -473,5 +483,21 @@ impl Kept {
             other => return Err(unexpected(&other)),
         };
         Ok(End { status, left })
+    }
+
+    /// Has the keeper kill the program, and kills it from here if the keeper cannot, for example because the program
+    /// stops it.
+    fn kill(&self) -> io::Result<()> {
+        self.keeper.ask_to_end()?;
+        if !wait_readable(&self.exit, STOPPED) {
+            let _ = pidfd_send_signal(&self.exit, Signal::KILL);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let _ = self.kill();
     }
 }
