@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-pub(crate) use knee_host::skip::skip;
+pub(crate) use knee_host::skip::{has_rust_target, skip};
 
 /// How long a condition may take on the slowest machine before the test gives up; a test that
 /// passes never waits that long.
@@ -286,13 +286,7 @@ pub(crate) fn has_guests(release: &str) -> bool {
 /// knee's own kernel, built for x86-64. `None`, with a printed reason, if Rust's target is missing.
 pub(crate) fn guest_kernel() -> Option<PathBuf> {
     const TARGET: &str = "x86_64-unknown-none";
-    let print = ["--print", "target-libdir", "--target", TARGET];
-    let libraries = Command::new("rustc").args(print).output().unwrap().stdout;
-    if !Path::new(String::from_utf8_lossy(&libraries).trim()).is_dir() {
-        skip(
-            "kernel",
-            format_args!("Rust's target {TARGET} is missing: rustup target add {TARGET}"),
-        );
+    if !has_rust_target(TARGET) {
         return None;
     }
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernel");

@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use knee_host::skip::skip;
+use knee_host::skip::{has_rust_target, skip};
 
 /// An architecture, and how to boot it.
 struct Target {
@@ -77,11 +77,6 @@ impl Target {
             return None;
         }
         if !has_rust_target(self.rust) {
-            let target = self.rust;
-            skip(
-                "kernel",
-                format_args!("Rust's target {target} is missing: rustup target add {target}"),
-            );
             return None;
         }
         let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernel");
@@ -103,20 +98,6 @@ impl Target {
         let own = directory.join(format!("{}-{mutants}-{:?}", self.name, thread::current().id()));
         fs::copy(image, &own).expect("copy the kernel");
         Some(Kernel { target: self, image: own })
-    }
-}
-
-/// Installs the target with rustup if it is missing. Returns whether the target is installed in the end.
-fn has_rust_target(target: &str) -> bool {
-    let print = |what| Command::new("rustc").args(["--print", what, "--target", target]).output();
-    let is_there = || {
-        let Ok(output) = print("target-libdir") else { return false };
-        let directory = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-        fs::read_dir(directory).is_ok_and(|mut files| files.next().is_some())
-    };
-    is_there() || {
-        let _ = Command::new("rustup").args(["target", "add", target]).output();
-        is_there()
     }
 }
 
