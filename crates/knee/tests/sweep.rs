@@ -158,6 +158,10 @@ fn only_servers_whose_load_takes_connections_are_swept() {
         "--sweep applies only to servers, which have connections; name a server",
     );
     refused(&[], "name a server, such as nginx");
+    refused(
+        &["nginx@connections=64"],
+        "nginx@connections=64 is a point of a sweep; to measure it: knee run nginx --sweep connections=64",
+    );
     let command = ["run", "--sweep", "connections=1,8", "-o", "record", "--", "true", "{tasks}"];
     let failed = finish(&mut scratch.knee(&command));
     failed.assert_code(2).assert_stderr_has("for a command, -t sweeps {tasks}");

@@ -98,6 +98,11 @@ impl Example {
     /// A run of a server with one CPU at these numbers of connections: the rate of two equal rounds, and the busy
     /// shares of the server and its load.
     fn sweep(points: &[(u32, f64, [f64; 2])]) -> Self {
+        Self::sweep_with(points, false)
+    }
+
+    /// The same; the load has CPUs of its own, or is `shared`.
+    fn sweep_with(points: &[(u32, f64, [f64; 2])], shared: bool) -> Self {
         let text = "name = 's'\nserver.command = 's'\nload.address = 'unix:s'\n\
                     load.request = [{ send = 'x', reply_bytes = 1 }]";
         let server = Case::server(Server::parse(text).unwrap(), PathBuf::new());
@@ -106,7 +111,7 @@ impl Example {
         for &(connections, rate, [server_busy, load_busy]) in points {
             let case = server.clone().with_connections(connections.try_into().unwrap());
             let server =
-                ServerUse { server_cpu: 1.0, server_busy, load_busy, ..ServerUse::default() };
+                ServerUse { server_cpu: 1.0, server_busy, load_cpu: 0.5, load_busy, shared };
             for round in 0..2 {
                 example.rounds.add(&SampleLine {
                     point: PointId { case: case.id.clone(), mode: Mode::Processes, tasks: 1 },
@@ -265,6 +270,14 @@ fn a_full_load_hides_the_knee_over_connections() {
     example.says("knee unknown, because a point that is only a lower bound could be the knee");
     let example = Example::sweep(&[(2, 10.0, busy), (8, 70.0, busy)]);
     example.says("knee unknown without a usable result at 1 connection, peak at 8 connections");
+}
+
+#[test]
+fn a_server_that_shares_its_cores_has_no_knee_over_connections() {
+    let points = [(1, 10.0, [1.0, 0.5]), (8, 70.0, [1.0, 0.5])];
+    Example::sweep_with(&points, true)
+        .says("the load shares cores with the server, so there is no efficiency, knee or peak")
+        .never_says("knee unknown");
 }
 
 #[test]

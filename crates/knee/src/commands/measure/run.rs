@@ -383,6 +383,7 @@ fn cases(args: &Args) -> anyhow::Result<Vec<Case>> {
     };
     let (files, words): (Vec<String>, Vec<String>) =
         words.into_iter().partition(|word| is_description(word));
+    sweep::require_no_points(&words)?;
     let selected = Selection::of(&words, false)?;
     let mut cases: Vec<Case> = selected.testcases.iter().map(Case::built_in).collect();
     let built_in = selected.servers.iter().map(|server| built_in_server(server));

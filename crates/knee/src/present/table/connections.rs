@@ -71,6 +71,10 @@ fn row(sweep: &Curve, point: &Point, view: &View<'_>) -> Vec<Cell> {
 
 /// `knee at 64 connections, peak at 64 connections; 12% slower at 512`
 fn closing(sweep: &Curve, view: &View<'_>) -> String {
+    if sweep.points().iter().all(Point::shares_cpus) {
+        return "the load shares cores with the server, so there is no efficiency, knee or peak"
+            .to_owned();
+    }
     if sweep.verdict(view.knee) == CurveVerdict::OnePoint {
         return "only one usable number of connections, so there is no knee or peak".to_owned();
     }

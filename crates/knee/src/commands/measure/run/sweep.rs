@@ -2,9 +2,11 @@
 
 use anyhow::anyhow;
 use knee_host::number::plural;
+use knee_results::CaseId;
 use knee_run::job::Source;
 use knee_run::plan::Case;
 use knee_run::server::{CONNECTIONS, require_open_files};
+use knee_testcases::servers;
 
 use crate::args::sweep::Sweep;
 use crate::exit::ensure_usage;
@@ -14,6 +16,20 @@ use crate::stderr::tell;
 pub(super) fn require_servers(sweep: Option<&Sweep>, advice: &str) -> anyhow::Result<()> {
     let is_absent = sweep.is_none();
     ensure_usage!(is_absent, "--sweep applies only to servers, which have connections; {advice}");
+    Ok(())
+}
+
+/// Refuses the names of points of a sweep among `words`, such as `nginx@connections=64`.
+pub(super) fn require_no_points(words: &[String]) -> anyhow::Result<()> {
+    for word in words {
+        let Ok(id) = word.parse::<CaseId>();
+        let Some((server, connections)) = id.split_connections() else { continue };
+        ensure_usage!(
+            servers(&server.testcase).is_empty(),
+            "{word} is a point of a sweep; to measure it: knee run {server} --sweep \
+             connections={connections}"
+        );
+    }
     Ok(())
 }
 
