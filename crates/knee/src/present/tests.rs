@@ -249,8 +249,8 @@ fn a_sweep_over_connections_has_a_table_with_its_knee_and_peak() {
     let example = Example::sweep(&points);
     example
         .says("s on 1 CPU, over connections")
-        .says("1 ≥10.0 10.0 to 10.0 100% 30% 40% 100 ms - -")
-        .says("512 75.0 75.0 to 75.0 1% 100% 50% 13.3 ms - -")
+        .says("1 ≥10.0 10.0 to 10.0 100% 30% 40% 100 ms\n")
+        .says("512 75.0 75.0 to 75.0 1% 100% 50% 13.3 ms\n")
         .says("knee at 64 connections, peak at 64 connections; 25% slower at 512")
         // It is normal that few connections leave a server idle.
         .never_says("left its CPUs idle")

@@ -13,7 +13,9 @@ use crate::present::view::View;
 const RATE: usize = 1;
 
 pub(super) fn render(run: &RunRecord, sweeps: &[Curve], view: &View<'_>) -> String {
-    let mut table = Table::new(columns());
+    let mut points = sweeps.iter().flat_map(Curve::points);
+    let has_latency = points.any(|point| point.latency.is_some());
+    let mut table = Table::new(columns(has_latency));
     for sweep in sweeps {
         let Some(first) = sweep.points().first() else { continue };
         let id = sweep.id(first.tasks);
@@ -25,15 +27,15 @@ pub(super) fn render(run: &RunRecord, sweeps: &[Curve], view: &View<'_>) -> Stri
         ));
         let unit = case.map_or("requests", |case| case.unit.as_str());
         table.titles_but(RATE, &format!("{unit}/s"));
-        sweep.points().iter().for_each(|point| table.row(row(sweep, point, view)));
+        sweep.points().iter().for_each(|point| table.row(row(sweep, point, has_latency, view)));
         table.text(closing(sweep, view));
         table.text("");
     }
     table.render(&view.screen)
 }
 
-fn columns() -> Vec<Column> {
-    vec![
+fn columns(has_latency: bool) -> Vec<Column> {
+    let mut columns = vec![
         Column::right("connections"),
         Column::right("requests/s"),
         Column::right("interval").drops(1),
@@ -42,12 +44,14 @@ fn columns() -> Vec<Column> {
         Column::right("server busy"),
         Column::right("load busy").drops(3),
         Column::right("CPU/request"),
-        Column::right("p50").drops(2),
-        Column::right("p99").drops(4),
-    ]
+    ];
+    if has_latency {
+        columns.extend([Column::right("p50").drops(2), Column::right("p99").drops(4)]);
+    }
+    columns
 }
 
-fn row(sweep: &Curve, point: &Point, view: &View<'_>) -> Vec<Cell> {
+fn row(sweep: &Curve, point: &Point, has_latency: bool, view: &View<'_>) -> Vec<Cell> {
     let style = if sweep.is_sound(point) { PLAIN } else { DIM };
     let at_knee = sweep.knee(view.knee) == Knee::At(point.tasks);
     let efficiency = sweep.scaling(point).map(|s| percent_beside(s.efficiency, view.knee));
@@ -55,7 +59,7 @@ fn row(sweep: &Curve, point: &Point, view: &View<'_>) -> Vec<Cell> {
     let of_server = |text: fn(knee_results::Served) -> String| point.server.map(text);
     let quantiles = point.latency.as_ref().map(|latency| latency.quantiles);
     let cell = |text: Option<String>| Cell::new(text.unwrap_or(UNKNOWN.to_owned()), style);
-    vec![
+    let mut row = vec![
         point.tasks.to_string().into(),
         cell(Some(rate(point))),
         cell(interval),
@@ -64,9 +68,11 @@ fn row(sweep: &Curve, point: &Point, view: &View<'_>) -> Vec<Cell> {
         cell(of_server(|server| percent(server.server_busy))),
         cell(of_server(|server| percent(server.load_busy))),
         cell(of_server(|server| time(server.cpu_per_request))),
-        cell(quantiles.map(|quantiles| time(quantiles.p50))),
-        cell(quantiles.map(|quantiles| time(quantiles.p99))),
-    ]
+    ];
+    if has_latency {
+        row.extend([quantiles.map(|q| time(q.p50)), quantiles.map(|q| time(q.p99))].map(cell));
+    }
+    row
 }
 
 /// `knee at 64 connections, peak at 64 connections; 12% slower at 512`
