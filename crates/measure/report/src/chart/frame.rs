@@ -19,7 +19,7 @@ const LEFT: f64 = 42.0;
 /// Room for a label at the end of a line.
 const RIGHT: f64 = 265.0;
 /// Room for the name of the axis over connections, which is longer than `tasks`.
-const LONGER_NAME: f64 = 16.0;
+const LONGER_NAME: f64 = 30.0;
 /// Distance between the ends of the axis and the outermost points.
 const INSET: f64 = 8.0;
 /// Greatest distance between the boundary of oversubscription and the first point beyond it.
