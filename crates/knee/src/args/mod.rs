@@ -9,6 +9,7 @@ pub(crate) mod modes;
 pub(crate) mod patience;
 pub(crate) mod score;
 pub(crate) mod selection;
+pub(crate) mod sweep;
 pub(crate) mod tasks;
 pub(crate) mod view;
 

@@ -14,6 +14,13 @@ pub(crate) struct Tasks {
     auto: bool,
 }
 
+impl Default for Tasks {
+    /// `auto`.
+    fn default() -> Self {
+        Self { listed: BTreeSet::new(), auto: true }
+    }
+}
+
 impl Tasks {
     /// The task counts on a machine, in ascending order. `auto` adds none above its CPU count.
     pub(crate) fn resolve(&self, topology: &Topology, quota: Option<f64>) -> Vec<u32> {

@@ -11,7 +11,7 @@ use super::json::point_json;
 /// The first columns of a point and of a round, as paths in their JSON.
 const FIRST: [&str; 3] = ["/testcase", "/mode", "/tasks"];
 /// The last columns of both.
-const LAST: [&str; 21] = [
+const LAST: [&str; 22] = [
     "/min",
     "/max",
     "/fairness",
@@ -33,6 +33,7 @@ const LAST: [&str; 21] = [
     "/latency/max",
     "/latency/rate",
     "/latency/lateness/p99",
+    "/connections",
 ];
 /// The other columns of a point.
 const POINT: [&str; 12] = [
@@ -86,6 +87,7 @@ fn round_json(point: &PointId, nr: u32, round: &RoundSummary) -> Value {
         "testcase": point.case,
         "mode": point.mode,
         "tasks": point.tasks,
+        "connections": point.case.connections(),
         "round": nr,
         "rate": clean.or(round.rate()),
         "disturbed": clean.is_none(),

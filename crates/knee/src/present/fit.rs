@@ -16,6 +16,10 @@ use crate::present::style::{BAD, BOLD, DIM, PLAIN};
 /// Version of the JSON document.
 const SCHEMA: u32 = 1;
 
+/// Why no curve over connections is fitted.
+pub(crate) const OVER_CONNECTIONS: &str = "knee fits curves over tasks (-t), and not over connections, because few connections leave the server \
+     idle";
+
 /// A curve and its fit.
 pub(crate) struct FittedCurve {
     pub(crate) curve: Curve,
@@ -33,6 +37,9 @@ impl FittedCurve {
     fn error(&self) -> Option<String> {
         let unfit = self.fit.as_ref().err()?;
         let advice = match unfit {
+            Unfit::TooFewPoints(_) if self.curve.case.connections().is_some() => {
+                return Some(OVER_CONNECTIONS.to_owned());
+            }
             Unfit::TooFewPoints(_) => self.remedy(FEWEST_TO_FIT).advice(),
             Unfit::NoThroughput => "",
         };

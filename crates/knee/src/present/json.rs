@@ -2,12 +2,13 @@
 
 use std::io::Write;
 
-use knee_results::{Curve, Point};
+use knee_results::{Axis, Curve, Point};
 use knee_run::record::{Record, SCHEMA};
 use serde_json::{Value, json};
 
-/// Writes a document with three parts. `run` is `run.json`. `curves` are the curves with their
-/// knees at the efficiency `threshold`. `samples` are the lines of `samples.jsonl`, written one by
+/// Writes a document with four parts. `run` is `run.json`. `curves` are the curves with their
+/// knees at the efficiency `threshold`, and `over_connections` those of servers over connections, with
+/// the same points. `samples` are the lines of `samples.jsonl`, written one by
 /// one, because there may be millions.
 pub(super) fn render(
     record: &Record,
@@ -16,9 +17,16 @@ pub(super) fn render(
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     let run = serde_json::to_string(&record.run)?;
-    let curves: Vec<Value> = curves.iter().map(|curve| curve_json(curve, threshold)).collect();
-    let curves = serde_json::to_string(&curves)?;
-    write!(out, "{{\"schema\":{SCHEMA},\n\"run\":{run},\n\"curves\":{curves},\n\"samples\":[")?;
+    let all = |curves: &[Curve]| {
+        let all: Vec<Value> = curves.iter().map(|curve| curve_json(curve, threshold)).collect();
+        serde_json::to_string(&all)
+    };
+    let (sweeps, curves) = (all(&Curve::over_connections(curves))?, all(curves)?);
+    write!(
+        out,
+        "{{\"schema\":{SCHEMA},\n\"run\":{run},\n\"curves\":{curves},\n\
+         \"over_connections\":{sweeps},\n\"samples\":["
+    )?;
     for (nr, line) in record.samples()?.enumerate() {
         let comma = if nr > 0 { "," } else { "" };
         write!(out, "{comma}\n{}", serde_json::to_string(&line?)?)?;
@@ -27,17 +35,19 @@ pub(super) fn render(
     Ok(())
 }
 
-/// A point. Values relative to one task are null for a point that is not sound, and if there is no
+/// A point. `connections` is null unless they are swept. Values relative to one task are null for a point that is not sound, and if there is no
 /// sound point at one task.
 pub(super) fn point_json(curve: &Curve, point: &Point) -> Value {
     let scaling = curve.scaling(point);
     let id = curve.id(point.tasks);
+    let connections = id.case.connections();
     json!({
         "speedup": scaling.map(|scaling| scaling.speedup),
         "efficiency": scaling.map(|scaling| scaling.efficiency),
         "testcase": id.case,
         "mode": id.mode,
-        "tasks": point.tasks,
+        "tasks": id.tasks,
+        "connections": connections,
         "rate": point.rate,
         "low": point.low,
         "high": point.high,
@@ -62,9 +72,15 @@ pub(super) fn point_json(curve: &Curve, point: &Point) -> Value {
 
 fn curve_json(curve: &Curve, threshold: f64) -> Value {
     let points = curve.points().iter().map(|point| point_json(curve, point));
+    let tasks = match curve.axis {
+        Axis::Tasks => None,
+        Axis::Connections { tasks } => Some(tasks),
+    };
     json!({
         "testcase": curve.case,
         "mode": curve.mode,
+        "axis": curve.axis.as_str(),
+        "tasks": tasks,
         "points": points.collect::<Vec<Value>>(),
         "knee": curve.knee(threshold).tasks(),
         "peak": curve.peak().map(|peak| peak.tasks),

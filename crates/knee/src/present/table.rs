@@ -1,5 +1,6 @@
 //! The table on the terminal: a line per curve, or in detail a line per point.
 
+mod connections;
 mod detail;
 mod latency;
 mod overview;
@@ -27,15 +28,18 @@ pub(super) fn render(record: &Record, curves: &[Curve], view: &View<'_>) -> Stri
     let mut text = view.screen.wrap(&head(run, curves), "  ");
     // One point of a curve says nothing about scaling.
     let scales = curves.iter().any(|curve| curve.points().len() > 1);
-    if !curves.is_empty() {
+    let sweeps = Curve::over_connections(curves);
+    let alone = without_swept_points(curves, &sweeps);
+    if !alone.is_empty() {
         text += &if view.detail {
-            detail::render(run, curves, scales, view)
+            detail::render(run, &alone, scales, view)
         } else {
             let summary = if scales { Summary::Scaling } else { Summary::Precision };
-            overview::render(run, curves, summary, view)
+            overview::render(run, &alone, summary, view)
         };
-        text += &latency::render(run, curves, view);
     }
+    text += &connections::render(run, &sweeps, view);
+    text += &latency::render(run, curves, view);
     for line in failures::lines(&run.failures) {
         let line = format!("{BAD}not measured{BAD:#}  {line}");
         let _ = writeln!(text, "{}", view.screen.wrap(&line, "              "));
@@ -48,6 +52,13 @@ pub(super) fn render(record: &Record, curves: &[Curve], view: &View<'_>) -> Stri
     text += &notes::lines(warnings(record, curves, view), all_notes, &view.screen);
     let closing = if scales { closing(curves, view) } else { String::new() };
     text + &view.screen.wrap(&closing, "")
+}
+
+/// The curves with something to show beside `sweeps`: those that are not on one, or have several task counts.
+fn without_swept_points(curves: &[Curve], sweeps: &[Curve]) -> Vec<Curve> {
+    let is_shown =
+        |curve: &&Curve| curve.points().len() > 1 || !sweeps.iter().any(|sweep| curve.is_on(sweep));
+    curves.iter().filter(is_shown).cloned().collect()
 }
 
 /// The rates after the first round of a run, without anything that one round cannot show.

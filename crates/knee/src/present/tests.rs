@@ -3,11 +3,12 @@
 
 use std::path::PathBuf;
 
-use knee_results::{CaseId, Curve, Latency, LatencyRequest, Mark, Mode, PointId};
+use knee_results::{CaseId, Curve, Latency, LatencyRequest, Mark, Mode, PointId, ServerUse};
 use knee_run::job::{Failure, Phase};
 use knee_run::noise::{self, Conditions, NoiseFloors, PointNoise};
 use knee_run::plan::Case;
 use knee_run::record::{Machine, PointFailure, Record, Rounds, RunEnd, RunRecord, SampleLine};
+use knee_run::server::Server;
 use knee_stats::{Histogram, Spread};
 use knee_testcases::CATALOGUE;
 use serde_json::{Value, json};
@@ -94,6 +95,46 @@ impl Example {
         self
     }
 
+    /// A run of a server with one CPU at these numbers of connections: the rate of two equal rounds, and the busy
+    /// shares of the server and its load.
+    fn sweep(points: &[(u32, f64, [f64; 2])]) -> Self {
+        Self::sweep_with(points, false)
+    }
+
+    /// The same; the load has CPUs of its own, or is `shared`.
+    fn sweep_with(points: &[(u32, f64, [f64; 2])], shared: bool) -> Self {
+        let text = "name = 's'\nserver.command = 's'\nload.address = 'unix:s'\n\
+                    load.request = [{ send = 'x', reply_bytes = 1 }]";
+        let server = Case::server(Server::parse(text).unwrap(), PathBuf::new());
+        let mut example = Self::new(&["getppid1"], &[1]);
+        example.record.run.cases.clear();
+        for &(connections, rate, [server_busy, load_busy]) in points {
+            let case = server.clone().with_connections(connections.try_into().unwrap());
+            let server =
+                ServerUse { server_cpu: 1.0, server_busy, load_cpu: 0.5, load_busy, shared };
+            for round in 0..2 {
+                example.rounds.add(&SampleLine {
+                    point: PointId { case: case.id.clone(), mode: Mode::Processes, tasks: 1 },
+                    round,
+                    sample: 0,
+                    phase: Phase::Measure,
+                    seconds: 1.0,
+                    spread: Spread::of(&[rate]).unwrap(),
+                    rates: vec![rate],
+                    reference: None,
+                    memory: None,
+                    server: Some(server),
+                    latency: None,
+                    lost: None,
+                    cpu: None,
+                    marks: Vec::new(),
+                });
+            }
+            example.record.run.cases.push(case);
+        }
+        example
+    }
+
     /// Adds `n` disturbed rounds to a point.
     fn disturbed(self, testcase: &str, tasks: u32, rate: f64, n: usize) -> Self {
         (0..n).fold(self, |example, _| example.round(testcase, tasks, rate, 2))
@@ -134,7 +175,7 @@ impl Example {
         let _ = super::json::render(&self.record, &self.curves(), self.view.knee, &mut json);
         let json = String::from_utf8(json).unwrap();
         let (_, curves) = json.split_once("\"curves\":").unwrap();
-        let (curves, _) = curves.split_once(",\n\"samples\"").unwrap();
+        let (curves, _) = curves.split_once(",\n\"over_connections\"").unwrap();
         serde_json::from_str(curves).unwrap()
     }
 
@@ -199,6 +240,50 @@ fn latencies_are_listed_and_a_late_generator_is_reported() {
         .never_says("sent requests late");
     example(3000).says("knee itself sent requests late at getppid1 processes");
     Example::new(&["getppid1"], &[1]).rounds("getppid1", 1, 100.0, 1).never_says("p99");
+}
+
+#[test]
+fn a_sweep_over_connections_has_a_table_with_its_knee_and_peak() {
+    let busy = [1.0, 0.5];
+    let points = [(1, 10.0, [0.3, 0.4]), (8, 80.0, busy), (64, 100.0, busy), (512, 75.0, busy)];
+    let example = Example::sweep(&points);
+    example
+        .says("s on 1 CPU, over connections")
+        .says("1 ≥10.0 10.0 to 10.0 100% 30% 40% 100 ms\n")
+        .says("512 75.0 75.0 to 75.0 1% 100% 50% 13.3 ms\n")
+        .says("knee at 64 connections, peak at 64 connections; 25% slower at 512")
+        // It is normal that few connections leave a server idle.
+        .never_says("left its CPUs idle")
+        .never_says("at 1 task");
+    assert!(!example.shown().contains("per second"), "{}", example.shown());
+}
+
+#[test]
+fn a_full_load_hides_the_knee_over_connections() {
+    let example = Example::sweep(&[(1, 10.0, [0.3, 0.4]), (8, 40.0, [0.9, 0.99])]);
+    example
+        .says("only one usable number of connections, so there is no knee or peak")
+        .says("left its CPUs idle at s@connections=8 processes ×1 (90% busy)")
+        .says("the CPUs of the load were full");
+    let busy = [1.0, 0.5];
+    let example = Example::sweep(&[(1, 10.0, busy), (8, 70.0, busy), (64, 90.0, [0.9, 0.99])]);
+    example.says("knee unknown, because a point that is only a lower bound could be the knee");
+    let example = Example::sweep(&[(2, 10.0, busy), (8, 70.0, busy)]);
+    example.says("knee unknown without a usable result at 1 connection, peak at 8 connections");
+}
+
+#[test]
+fn a_server_that_shares_its_cores_has_no_knee_over_connections() {
+    let points = [(1, 10.0, [1.0, 0.5]), (8, 70.0, [1.0, 0.5])];
+    Example::sweep_with(&points, true)
+        .says("the load shares cores with the server, so there is no efficiency, knee or peak")
+        .never_says("knee unknown");
+}
+
+#[test]
+fn one_number_of_connections_is_shown_like_other_points() {
+    let example = Example::sweep(&[(8, 70.0, [0.9, 0.5])]);
+    example.says("s@connections=8").says("use more connections").never_says("over connections");
 }
 
 #[test]

@@ -20,9 +20,6 @@ use super::view::View;
 /// knee warns below this confidence. Five rounds give 93.75%, which the table header shows.
 pub(super) const LEAST_CONFIDENCE: f64 = 0.93;
 
-/// A load that is busier than this may limit the rate.
-const FULL: f64 = 0.9;
-
 /// The warnings about `record`, most important first. Notes that are the same after every run on this
 /// machine are left out, unless the user asked for all notes.
 pub(super) fn warnings(record: &Record, curves: &[Curve], view: &View<'_>) -> Vec<String> {
@@ -42,7 +39,7 @@ pub(super) fn warnings(record: &Record, curves: &[Curve], view: &View<'_>) -> Ve
             )
         }),
         other_work(run, curves, &points),
-        lower_bounds(&points),
+        lower_bounds(curves, &points),
         late_generator(&points),
         run.request.latency.filter(|latency| latency.slows_rates()).map(|_| {
             "the rates include reading the clock after each iteration (--latency), so knee does not \
@@ -178,11 +175,17 @@ fn late_generator(points: &[(&Curve, &Point)]) -> Option<String> {
     ))
 }
 
-/// The points at which the server was not busy.
-fn lower_bounds(points: &[(&Curve, &Point)]) -> Option<String> {
-    // Another warning covers disturbed points.
-    let is_bound = |point: &Point| point.is_lower_bound() && !point.disturbed;
-    let bounds = points.iter().filter(|(_, point)| is_bound(point));
+/// The points at which the server was not busy, although it could be.
+fn lower_bounds(curves: &[Curve], points: &[(&Curve, &Point)]) -> Option<String> {
+    let sweeps = Curve::over_connections(curves);
+    let is_bound = |(curve, point): &&(&Curve, &Point)| {
+        // Few connections leave a server idle, which the curve over connections shows.
+        let is_swept = sweeps.iter().any(|sweep| curve.is_on(sweep));
+        let counts = if is_swept { point.is_limited_by_load() } else { point.is_lower_bound() };
+        // Another warning covers disturbed points.
+        counts && !point.disturbed
+    };
+    let bounds = points.iter().filter(is_bound);
     let names: Vec<String> = bounds
         .clone()
         .filter_map(|(curve, point)| {
@@ -190,7 +193,7 @@ fn lower_bounds(points: &[(&Curve, &Point)]) -> Option<String> {
         })
         .collect();
     let (named, others) = names.split_at(names.len().min(NAMED));
-    let is_full = |point: &Point| point.server.is_some_and(|server| server.load_busy > FULL);
+    let is_full = |point: &Point| point.server.is_some_and(|server| server.is_load_full());
     let advice = match bounds.clone().any(|(_, point)| is_full(point)) {
         true => "the CPUs of the load were full; give it more CPUs with fewer tasks (-t)",
         false => "use more connections, or find out what the server is waiting for",
@@ -332,6 +335,9 @@ fn no_single_task(run: &RunRecord, curves: &[Curve]) -> Option<String> {
     if is_useless(curves) {
         return None;
     }
+    let sweeps = Curve::over_connections(curves);
+    let is_swept = |curve: &Curve| sweeps.iter().any(|sweep| curve.is_on(sweep));
+    let curves: Vec<&Curve> = curves.iter().filter(|curve| !is_swept(curve)).collect();
     let subject = match (curves.iter().filter(|c| c.base().is_none()).count(), curves.len()) {
         (0, _) => return None,
         (lacking, of) if lacking == of => "no curve has a usable result".to_owned(),

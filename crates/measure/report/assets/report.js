@@ -206,7 +206,7 @@
     if (counts.length > 1) {
       const slider = make("input", { type: "range", min: 0, max: counts.length - 1, value: counts.length - 1 });
       slider.addEventListener("input", () => choose(details, counts[slider.value], false));
-      tools.append(make("label", {}, "Tasks", slider));
+      tools.append(make("label", {}, isOverConnections(data) ? "Connections" : "Tasks", slider));
       for (const chart of details.querySelectorAll("svg[data-tasks]")) {
         chart.addEventListener("click", (event) => choose(details, nearest(chart, event, counts), false));
       }
@@ -225,6 +225,10 @@
     if (counts.length === 1) mark(details, counts[0]);
   }
 
+  function isOverConnections(data) {
+    return data.curves.some((curve) => curve.axis === "connections");
+  }
+
   function choose(details, n, isStep) {
     if (selected !== details) change({ case: details.dataset.case, n }, true);
     else change({ n }, isStep);
@@ -232,7 +236,9 @@
 
   function scaleOf(chart) {
     const [n0, n1, x0, x1, top, bottom] = chart.dataset.tasks.split(" ").map(Number);
-    return { top, bottom, x: (n) => x0 + ((n - n0) / (n1 - n0)) * (x1 - x0), n: (x) => n0 + ((x - x0) / (x1 - x0)) * (n1 - n0) };
+    const [to, from] = "logarithmic" in chart.dataset ? [Math.log, Math.exp] : [(n) => n, (n) => n];
+    const [t0, t1] = [to(n0), to(n1)];
+    return { top, bottom, x: (n) => x0 + ((to(n) - t0) / (t1 - t0)) * (x1 - x0), n: (x) => from(t0 + ((x - x0) / (x1 - x0)) * (t1 - t0)) };
   }
 
   function nearest(chart, event, counts) {
@@ -257,7 +263,7 @@
     const slider = details.querySelector(".tools input");
     if (slider && index >= 0) {
       slider.value = index;
-      slider.setAttribute("aria-valuetext", `${n} tasks`);
+      slider.setAttribute("aria-valuetext", `${n} ${isOverConnections(parsed.get(details)) ? "connections" : "tasks"}`);
     }
     const readout = details.querySelector(".readout");
     readout.replaceChildren();
@@ -272,7 +278,7 @@
   }
 
   function sentence(data, curve, n) {
-    const who = `${n} ${curve.mode}${several ? `, ${page.runs[curve.run].label}` : ""}: `;
+    const who = `${n} ${curve.axis === "connections" ? curve.axis : curve.mode}${several ? `, ${page.runs[curve.run].label}` : ""}: `;
     const gap = curve.missing.find((point) => point.tasks === n);
     if (gap) return `${who}not measured: ${gap.reason}`;
     const point = curve.points.find((candidate) => candidate.tasks === n);
@@ -302,18 +308,20 @@
 
   // ---- Downloads
 
-  const COLUMNS = ["run", "testcase", "mode", "tasks", "rate", "low", "high", "confidence", "min", "max", "fairness", "user", "system", "idle", "samples", "marked", "efficiency", "measured", "disturbed", "oversubscribed", "implausible", "ratio", "ratio_low", "ratio_high", "p", "verdict", "rounds", "missing"];
+  const COLUMNS = ["run", "testcase", "mode", "tasks", "rate", "low", "high", "confidence", "min", "max", "fairness", "user", "system", "idle", "samples", "marked", "efficiency", "measured", "disturbed", "oversubscribed", "implausible", "ratio", "ratio_low", "ratio_high", "p", "verdict", "rounds", "missing", "connections"];
 
   function lines({ case: testcase, curves }) {
     const lines = [];
     for (const curve of curves) {
       const key = [page.runs[curve.run].label, testcase.name, curve.mode];
+      // Over connections, the name contains the task count.
+      const [tasks, connections] = curve.axis === "connections" ? [() => "", (p) => p.tasks] : [(p) => p.tasks, () => ""];
       for (const p of curve.points) {
         const { ratio, p: chance, verdict } = p.change ?? {};
         const { value, low, high } = ratio ?? {};
-        lines.push([...key, p.tasks, p.rate, p.low, p.high, p.confidence, p.min, p.max, p.fairness, p.user, p.system, p.idle, p.samples, p.marked, p.efficiency, p.measured, p.disturbed, p.oversubscribed, p.implausible, value, low, high, chance, verdict, p.rounds.join(" "), ""]);
+        lines.push([...key, tasks(p), p.rate, p.low, p.high, p.confidence, p.min, p.max, p.fairness, p.user, p.system, p.idle, p.samples, p.marked, p.efficiency, p.measured, p.disturbed, p.oversubscribed, p.implausible, value, low, high, chance, verdict, p.rounds.join(" "), "", connections(p)]);
       }
-      for (const gap of curve.missing) lines.push([...key, gap.tasks, ...Array(COLUMNS.length - 5).fill(""), gap.reason]);
+      for (const gap of curve.missing) lines.push([...key, tasks(gap), ...Array(COLUMNS.length - 6).fill(""), gap.reason, connections(gap)]);
     }
     return lines;
   }

@@ -95,6 +95,7 @@ fn curve(reading: &CurveReading) -> Value {
     json!({
         "run": curve.run,
         "mode": curve.measured.mode,
+        "axis": curve.measured.axis.as_str(),
         "knee": reading.knee,
         "scaling": reading.verdict.as_str(),
         "peak": reading.measured.peak().map(|peak| peak.tasks),

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use knee_host::number::{change, percent, plural, tasks};
-use knee_results::CurveVerdict;
+use knee_results::{Axis, CurveVerdict};
 use knee_stats as stats;
 
 use crate::matrix::{Matrix, Pair};
@@ -47,7 +47,7 @@ fn comparison(reading: &Reading, run: usize) -> Option<String> {
     let farthest = |verdict| {
         let away = |by: &Change| by.comparison.ratio.map_or(0.0, |ratio| ratio.ratio.ln().abs());
         of(verdict).max_by(|a, b| away(a.3).total_cmp(&away(b.3))).map(|(case, curve, n, by)| {
-            let place = curve.measured.mode.tasks(*n);
+            let place = curve.measured.place(*n);
             let ratio = by.comparison.ratio;
             let by = ratio.map_or("by an unknown ratio".to_owned(), |ratio| change(ratio.ratio));
             format!("{by} ({}, {place})", case.name)
@@ -145,7 +145,8 @@ fn scaling_of_all(reading: &Reading, case: &CaseReading, curve: &CurveReading) -
     let n = reading.cases.iter().filter(alike).count();
     match curve.verdict {
         CurveVerdict::Retrograde => {
-            format!("{n} of {all} testcases lose throughput with more tasks; {text}")
+            let axis = curve.measured.axis.as_str();
+            format!("{n} of {all} testcases lose throughput with more {axis}; {text}")
         }
         CurveVerdict::Contended => format!("{n} of {all} testcases stop scaling; {text}"),
         CurveVerdict::Implausible => {
@@ -161,22 +162,22 @@ fn scaling_of_all(reading: &Reading, case: &CaseReading, curve: &CurveReading) -
 
 fn one(case: &CaseReading, curve: &CurveReading) -> String {
     let name = &case.name;
-    let mode = curve.measured.mode;
+    let at = |n| curve.measured.place(n);
     let (Some(last), Some(peak)) = (curve.measured.last(), curve.measured.peak()) else {
         return name.clone();
     };
     // Unknown only for a loss of throughput, whose sentence does not contain it.
     let efficiency = curve.measured.last_efficiency().unwrap_or_default();
-    let most = mode.tasks(last.tasks);
+    let most = at(last.tasks);
     match (curve.verdict, curve.knee) {
         (CurveVerdict::Retrograde, _) => format!(
             "{name} peaks at {}, then loses {} of its throughput",
-            mode.tasks(peak.tasks),
+            at(peak.tasks),
             percent(1.0 - last.rate / peak.rate)
         ),
         (CurveVerdict::Contended, Some(knee)) => format!(
             "{name} stops scaling at {}: {most} do the work of {:.1}",
-            mode.tasks(knee),
+            at(knee),
             efficiency * f64::from(last.tasks)
         ),
         (CurveVerdict::Implausible, _) => {
@@ -234,7 +235,8 @@ fn no_verdict(reading: &Reading) -> String {
         return format!("{what}, but only with more tasks than CPUs: no efficiency, no knee");
     }
     if curves().any(|curve| curve.verdict == CurveVerdict::Unknown) {
-        return format!("{what}, but not with 1 task: no efficiency, no knee");
+        let axis = curves().next().map_or(Axis::Tasks, |curve| curve.measured.axis);
+        return format!("{what}, but not with {}: no efficiency, no knee", axis.count(1));
     }
     match counts.first() {
         Some(n) if counts.len() == 1 => {

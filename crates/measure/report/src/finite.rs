@@ -27,7 +27,8 @@ fn clean(curve: &mut Curve) {
         .missing
         .extend(broken.iter().map(|p| Missing { tasks: p.tasks, reason: REASON.to_owned() }));
     curve.missing.sort_by_key(|gap| gap.tasks);
-    curve.measured = knee_results::Curve::new(measured.case.clone(), measured.mode, points);
+    let (case, mode) = (measured.case.clone(), measured.mode);
+    curve.measured = knee_results::Curve::new(case, mode, points).along(measured.axis);
     if curve.fit.as_ref().is_ok_and(|fit| !fit_is_finite(fit)) {
         curve.fit = Err("a coefficient is not a number".to_owned());
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use knee_results::{CaseId, CaseInfo, CurveVerdict, Family, Mode, Point, Scaling};
+use knee_results::{Axis, CaseId, CaseInfo, CurveVerdict, Family, Mode, Point, Scaling};
 
 use crate::model::{Curve, Page, Run};
 use crate::verdict::ChangeVerdict;
@@ -108,6 +108,11 @@ impl<'p> CaseReading<'p> {
         self.curves.iter().any(|reading| reading.measured.points().len() > 1)
     }
 
+    /// What grows along its curves.
+    pub(crate) fn axis(&self) -> Axis {
+        self.curves.first().map_or(Axis::Tasks, |reading| reading.measured.axis)
+    }
+
     /// The lowest and the highest requested task count.
     pub(crate) fn tasks_range(&self) -> Option<(u32, u32)> {
         range(self.curves.iter().map(|reading| reading.curve))
@@ -150,6 +155,11 @@ impl<'p> CurveReading<'p> {
         }
     }
 
+    /// Whether a point shows how throughput grows along the axis.
+    pub(crate) fn is_sound(&self, point: &Point) -> bool {
+        self.measured.is_sound(point)
+    }
+
     /// The scaling of a point, if it and the point at one task are sound.
     pub(crate) fn scaling(&self, point: &Point) -> Option<Scaling> {
         self.measured.scaling(point)
@@ -164,9 +174,9 @@ impl<'p> CurveReading<'p> {
     /// them.
     pub(crate) fn unbroken(&self) -> impl Iterator<Item = &'p [Point]> {
         let pieces = self.measured.points().chunk_by(|point, next| {
-            point.is_sound() && next.is_sound() && !self.has_gap(point, next)
+            self.is_sound(point) && self.is_sound(next) && !self.has_gap(point, next)
         });
-        pieces.filter(|piece| piece[0].is_sound())
+        pieces.filter(|piece| self.is_sound(&piece[0]))
     }
 
     /// The undisturbed points with more tasks than CPUs, split like [`CurveReading::unbroken`]. The

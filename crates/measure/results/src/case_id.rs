@@ -1,6 +1,7 @@
 //! What a rate belongs to: a testcase, its parameters, and the side of a comparison.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::convert::Infallible;
 use std::fmt;
 use std::str::FromStr;
@@ -9,6 +10,9 @@ use knee_host::text::{one_line, original};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use strum::{Display, EnumString};
+
+/// The parameter of a server whose number of connections is swept.
+const CONNECTIONS: &str = "connections";
 
 /// One of two sides that are measured in interleaved rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Display, EnumString)]
@@ -33,7 +37,9 @@ pub enum Side {
 /// assert_eq!(id.param("di"), Some("epoch"));
 /// assert_eq!(id.to_string(), "before:vm_mmap1@map=rcu,di=epoch");
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+///
+/// Identities are sorted by their parts. Parameters that are numbers have the order of these numbers.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(from = "Cow<'_, str>", into = "String")]
 #[schemars(
@@ -72,9 +78,51 @@ impl CaseId {
         Self { side: None, ..self.clone() }
     }
 
+    /// The same server with this number of connections.
+    pub fn with_connections(self, connections: u32) -> Self {
+        self.with_param(CONNECTIONS, connections)
+    }
+
+    /// The same case with another parameter.
+    pub fn with_param(mut self, key: &str, value: impl fmt::Display) -> Self {
+        self.params.push((key.to_owned(), value.to_string()));
+        self
+    }
+
+    /// The same case without its number of connections, and this number, if it has one.
+    pub fn split_connections(&self) -> Option<(Self, u32)> {
+        let connections = self.connections()?;
+        let mut case = self.clone();
+        case.params.retain(|(key, _)| key != CONNECTIONS);
+        Some((case, connections))
+    }
+
+    /// The number of connections, if it is swept.
+    pub fn connections(&self) -> Option<u32> {
+        self.param(CONNECTIONS)?.parse().ok()
+    }
+
     /// The value of a parameter; `None` is the default.
     pub fn param(&self, key: &str) -> Option<&str> {
         self.params.iter().find(|(other, _)| other == key).map(|(_, value)| value.as_str())
+    }
+}
+
+impl Ord for CaseId {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let parts = |id: &Self| {
+            let number = |(key, value): &(String, String)| {
+                (key.clone(), value.parse::<u64>().ok(), value.clone())
+            };
+            (id.testcase.clone(), id.params.iter().map(number).collect::<Vec<_>>(), id.side)
+        };
+        parts(self).cmp(&parts(other))
+    }
+}
+
+impl PartialOrd for CaseId {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 
@@ -180,6 +228,24 @@ mod tests {
         let side = |text: &str| text.parse::<CaseId>().unwrap().side;
         assert_eq!(side("after:mmap1"), Some(Side::After));
         assert_eq!(side("afterwards"), None);
+    }
+
+    #[test]
+    fn parameters_that_are_numbers_have_their_order() {
+        let texts = ["b", "a@n=64", "a@n=x", "a@n=8", "before:a", "a"];
+        let mut ids: Vec<CaseId> = texts.iter().map(|text| text.parse().unwrap()).collect();
+        ids.sort();
+        let sorted: Vec<String> = ids.iter().map(CaseId::to_string).collect();
+        assert_eq!(sorted, ["a", "before:a", "a@n=x", "a@n=8", "a@n=64", "b"]);
+    }
+
+    #[test]
+    fn a_number_of_connections_can_be_taken_off() {
+        let id: CaseId = "after:nginx@connections=64".parse().unwrap();
+        let (nginx, connections) = id.split_connections().unwrap();
+        assert_eq!((nginx.to_string().as_str(), connections), ("after:nginx", 64));
+        assert_eq!(nginx.with_connections(64), id);
+        assert_eq!("nginx@connections=x".parse::<CaseId>().unwrap().split_connections(), None);
     }
 
     #[test]

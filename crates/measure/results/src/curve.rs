@@ -1,6 +1,8 @@
-//! Throughput against the task count: speed-up, efficiency, the knee.
+//! Throughput against the task count, or against the number of connections: speed-up, efficiency, the knee.
 
-use crate::{CaseId, CurveVerdict, Mode, Point, PointId};
+use std::collections::BTreeMap;
+
+use crate::{Axis, CaseId, CurveVerdict, Mode, Point, PointId};
 
 /// Highest efficiency that is plausible. More cache for each task and coarser sharing of locks
 /// explain a few percent above 1.
@@ -13,23 +15,27 @@ pub struct Curve {
     pub case: CaseId,
     /// Processes or threads.
     pub mode: Mode,
+    /// What grows along the curve.
+    pub axis: Axis,
     points: Vec<Point>,
 }
 
-/// A [sound](Point::is_sound) point relative to the point at one task.
+/// A [sound](Curve::is_sound) point relative to the point at one task.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Scaling {
     /// Throughput divided by that of one task.
     pub speedup: f64,
     /// Speed-up divided by the task count: 1 is perfect scaling.
     pub efficiency: f64,
+    axis: Axis,
 }
 
 impl Scaling {
     /// Whether the efficiency is higher than superlinear speed-up explains: more likely, the point at
-    /// one task was slowed down by its placement, a low CPU frequency or a warm-up effect.
+    /// one task was slowed down by its placement, a low CPU frequency or a warm-up effect. More connections
+    /// save a server wake-ups, so over connections any efficiency is plausible.
     pub fn is_implausible(&self) -> bool {
-        self.efficiency > MAX_PLAUSIBLE_EFFICIENCY
+        self.axis == Axis::Tasks && self.efficiency > MAX_PLAUSIBLE_EFFICIENCY
     }
 }
 
@@ -59,7 +65,37 @@ impl Curve {
     /// Creates a curve from points in any order, each task count at most once.
     pub fn new(case: CaseId, mode: Mode, mut points: Vec<Point>) -> Self {
         points.sort_by_key(|point| point.tasks);
-        Self { case, mode, points }
+        Self { case, mode, axis: Axis::Tasks, points }
+    }
+
+    /// The curves over connections: for each server that `curves` contain with several numbers of
+    /// connections, one at each task count.
+    pub fn over_connections(curves: &[Self]) -> Vec<Self> {
+        let mut sweeps: BTreeMap<(CaseId, Mode, u32), Vec<Point>> = BTreeMap::new();
+        for curve in curves {
+            let Some((case, connections)) = curve.case.split_connections() else { continue };
+            for point in &curve.points {
+                let sweep = sweeps.entry((case.clone(), curve.mode, point.tasks)).or_default();
+                sweep.push(point.with_connections(connections));
+            }
+        }
+        let sweeps = sweeps.into_iter().filter(|(_, points)| points.len() > 1);
+        sweeps
+            .map(|((case, mode, tasks), points)| {
+                Self::new(case, mode, points).along(Axis::Connections { tasks })
+            })
+            .collect()
+    }
+
+    /// Whether the points of this curve are on `sweep`, which is a curve over connections.
+    pub fn is_on(&self, sweep: &Self) -> bool {
+        let server = self.case.split_connections();
+        server.is_some_and(|(case, _)| (&case, self.mode) == (&sweep.case, sweep.mode))
+    }
+
+    /// The same points as a curve along `axis`.
+    pub fn along(self, axis: Axis) -> Self {
+        Self { axis, ..self }
     }
 
     /// The points alone, fewest tasks first.
@@ -82,10 +118,23 @@ impl Curve {
         self.points.iter().find(|point| point.tasks == tasks)
     }
 
-    /// The [sound](Point::is_sound) points, fewest tasks first. Knee, peak, efficiency and verdict depend
+    /// Whether a point of this curve shows how throughput grows along the axis.
+    ///
+    /// Few connections leave a server idle. A curve over connections shows just this, so such a point counts,
+    /// unless the load was full: then its rate is a limit of the load.
+    pub fn is_sound(&self, point: &Point) -> bool {
+        match self.axis {
+            Axis::Tasks => point.is_sound(),
+            Axis::Connections { .. } => {
+                !point.disturbed && !point.shares_cpus() && !point.is_limited_by_load()
+            }
+        }
+    }
+
+    /// The [sound](Curve::is_sound) points, fewest tasks first. Knee, peak, efficiency and verdict depend
     /// on them alone.
     pub fn sound(&self) -> impl DoubleEndedIterator<Item = &Point> {
-        self.points.iter().filter(|point| point.is_sound())
+        self.points.iter().filter(|point| self.is_sound(point))
     }
 
     /// The sound point with the most tasks.
@@ -94,24 +143,37 @@ impl Curve {
     }
 
     /// The identity of a point of this curve.
-    pub fn id(&self, tasks: u32) -> PointId {
-        PointId { case: self.case.clone(), mode: self.mode, tasks }
+    pub fn id(&self, n: u32) -> PointId {
+        let (case, mode) = (self.case.clone(), self.mode);
+        match self.axis {
+            Axis::Tasks => PointId { case, mode, tasks: n },
+            Axis::Connections { tasks } => PointId { case: case.with_connections(n), mode, tasks },
+        }
+    }
+
+    /// The position of a point in words: `16 threads`, `64 connections`.
+    pub fn place(&self, n: u32) -> String {
+        match self.axis {
+            Axis::Tasks => self.mode.tasks(n),
+            Axis::Connections { .. } => self.axis.count(n),
+        }
     }
 
     /// The sound point at one task, which speed-up and efficiency are relative to.
     pub fn base(&self) -> Option<&Point> {
-        self.points.first().filter(|point| point.tasks == 1 && point.is_sound())
+        self.points.first().filter(|point| point.tasks == 1 && self.is_sound(point))
     }
 
     /// Speed-up and efficiency of a point of this curve. They are 0 if the rate at one task is 0.
     /// `None` if the point or the one at one task is not sound.
     pub fn scaling(&self, point: &Point) -> Option<Scaling> {
         let one = self.base()?.rate;
-        if !point.is_sound() {
+        if !self.is_sound(point) {
             return None;
         }
         let speedup = if one > 0.0 { point.rate / one } else { 0.0 };
-        Some(Scaling { speedup, efficiency: speedup / f64::from(point.tasks) })
+        let efficiency = speedup / f64::from(point.tasks);
+        Some(Scaling { speedup, efficiency, axis: self.axis })
     }
 
     /// The efficiency at the most tasks, if there is more than one sound point.
@@ -271,6 +333,56 @@ mod tests {
         assert_eq!((idle.knee(0.8), idle.rounds().len()), (Knee::Unknown, 2));
         assert!(idle.points()[2].is_lower_bound() && idle.scaling(&idle.points()[2]).is_none());
         assert_eq!((shared.knee(0.8), shared.rounds().len()), (Knee::NotReached, 2));
+    }
+
+    /// A server with these numbers of connections, rates, and busy shares of the server and the load.
+    fn sweep(rates: &[(u32, f64, [f64; 2])]) -> Vec<Curve> {
+        let curve = |&(connections, rate, [server_busy, load_busy]): &(u32, f64, [f64; 2])| {
+            let mut point = Point::new(2, vec![rate * 0.99, rate, rate * 1.01]).unwrap();
+            let cpu_per_request = 1e-5;
+            point.server = Some(Served { server_busy, load_busy, cpu_per_request, shared: false });
+            Curve::new(CaseId::new("s").with_connections(connections), Mode::Processes, vec![point])
+        };
+        rates.iter().map(curve).collect()
+    }
+
+    #[test]
+    fn a_sweep_has_a_curve_over_connections_with_a_peak_and_a_knee() {
+        let idle = [0.3, 0.4];
+        let mut curves = sweep(&[(8, 90.0, [1.0, 0.5]), (1, 10.0, idle), (64, 50.0, idle)]);
+        curves.push(curve(&[(1, 1.0), (2, 2.0)]));
+        let over = Curve::over_connections(&curves);
+        let [over] = &over[..] else { panic!("{over:?}") };
+        assert_eq!(
+            (over.case.to_string().as_str(), over.axis),
+            ("s", Axis::Connections { tasks: 2 })
+        );
+        assert_eq!(over.points().iter().map(|p| p.tasks).collect::<Vec<_>>(), [1, 8, 64]);
+        // Few connections leave a server idle, and so do many that wait for each other.
+        assert_eq!((over.knee(0.8), over.peak().unwrap().tasks), (Knee::At(64), 8));
+        assert_eq!(over.verdict(0.8), CurveVerdict::Retrograde);
+        assert_eq!(over.id(64).to_string(), "s@connections=64 processes ×2");
+        assert_eq!(over.place(1), "1 connection");
+    }
+
+    #[test]
+    fn the_limit_of_a_full_load_is_no_peak_over_connections() {
+        let curves =
+            sweep(&[(1, 10.0, [0.5, 0.5]), (8, 70.0, [0.99, 0.8]), (64, 71.0, [0.9, 0.99])]);
+        let over = &Curve::over_connections(&curves)[0];
+        assert_eq!((over.knee(0.8), over.peak().unwrap().tasks), (Knee::Unknown, 8));
+    }
+
+    #[test]
+    fn one_number_of_connections_is_no_curve() {
+        assert!(Curve::over_connections(&sweep(&[(8, 10.0, [1.0, 0.5])])).is_empty());
+    }
+
+    #[test]
+    fn any_efficiency_is_plausible_over_connections() {
+        let busy = [1.0, 0.5];
+        let over = &Curve::over_connections(&sweep(&[(1, 10.0, busy), (8, 160.0, busy)]))[0];
+        assert_eq!(over.verdict(0.8), CurveVerdict::Scales);
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! * A [`CaseId`] identifies what a rate belongs to: a testcase, its parameters, and the side of a
 //!   comparison. Together with a [`Mode`] and a task count, it is a [`PointId`].
 //! * A [`Point`] is the measurement at a [`PointId`], and a [`Curve`] is all points of a testcase in a
-//!   mode. All outputs show the same speed-up, efficiency, [`Knee`] and [`CurveVerdict`].
+//!   mode. Along its [`Axis`] grows the task count, or the number of connections to a server. All outputs show the same speed-up, efficiency, [`Knee`] and [`CurveVerdict`].
 //! * [`Results`] are all points of a run of knee or of another tool. [`Compared`] holds the differences
 //!   between two results, and [`history`] finds when a series changed.
 //!
@@ -19,6 +19,7 @@
 //! assert_eq!(curve.knee(0.8), Knee::At(4));
 //! ```
 
+mod axis;
 mod case_id;
 mod compared;
 mod compared_latency;
@@ -39,6 +40,7 @@ mod variants;
 mod verdict;
 mod will_it_scale;
 
+pub use axis::Axis;
 pub use case_id::{CaseId, Side};
 pub use compared::{Compared, ComparedPoint, FamilySummary, Gap, MachineChange, Verdicts};
 pub use compared_latency::{ComparedLatency, Doubt};

@@ -38,7 +38,7 @@ impl fmt::Display for PointId {
 /// What was measured at one task count. Rates are per second, in the unit of the testcase.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Point {
-    /// Task count.
+    /// Task count. On a curve over connections, their number; see [`Axis`](crate::Axis).
     pub tasks: u32,
     /// Median over the rounds.
     pub rate: f64,
@@ -117,6 +117,11 @@ impl Point {
         })
     }
 
+    /// The same point on a curve over connections, which knows nothing about single connections.
+    pub fn with_connections(&self, connections: u32) -> Self {
+        Self { tasks: connections, per_task: None, ..self.clone() }
+    }
+
     /// Half the width of the interval as a share of the median.
     pub fn relative_half_width(&self) -> f64 {
         MedianInterval {
@@ -142,6 +147,11 @@ impl Point {
     /// Whether the rate is only a lower bound, because a server left its CPUs idle.
     pub fn is_lower_bound(&self) -> bool {
         self.server.is_some_and(|server| server.is_lower_bound())
+    }
+
+    /// Whether the rate is a limit of the load: the server left its CPUs idle, and the load did not.
+    pub fn is_limited_by_load(&self) -> bool {
+        self.server.is_some_and(|server| server.is_lower_bound() && server.is_load_full())
     }
 
     /// Whether tasks share CPUs with each other, or a server with the load on it. Such a point shows how

@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 /// limits the rate. The clocks of CPU time are exact to one or two percent of a second.
 const SATURATED: f64 = 0.95;
 
+/// A load that is busier than this may limit the rate.
+const FULL: f64 = 0.9;
+
 /// What a server and the load on it did in an interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerUse {
@@ -41,5 +44,10 @@ impl Served {
     /// serve.
     pub fn is_lower_bound(&self) -> bool {
         self.server_busy < SATURATED
+    }
+
+    /// Whether the load had hardly any CPU time left, so that it may limit the rate.
+    pub fn is_load_full(&self) -> bool {
+        self.load_busy > FULL
     }
 }

@@ -17,7 +17,8 @@ pub(crate) const PORT: &str = "{port}";
 pub(crate) const NUMBER: char = '#';
 const LOAD_TASKS: &str = "{load_tasks}";
 const LOAD_CPUS: &str = "{load_cpus}";
-const CONNECTIONS: &str = "{connections}";
+/// Placeholder for the number of connections of a load.
+pub const CONNECTIONS: &str = "{connections}";
 /// Placeholder for the directory of a description.
 pub const HERE: &str = "{here}";
 

@@ -1,5 +1,6 @@
 //! The points of a run and their order.
 
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use knee_results::{CaseId, Family, Mode, Order, PointId, Side};
@@ -97,6 +98,16 @@ impl Case {
                 Source::Server { server: Box::new(server), here },
             )
         }
+    }
+
+    /// The same server with this number of connections instead of that of its description. Its identity
+    /// contains the number, so that a run can have several. Other cases stay as they are.
+    pub fn with_connections(mut self, connections: NonZeroU32) -> Self {
+        if let Source::Server { server, .. } = &mut self.source {
+            server.load.connections = connections;
+            self.id = self.id.with_connections(connections.get());
+        }
+        self
     }
 
     /// A testcase in a shared object with this SHA-256; named after the file.

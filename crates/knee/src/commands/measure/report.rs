@@ -2,6 +2,7 @@
 
 #[cfg(feature = "prove")]
 mod checks;
+mod connections;
 mod inputs;
 mod page;
 #[cfg(feature = "explain")]

@@ -4,6 +4,7 @@ mod command;
 mod floor;
 mod outcome;
 mod server;
+mod sweep;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -12,7 +13,7 @@ use anyhow::anyhow;
 use clap::ValueEnum;
 use knee_host::number::plural;
 use knee_host::text::Screen;
-use knee_host::{CpuList, Placement, cgroup};
+use knee_host::{CpuList, Placement, Topology, cgroup};
 use knee_results::{LatencyRequest, Mode, Order, Request};
 use knee_run::job::START_TIMEOUT;
 use knee_run::noise::{AA_ROUNDS, AA_ROUNDS_AT_LEAST};
@@ -28,6 +29,7 @@ use crate::args::modes::Modes;
 use crate::args::patience::PatienceArgs;
 use crate::args::score::ScoreArgs;
 use crate::args::selection::{Selection, built_in_server, described_server, is_description};
+use crate::args::sweep::Sweep;
 use crate::args::tasks::Tasks;
 use crate::args::view::ViewArgs;
 use crate::args::{
@@ -92,15 +94,15 @@ pub(crate) struct Args {
     mode: Modes,
 
     /// Task counts, such as 1,2,4 or 1-8 or 8-64:8 (8 to 64 in steps of 8). auto selects powers of
-    /// two, the CPU count, and the core count of each level (L3, NUMA node, package, machine)
-    #[arg(
-        short,
-        long,
-        value_name = "LIST | auto",
-        default_value = "auto",
-        allow_hyphen_values = true
-    )]
-    tasks: Tasks,
+    /// two, the CPU count, and the core count of each level (L3, NUMA node, package, machine) [default:
+    /// auto; with --sweep: the largest of auto]
+    #[arg(short, long, value_name = "LIST | auto", allow_hyphen_values = true)]
+    tasks: Option<Tasks>,
+
+    /// Measure servers with these numbers of connections, such as connections=1,8,64, instead of those
+    /// of their descriptions
+    #[arg(long, value_name = "connections=LIST")]
+    sweep: Option<Sweep>,
 
     /// Rounds per point, each in a fresh process [default: 5; with --aa: 10]
     #[arg(short, long, value_name = "N",
@@ -173,8 +175,8 @@ pub(crate) struct Args {
 
     /// Continue the run recorded in DIR, with its original options
     #[arg(long, value_name = "DIR",
-          conflicts_with_all = ["wait_quiet", "words", "all", "command", "rate", "read", "plugin", "mode", "tasks", "rounds", "samples",
-                                "interval", "warmup", "precision", "max_time", "patience", "start_timeout",
+          conflicts_with_all = ["wait_quiet", "words", "all", "command", "rate", "read", "plugin", "mode", "tasks", "sweep", "rounds",
+                                "samples", "interval", "warmup", "precision", "max_time", "patience", "start_timeout",
                                 "order", "seed", "placement", "cpus", "dir", "output", "aa", "latency"])]
     resume: Option<PathBuf>,
 
@@ -201,6 +203,7 @@ Examples:
   knee run nginx memcached                 two servers under load
   knee run ./my-server.toml                your own server
   knee run nginx --latency=50%             latency of nginx at half of its rate
+  knee run nginx --sweep connections=1,8,64,512
   knee run mmap1 --latency                 the time of each iteration
   knee run -- make -B -j{tasks}            your own program, by its run time
   knee run --read 'tps = #' -- pgbench -S -T {seconds} -c {tasks} bench
@@ -293,10 +296,7 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
     };
     let request = Request {
         modes: if is_command { vec![Mode::Processes] } else { args.mode.modes() },
-        tasks: match is_server {
-            true => args.tasks.resolve_for_servers(&cpus, &topology, cgroup::cpu_quota()),
-            false => args.tasks.resolve(&topology, cgroup::cpu_quota()),
-        },
+        tasks: tasks(args, is_server, &cpus, &topology),
         rounds,
         samples: if is_command { 1 } else { args.samples },
         interval: args.interval.unwrap_or(default(COMMAND_SECONDS, QUICK_INTERVAL, INTERVAL)),
@@ -321,6 +321,20 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
         aa: args.aa,
     };
     Ok(RunRecord::new(request, cases))
+}
+
+/// The task counts to measure on `cpus`, which are in the order of the placement.
+fn tasks(args: &Args, is_server: bool, cpus: &[u32], topology: &Topology) -> Vec<u32> {
+    let quota = cgroup::cpu_quota();
+    let chosen = args.tasks.clone().unwrap_or_default();
+    let all = match is_server {
+        true => chosen.resolve_for_servers(cpus, topology, quota),
+        false => chosen.resolve(topology, quota),
+    };
+    match (&args.sweep, &args.tasks) {
+        (Some(_), None) => sweep::task_count(&all, args.quiet),
+        _ => all,
+    }
 }
 
 /// Which latency the run measures.
@@ -351,6 +365,7 @@ fn is_quick(args: &Args) -> bool {
 
 fn cases(args: &Args) -> anyhow::Result<Vec<Case>> {
     if !args.command.is_empty() {
+        sweep::require_servers(args.sweep.as_ref(), "for a command, -t sweeps {tasks}")?;
         return Ok(vec![command::case(&args.command, &args.score, args.interval)?]);
     }
     if let Some(option) = args.score.given() {
@@ -368,6 +383,7 @@ fn cases(args: &Args) -> anyhow::Result<Vec<Case>> {
     };
     let (files, words): (Vec<String>, Vec<String>) =
         words.into_iter().partition(|word| is_description(word));
+    sweep::require_no_points(&words)?;
     let selected = Selection::of(&words, false)?;
     let mut cases: Vec<Case> = selected.testcases.iter().map(Case::built_in).collect();
     let built_in = selected.servers.iter().map(|server| built_in_server(server));
@@ -380,8 +396,12 @@ fn cases(args: &Args) -> anyhow::Result<Vec<Case>> {
         if let Some(twice) = servers.iter().find(|server| !names.insert(server.id.to_string())) {
             bail_usage!("two servers are named {}; rename one of them", twice.id);
         }
-        return Ok(servers);
+        return match &args.sweep {
+            Some(sweep) => sweep::cases(sweep, &servers),
+            None => Ok(servers),
+        };
     }
+    sweep::require_servers(args.sweep.as_ref(), "name a server, such as nginx")?;
     if args.all {
         leave_out_threads(&mut cases, args);
     }

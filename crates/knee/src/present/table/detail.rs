@@ -1,11 +1,11 @@
 //! A block per curve with a line per point.
 
-use knee_host::number::{percent, percent_beside, si, tasks};
+use knee_host::number::{percent, percent_beside, si};
 use knee_host::text::{Cell, Column, Table};
 use knee_results::{Curve, CurveVerdict, Knee, Point, Served};
 use knee_run::record::RunRecord;
 
-use super::remark::{against_processes, disturbed, doubtful, rate};
+use super::remark::{against_processes, disturbed, doubtful, knee_and_peak, rate};
 use crate::present::style::{BAD, BOLD, PLAIN, UNKNOWN};
 use crate::present::view::View;
 
@@ -90,24 +90,11 @@ fn columns(shown: Shown) -> Vec<Column> {
 
 /// `knee at 2 tasks, peak at 3 tasks`
 fn closing(curves: &[Curve], curve: &Curve, scales: bool, view: &View<'_>) -> String {
-    let knee = match curve.knee(view.knee) {
-        Knee::Unknown if curve.base().is_none() => {
-            "unknown without a usable result at 1 task".to_owned()
-        }
-        Knee::Unknown if curve.points().iter().any(Point::is_lower_bound) => {
-            "unknown, because a point that is only a lower bound could be the knee".to_owned()
-        }
-        Knee::Unknown => "unknown, because a disturbed point could be the knee".to_owned(),
-        Knee::At(n) => format!("at {}", tasks(n)),
-        Knee::NotReached => "not reached".to_owned(),
-    };
-    let peak =
-        curve.peak().map_or("unknown".to_owned(), |peak| format!("at {}", tasks(peak.tasks)));
     let judged = scales.then(|| match curve.verdict(view.knee) {
         CurveVerdict::OnePoint => {
             "only one usable task count, so there is no knee or peak".to_owned()
         }
-        _ => format!("knee {knee}, peak {peak}"),
+        _ => knee_and_peak(curve, view.knee),
     });
     let against = curve.last().and_then(|last| {
         Some(format!("{} at {}", against_processes(curves, curve, last, view)?, last.tasks))

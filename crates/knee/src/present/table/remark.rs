@@ -1,7 +1,7 @@
 //! Remarks beside the numbers of a curve.
 
 use knee_host::number::si;
-use knee_results::{Curve, Mode, Point, Scaling};
+use knee_results::{Axis, Curve, Knee, Mode, Point, Scaling};
 
 use crate::present::view::View;
 use crate::present::warnings::LEAST_CONFIDENCE;
@@ -45,4 +45,31 @@ pub(super) fn disturbed(points: &[Point]) -> &'static str {
 pub(super) fn rate(point: &Point) -> String {
     let bound = if point.is_lower_bound() { "≥" } else { "" };
     format!("{bound}{}", si(point.rate))
+}
+
+/// `knee at 2 tasks, peak at 3 tasks`, or why they are unknown.
+pub(super) fn knee_and_peak(curve: &Curve, threshold: f64) -> String {
+    let count = |n| curve.axis.count(n);
+    let knee = match curve.knee(threshold) {
+        Knee::Unknown if curve.base().is_none() => {
+            format!("unknown without a usable result at {}", count(1))
+        }
+        Knee::Unknown if curve.points().iter().any(|point| is_bound(curve, point)) => {
+            "unknown, because a point that is only a lower bound could be the knee".to_owned()
+        }
+        Knee::Unknown => "unknown, because a disturbed point could be the knee".to_owned(),
+        Knee::At(n) => format!("at {}", count(n)),
+        Knee::NotReached => "not reached".to_owned(),
+    };
+    let peak =
+        curve.peak().map_or("unknown".to_owned(), |peak| format!("at {}", count(peak.tasks)));
+    format!("knee {knee}, peak {peak}")
+}
+
+/// Whether a point is a lower bound that does not count on its curve.
+fn is_bound(curve: &Curve, point: &Point) -> bool {
+    match curve.axis {
+        Axis::Tasks => point.is_lower_bound(),
+        Axis::Connections { .. } => point.is_limited_by_load(),
+    }
 }

@@ -22,7 +22,7 @@ pub(crate) fn efficiency(panel: &Panel) -> Markup {
     let description = sentences(panel, |reading| {
         let last = reading.measured.last()?;
         let efficiency = percent(reading.measured.last_efficiency()?);
-        Some(format!("{efficiency} with {}.", panel.mode.tasks(last.tasks)))
+        Some(format!("{efficiency} with {}.", reading.measured.place(last.tasks)))
     });
     let mut frame = Frame::new(panel, HEIGHT, (0.0, best * 1.05), "Efficiency", &description);
     frame.grid(percent);

@@ -1,6 +1,7 @@
 //! The axes that all charts of a testcase share.
 
 use knee_host::number::Prefix;
+use knee_results::Axis;
 
 use super::drawing::{Anchor, Drawing, Path};
 use super::scale::{Scale, count_ticks, round_ticks, tick_decimals};
@@ -17,6 +18,8 @@ pub(super) const BELOW: f64 = 226.0;
 const LEFT: f64 = 42.0;
 /// Room for a label at the end of a line.
 const RIGHT: f64 = 265.0;
+/// Room for the name of the axis over connections, which is longer than `tasks`.
+const LONGER_NAME: f64 = 30.0;
 /// Distance between the ends of the axis and the outermost points.
 const INSET: f64 = 8.0;
 /// Greatest distance between the boundary of oversubscription and the first point beyond it.
@@ -43,12 +46,20 @@ impl Frame {
         description: &str,
     ) -> Self {
         let (first, last) = panel.tasks;
-        let x = Scale::new((f64::from(first), f64::from(last)), (LEFT + INSET, RIGHT - INSET));
+        let (domain, end) = ((f64::from(first), f64::from(last)), RIGHT - INSET);
+        let x = match panel.case.axis() {
+            Axis::Tasks => Scale::new(domain, (LEFT + INSET, end)),
+            // From one to thousands of connections.
+            Axis::Connections { .. } => {
+                Scale::logarithmic(domain, (LEFT + INSET, end - LONGER_NAME))
+            }
+        };
         let y = Scale::new(y, (BOTTOM, TOP));
         let title = format!("{title} of {}", panel.name());
         // For the script, which marks the selected task count.
         let ((n0, n1), (x0, x1)) = (x.domain, x.range);
-        let axis = format!(r#" data-tasks="{n0} {n1} {x0} {x1} {TOP} {BOTTOM}""#);
+        let kind = if x.is_logarithmic() { " data-logarithmic" } else { "" };
+        let axis = format!(r#" data-tasks="{n0} {n1} {x0} {x1} {TOP} {BOTTOM}"{kind}"#);
         let drawing = Drawing::new("chart", (WIDTH, height), &title, description, &axis);
         let mut frame = Self { drawing, x, y };
         frame.tasks_axis(panel);
@@ -66,7 +77,7 @@ impl Frame {
         }
         self.drawing.close_group();
         self.drawing.path("axis", &axis);
-        self.drawing.text("tick", (WIDTH, BOTTOM + 16.0), Anchor::End, "tasks");
+        self.drawing.text("tick", (WIDTH, BOTTOM + 16.0), Anchor::End, panel.case.axis().as_str());
     }
 
     /// Horizontal lines at round numbers, in multiples of `prefix`, with `suffix` after each
@@ -152,8 +163,9 @@ impl Frame {
         let mut mark = Path::default();
         mark.disturbed(x, y);
         let why = format!(
-            "{}, {tasks} tasks: disturbed by other work; nothing is concluded from this point",
-            panel.curves[run].run.label
+            "{}, {}: disturbed by other work; nothing is concluded from this point",
+            panel.curves[run].run.label,
+            panel.case.axis().count(tasks)
         );
         self.drawing.open_group(&run_class(panel.curves[run].curve.run));
         self.drawing.titled_path("disturbed", &mark, &why);
@@ -169,8 +181,10 @@ impl Frame {
                 let mut cross = Path::default();
                 cross.cross(x, y, 4.0);
                 let why = format!(
-                    "{}, {} tasks: not measured: {}",
-                    reading.run.label, gap.tasks, gap.reason
+                    "{}, {}: not measured: {}",
+                    reading.run.label,
+                    panel.case.axis().count(gap.tasks),
+                    gap.reason
                 );
                 self.drawing.titled_path("gap", &cross, &why);
             }

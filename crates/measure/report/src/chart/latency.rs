@@ -63,12 +63,12 @@ pub(crate) fn latency(panel: &Panel) -> Markup {
         let at =
             |nine: f64| (x.at(nine), y.within(nanos(latency, 1.0 - 10f64.powf(-nine)).log10()));
         line.line(places.map(at));
-        let style = if point.is_sound() { "line" } else { "line thin" };
+        let style = if reading.is_sound(point) { "line" } else { "line thin" };
         drawing.group(&class, &[(style, &line)]);
         labels.push((at(end), class, point.tasks.to_string()));
     }
     label(&mut drawing, labels);
-    drawing.text("tick", (WIDTH, TOP - 6.0), Anchor::End, "tasks");
+    drawing.text("tick", (WIDTH, TOP - 6.0), Anchor::End, panel.case.axis().as_str());
     drawing.finish()
 }
 
@@ -161,7 +161,7 @@ fn sentence(panel: &Panel, reading: &CurveReading) -> Option<String> {
         let quantiles = &latency.quantiles;
         format!(
             "with {}, half of the times are at most {} and 99% at most {}; the longest is {}",
-            panel.mode.tasks(point.tasks),
+            reading.measured.place(point.tasks),
             time(quantiles.p50),
             time(quantiles.p99),
             time(quantiles.max)

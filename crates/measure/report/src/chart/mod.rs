@@ -93,13 +93,14 @@ fn doubts(reading: &CurveReading) -> String {
     let list =
         |tasks: Vec<u32>| tasks.iter().map(u32::to_string).collect::<Vec<String>>().join(", ");
     let mut text = String::new();
+    let unit = reading.measured.axis.as_str();
     let missing = list(reading.curve.missing.iter().map(|gap| gap.tasks).collect());
     if !missing.is_empty() {
-        text += &format!(" Not measured: {missing} tasks.");
+        text += &format!(" Not measured: {missing} {unit}.");
     }
     let disturbed = list(reading.disturbed().map(|point| point.tasks).collect());
     if !disturbed.is_empty() {
-        text += &format!(" Disturbed: {disturbed} tasks.");
+        text += &format!(" Disturbed: {disturbed} {unit}.");
     }
     if let Some(first) = reading.first_oversubscribed() {
         text += &format!(" More tasks than CPUs from {first} tasks on.");

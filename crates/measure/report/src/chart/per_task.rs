@@ -20,7 +20,7 @@ pub(crate) fn per_task(panel: &Panel) -> Markup {
     let best = if best > 0.0 { best } else { 1.0 };
     let description = sentences(panel, |reading| {
         let last = reading.measured.last()?;
-        let (at, unit) = (panel.mode.tasks(last.tasks), &panel.case.info.unit);
+        let (at, unit) = (reading.measured.place(last.tasks), &panel.case.info.unit);
         Some(match last.per_task {
             Some(PerTask { min, max, fairness }) => format!(
                 "with {at}, the slowest task completes {} {unit}/s and the fastest {} {unit}/s; \
@@ -29,12 +29,13 @@ pub(crate) fn per_task(panel: &Panel) -> Markup {
                 si(max)
             ),
             None => {
-                format!("with {at}, each task completes {} {unit}/s on average.", si(mean(last)))
+                format!("with {at}, {} {unit}/s for each on average.", si(mean(last)))
             }
         })
     });
     let top = best * 1.06;
-    let mut frame = Frame::new(panel, HEIGHT, (0.0, top), "Throughput per task", &description);
+    let title = format!("Throughput per {}", panel.case.axis().unit());
+    let mut frame = Frame::new(panel, HEIGHT, (0.0, top), &title, &description);
     let prefix = Prefix::for_max(top);
     frame.grid_of_rates(prefix, prefix.letter());
     frame.boundaries(panel);

@@ -30,7 +30,7 @@ pub(crate) fn rounds(panel: &Panel) -> Markup {
             "{} {}/s with {}, interval {} to {}.",
             si(point.rate),
             panel.case.info.unit,
-            panel.mode.tasks(point.tasks),
+            reading.measured.place(point.tasks),
             si(point.low),
             si(point.high)
         ))

@@ -1,10 +1,11 @@
 //! Maps numbers to positions, and chooses the ticks of an axis.
 
-/// A linear map from a domain to a range.
+/// A map from a domain to a range, linear or logarithmic.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Scale {
     pub(super) domain: (f64, f64),
     pub(super) range: (f64, f64),
+    is_logarithmic: bool,
 }
 
 impl Scale {
@@ -12,12 +13,26 @@ impl Scale {
     pub(super) fn new(domain: (f64, f64), range: (f64, f64)) -> Self {
         let (low, high) = domain;
         let domain = if high > low { domain } else { (low - 0.5, low + 0.5) };
-        Self { domain, range }
+        Self { domain, range, is_logarithmic: false }
+    }
+
+    /// A scale of positive numbers on which equal factors have equal lengths. A domain of one number maps to
+    /// the middle of the range.
+    pub(super) fn logarithmic(domain: (f64, f64), range: (f64, f64)) -> Self {
+        Self { is_logarithmic: domain.1 > domain.0, ..Self::new(domain, range) }
+    }
+
+    pub(super) fn is_logarithmic(&self) -> bool {
+        self.is_logarithmic
     }
 
     pub(super) fn at(&self, value: f64) -> f64 {
         let ((d0, d1), (r0, r1)) = (self.domain, self.range);
-        r0 + (value - d0) / (d1 - d0) * (r1 - r0)
+        let share = match self.is_logarithmic {
+            true => (value / d0).ln() / (d1 / d0).ln(),
+            false => (value - d0) / (d1 - d0),
+        };
+        r0 + share * (r1 - r0)
     }
 
     /// Like [`Scale::at`], clamped to the range.
@@ -99,6 +114,19 @@ mod tests {
         let scale = Scale::new((1.0, 256.0), (0.0, 256.0));
         let counts: Vec<u32> = (1..=256).collect();
         assert_eq!(count_ticks(&counts, &scale, 24.0), [1, 32, 64, 96, 128, 160, 192, 224, 256]);
+    }
+
+    #[test]
+    fn equal_factors_have_equal_lengths_on_a_logarithmic_scale() {
+        let scale = Scale::logarithmic((1.0, 64.0), (0.0, 6.0));
+        assert!(
+            [1.0, 8.0, 64.0]
+                .map(|n| scale.at(n))
+                .iter()
+                .zip([0.0, 3.0, 6.0])
+                .all(|(a, b)| { (a - b).abs() < 1e-9 })
+        );
+        assert!(!Scale::logarithmic((4.0, 4.0), (0.0, 6.0)).is_logarithmic());
     }
 
     #[test]

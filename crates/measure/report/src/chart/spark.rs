@@ -69,7 +69,7 @@ impl SparkScale {
 
 /// The curves of one mode of a testcase, a line per run.
 pub(crate) fn spark(scale: &SparkScale, name: &str, mode: Mode, curves: &[CurveReading]) -> Markup {
-    let description: Vec<String> = curves.iter().map(|reading| sentence(reading, mode)).collect();
+    let description: Vec<String> = curves.iter().map(sentence).collect();
     let title = format!("{name}, {}", mode.as_str());
     let mut drawing = Drawing::new("spark", (WIDTH, HEIGHT), &title, &description.join(" "), "");
     let ends = [scale.x.domain.0, scale.with_cpus];
@@ -132,7 +132,7 @@ fn thinned<'p>(scale: &SparkScale, reading: &CurveReading, piece: &'p [Point]) -
     piece.iter().filter(is_kept).collect()
 }
 
-fn sentence(reading: &CurveReading, mode: Mode) -> String {
+fn sentence(reading: &CurveReading) -> String {
     let (Some(last), Some(efficiency)) =
         (reading.measured.last(), reading.measured.last_efficiency())
     else {
@@ -144,6 +144,6 @@ fn sentence(reading: &CurveReading, mode: Mode) -> String {
         reading.run.label,
         reading.verdict.label().words,
         percent(efficiency),
-        mode.tasks(last.tasks)
+        reading.measured.place(last.tasks)
     )
 }

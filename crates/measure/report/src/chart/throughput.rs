@@ -16,8 +16,8 @@ pub(super) const MARKED_POINTS: usize = 40;
 /// With more rounds than this, dots would show no more than the interval, but would take more
 /// bytes.
 const DRAWN_ROUNDS: usize = 400;
-/// Number of segments of the line of a fit, enough to look smooth.
-const FIT_PIECES: u32 = 32;
+/// Number of segments of a curved line, enough to look smooth.
+const LINE_PIECES: u32 = 32;
 /// Distance of rounds from their median, which would hide them, if the next point leaves room.
 const BESIDE: f64 = 5.5;
 /// End of the axis, relative to the greatest rate.
@@ -62,7 +62,7 @@ pub(crate) fn throughput(panel: &Panel) -> Markup {
 fn sentence(panel: &Panel, reading: &CurveReading) -> Option<String> {
     let (first, last) = (reading.measured.sound().next()?, reading.measured.last()?);
     let unit = &panel.case.info.unit;
-    let at = |n| panel.mode.tasks(n);
+    let at = |n| reading.measured.place(n);
     let mut text = format!("{} {unit}/s with {}", si(first.rate), at(first.tasks));
     if last.tasks != first.tasks {
         text += &format!(", {} with {}", si(last.rate), at(last.tasks));
@@ -91,7 +91,10 @@ fn ideal(frame: &mut Frame, reading: &CurveReading) {
     let from = f64::from(first.tasks);
     let to = f64::from(reading.highest_with_cpus()).min(frame.y.domain.1 / per_task);
     let mut path = Path::default();
-    path.line([from, to].into_iter().map(|n| (frame.x.at(n), frame.y.within(n * per_task))));
+    // The line is straight only on a linear axis.
+    let pieces = if frame.x.is_logarithmic() { LINE_PIECES } else { 1 };
+    let counts = (0..=pieces).map(|i| from + (to - from) * f64::from(i) / f64::from(pieces));
+    path.line(counts.map(|n| (frame.x.at(n), frame.y.within(n * per_task))));
     frame.drawing.path("ideal", &path);
 }
 
@@ -104,8 +107,8 @@ fn fit(frame: &mut Frame, law: &Fit, reading: &CurveReading) {
     let top = frame.y.domain.1;
     let mut path = Path::default();
     path.line(
-        (0..=FIT_PIECES)
-            .map(|i| from + (to - from) * f64::from(i) / f64::from(FIT_PIECES))
+        (0..=LINE_PIECES)
+            .map(|i| from + (to - from) * f64::from(i) / f64::from(LINE_PIECES))
             .map(|n| (n, law.model.throughput(n)))
             .filter(|(_, rate)| rate.is_finite() && (0.0..=top).contains(rate))
             .map(|(n, rate)| (frame.x.at(n), frame.y.at(rate))),

@@ -196,7 +196,7 @@ fn mode_section(
                         (chart::efficiency(&panel))
                     }
                     figure {
-                        figcaption { "Per task, " (case.info.unit) "/s" } (chart::per_task(&panel))
+                        figcaption { "Per " (case.axis().unit()) ", " (case.info.unit) "/s" } (chart::per_task(&panel))
                     }
                     @if changed {
                         figure {
@@ -242,7 +242,7 @@ fn verdicts(reading: &Reading, curves: &[CurveReading]) -> Markup {
                     @if !disturbed.is_empty() {
                         div.missing {
                             span.shape aria-hidden="true" { "⊗" }
-                            " tasks " (disturbed) ": disturbed by other work, so nothing is concluded"
+                            " " (curve.measured.axis.as_str()) " " (disturbed) ": disturbed by other work, so nothing is concluded"
                         }
                     }
                     @for gap in &curve.curve.missing {

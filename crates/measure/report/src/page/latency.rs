@@ -46,7 +46,7 @@ pub(super) fn table(panel: &Panel) -> Markup {
                 table {
                     thead { tr {
                         @if panel.reading.compares() { th.text scope="col" { "run" } }
-                        th scope="col" { "tasks" }
+                        th scope="col" { (panel.case.axis().as_str()) }
                         @for name in Quantiles::NAMES { th scope="col" { (name) } }
                         @if is_server {
                             th scope="col" { "sent late" }
@@ -59,7 +59,7 @@ pub(super) fn table(panel: &Panel) -> Markup {
                         @for reading in panel.curves {
                             @for point in reading.measured.points() {
                                 @if let Some(latency) = &point.latency {
-                                    tr class=[(!point.is_sound()).then_some("unsound")] {
+                                    tr class=[(!reading.is_sound(point)).then_some("unsound")] {
                                         @if panel.reading.compares() { td.text { (reading.run.label) } }
                                         th scope="row" { (point.tasks) }
                                         (cells(latency, is_server))

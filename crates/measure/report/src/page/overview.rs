@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use knee_host::number::{change, coefficient, percent, plural, si};
-use knee_results::{CurveVerdict, Mode};
+use knee_results::{Axis, CurveVerdict, Mode};
 use maud::{Markup, html};
 
 use super::fragment::fragment;
@@ -28,6 +28,10 @@ pub(super) fn overview(reading: &Reading) -> Markup {
                      with an \
                      efficiency below "
                     (percent(reading.page.knee_efficiency)) "."
+                    @if reading.has(|curve| curve.measured.axis != Axis::Tasks) {
+                        " A name with “@tasks” is a server with a fixed task count. Its curve is \
+                         over connections instead of tasks."
+                    }
                     @if reading.has(|curve| curve.oversubscribed().next().is_some()) {
                         " A dashed grey line continues a curve where there are more tasks than CPUs; \
                          it counts in no knee, peak or efficiency."

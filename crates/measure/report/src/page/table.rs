@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use super::words;
 use crate::chart::Panel;
 use crate::model::Missing;
-use crate::reading::CurveReading;
+use crate::reading::{CaseReading, CurveReading};
 use crate::verdict::ChangeVerdict;
 
 struct Columns {
@@ -42,7 +42,7 @@ pub(super) fn points(panel: &Panel) -> Markup {
     };
     let table = html! {
         table {
-            (head(&columns, &panel.case.info.unit))
+            (head(&columns, panel.case))
             tbody {
                 @for curve in panel.curves {
                     @for (_, row) in rows(&columns, curve) { (row) }
@@ -85,14 +85,15 @@ fn rows(columns: &Columns, curve: &CurveReading) -> Vec<(u32, Markup)> {
     rows
 }
 
-fn head(columns: &Columns, unit: &str) -> Markup {
+fn head(columns: &Columns, case: &CaseReading) -> Markup {
+    let (unit, axis) = (&case.info.unit, case.axis().as_str());
     let median = format!("median, {}", columns.total.unit(unit));
     let slowest = format!("slowest task, {}", columns.task.unit(unit));
     html! {
         thead {
             tr {
                 @if columns.runs { th.text scope="col" { "run" } }
-                @for name in ["tasks", &median, "low", "high"] { th scope="col" { (name) } }
+                @for name in [axis, &median, "low", "high"] { th scope="col" { (name) } }
                 @if columns.bytes > 0 { th scope="col" { "bytes/s" } }
                 th scope="col" { "efficiency" }
                 @if columns.per_task {
@@ -130,7 +131,7 @@ fn point_row(columns: &Columns, curve: &CurveReading, point: &Point) -> Markup {
     let total = |rate| columns.total.format(rate, columns.total_least);
     let task = |rate| columns.task.format(rate, columns.task_least);
     html! {
-        tr data-n=(point.tasks) class=[(!point.is_sound()).then_some("unsound")] {
+        tr data-n=(point.tasks) class=[(!curve.is_sound(point)).then_some("unsound")] {
             @if columns.runs { td.text { (curve.run.label) } }
             th scope="row" { (point.tasks) }
             td { (total(point.rate)) }

@@ -6,7 +6,7 @@ use knee_host::suggest::{nearest, question};
 use knee_load::{End, Reply, TextError};
 
 use super::fields::{RequestDescription, Server};
-use crate::placeholders::{self, NUMBER};
+use crate::placeholders::{self, CONNECTIONS, NUMBER};
 
 /// The longest time that a description can ask for, in seconds.
 const MOST_SECONDS: f64 = 86_400.0;
@@ -121,6 +121,11 @@ impl Server {
     /// Whether a command or an address contains `placeholder`.
     pub fn uses(&self, placeholder: &str) -> bool {
         self.texts().any(|(_, text)| text.contains(placeholder))
+    }
+
+    /// Whether the number of connections reaches the load. Only a command can ignore it.
+    pub fn takes_connections(&self) -> bool {
+        self.load.command.as_ref().is_none_or(|command| command.contains(CONNECTIONS))
     }
 
     fn check_texts(&self) -> Result<(), DescriptionError> {
@@ -280,6 +285,16 @@ reply_ends = '\n'
         assert!(refused(&pattern).contains("must contain one #"));
         let none = "name = 'a'\n[server]\ncommand = 'a'\n[load]\n";
         assert!(refused(none).contains("load: set one of address"));
+    }
+
+    #[test]
+    fn only_a_command_can_ignore_the_number_of_connections() {
+        let commanded = |line: &str| {
+            let text = format!("name = 'a'\n[server]\ncommand = 'a'\n[load]\ncommand = '{line}'\n");
+            Server::parse(&(text + "[ready]\noutput = 'up'")).unwrap().takes_connections()
+        };
+        assert!(commanded("load -c {connections}") && !commanded("load -c 8"));
+        assert!(Server::parse(ECHO).unwrap().takes_connections());
     }
 
     proptest::proptest! {

@@ -34,11 +34,12 @@ use knee_results::{LatencyRequest, Mark, ServerUse};
 pub use self::observer::RoundObserver;
 pub use self::places::{Places, unshared};
 pub use self::programs::check;
+pub use self::round::require_open_files;
 pub use crate::description::{
     DescriptionError, Fill, LoadDescription, Program, Ready, RequestDescription, Server,
     ServerCommand, Stop, StopSignal, schema,
 };
-pub use crate::placeholders::HERE;
+pub use crate::placeholders::{CONNECTIONS, HERE};
 
 use self::open_loop::OpenLoop;
 use self::round::Round;

@@ -185,7 +185,10 @@ impl<'r> Round<'r> {
 }
 
 /// The limit of open files for the commands of `server`: the usual one, or as many as its connections need.
-fn require_open_files(server: &Server) -> Result<Rlimit, Failure> {
+///
+/// # Errors
+/// They need more than the limit of knee.
+pub fn require_open_files(server: &Server) -> Result<Rlimit, Failure> {
     let usual = raise_open_files();
     let needed = u64::from(server.load.connections.get()) + OTHER_FILES;
     let is_enough = |limit: Option<u64>| limit.is_none_or(|limit| limit >= needed);

@@ -8,6 +8,7 @@ use knee_results::{self as results, CaseId, Compared, ComparedPoint, Mode, Resul
 use knee_stats::CompareOptions;
 use knee_stats::usl::{FitOptions, fit_all};
 
+use super::connections;
 use super::run::{self, Changes, label};
 use crate::input::{Read, read};
 
@@ -52,6 +53,7 @@ pub(super) fn page(paths: &[PathBuf], knee: f64, threshold: f64) -> anyhow::Resu
     for (curve, fit) in page.curves.iter_mut().zip(fit_all(&rounds, &FitOptions::default())) {
         curve.fit = fit.map_err(|unfit| unfit.to_string());
     }
+    connections::add_sweeps(&mut page);
     Ok(page)
 }
 

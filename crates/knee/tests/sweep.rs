@@ -1,0 +1,208 @@
+//! Servers with several numbers of connections.
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use rustix::process::Signal;
+use serde_json::Value;
+use support::{Finished, Scratch, describe, example, finish, signal, skip, start, wait_until};
+
+/// `knee run --sweep` with one short round of each point.
+fn sweep(scratch: &Scratch, connections: &str, args: &[&str]) -> Finished {
+    let mut command =
+        scratch.knee(&["run", "-q", "--patience", "1", "-r", "1", "-o", "record", "--latency=off"]);
+    command.args(["--interval", "1", "--warmup", "0.05", "--sweep", connections]);
+    finish(command.args(args))
+}
+
+fn output(scratch: &Scratch, args: &[&str]) -> String {
+    finish(&mut scratch.knee(args)).assert_code(0).stdout.clone()
+}
+
+/// Describes a server whose load prints the number of its connections as the rate.
+fn describe_commanded(scratch: &Scratch, connections: &str) {
+    let server = example("knee-load", "line_server");
+    let text = format!(
+        "name = 'commanded'\n[server]\ncommand = '{} {{port}}'\n[ready]\noutput = 'ready'\n\
+         [load]\ncommand = 'sleep {{seconds}}; echo tps = {connections}'\nread = 'tps = #'\n",
+        server.display()
+    );
+    fs::write(scratch.path().join("commanded.toml"), text).unwrap();
+}
+
+#[test]
+fn a_sweep_shows_a_server_with_each_number_of_connections() {
+    let scratch = Scratch::new();
+    describe(&scratch, "echo", "", "");
+    let shown = sweep(&scratch, "connections=3,16,1", &["echo.toml", "-t", "1"]);
+    shown.assert_code(0).assert_stdout_has("echo on 1 CPU, over connections");
+    support::assert_schema("run", &scratch.run_json());
+    assert!(scratch.leftovers().is_empty());
+
+    let json = output(&scratch, &["show", "record", "--format", "json"]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let [over] = &json["over_connections"].as_array().unwrap()[..] else { panic!("{json}") };
+    assert_eq!([&over["testcase"], &over["axis"]], ["echo", "connections"]);
+    let points = over["points"].as_array().unwrap();
+    let numbers = |key: &str| points.iter().map(|point| point[key].as_u64()).collect::<Vec<_>>();
+    assert_eq!(numbers("connections"), [Some(1), Some(3), Some(16)]);
+    assert_eq!(numbers("tasks"), [Some(1); 3]);
+    assert_eq!(points[2]["testcase"], "echo@connections=16");
+    assert_eq!(json["curves"].as_array().unwrap().len(), 3);
+
+    let csv = output(&scratch, &["show", "record", "--format", "csv"]);
+    let last: Vec<&str> = csv.lines().map(|line| line.rsplit(',').next().unwrap()).collect();
+    assert_eq!(last, ["connections", "1", "3", "16"]);
+    let rounds = output(&scratch, &["show", "record", "--format", "csv", "--detail"]);
+    assert!(rounds.lines().nth(1).unwrap().ends_with(",1"), "{rounds}");
+
+    let compared = output(&scratch, &["compare", "record", "record"]);
+    let rows: Vec<&str> = compared.lines().filter(|line| line.starts_with("echo@")).collect();
+    let order = ["echo@connections=1 ", "echo@connections=3 ", "echo@connections=16 "];
+    assert!(rows.len() == 3 && rows.iter().zip(order).all(|(row, name)| row.starts_with(name)));
+    let fits = output(&scratch, &["fit", "record"]);
+    assert!(fits.contains("knee fits curves over tasks (-t), and not over connections"), "{fits}");
+    output(&scratch, &["report", "record", "-o", "page.html"]);
+}
+
+#[test]
+fn the_page_draws_a_sweep_over_connections() {
+    let scratch = Scratch::new();
+    describe_commanded(&scratch, "{connections}");
+    sweep(&scratch, "connections=1,64", &["commanded.toml", "-t", "1"]).assert_code(0);
+    output(&scratch, &["report", "record", "-o", "page.html"]);
+    let page = fs::read_to_string(scratch.path().join("page.html")).unwrap();
+    assert!(page.contains("data-case=\"commanded@tasks=1\""), "the curve has a name of its own");
+    assert!(
+        !page.contains("data-case=\"commanded@connections=64\""),
+        "its points are on the curve"
+    );
+    assert!(page.contains(">connections</text>") && page.contains("data-logarithmic"));
+    assert!(page.contains("and not over connections"), "there is no fit");
+}
+
+#[test]
+fn the_load_has_the_number_of_connections_of_its_point() {
+    let scratch = Scratch::new();
+    describe_commanded(&scratch, "{connections}");
+    sweep(&scratch, "connections=2,40", &["commanded.toml", "-t", "1,2"]).assert_code(0);
+    let mut measured: Vec<(String, u64, f64)> = scratch
+        .measured()
+        .iter()
+        .map(|line| {
+            let name = line["testcase"].as_str().unwrap().to_owned();
+            (name, line["tasks"].as_u64().unwrap(), line["total"].as_f64().unwrap())
+        })
+        .collect();
+    measured.sort_by(|a, b| a.partial_cmp(b).unwrap());
+    let [two, forty] = ["commanded@connections=2", "commanded@connections=40"].map(str::to_owned);
+    let expected =
+        [(two.clone(), 1, 2.0), (two, 2, 2.0), (forty.clone(), 1, 40.0), (forty, 2, 40.0)];
+    assert_eq!(measured, expected);
+    // A curve for each task count, besides those over tasks.
+    let shown = output(&scratch, &["show", "record"]);
+    for text in ["commanded on 1 CPU, over", "commanded on 2 CPUs, over", "connections=40 "] {
+        assert!(shown.contains(text), "{text}: {shown}");
+    }
+}
+
+#[test]
+fn without_task_counts_a_sweep_has_the_largest_and_says_so() {
+    let scratch = Scratch::new();
+    describe_commanded(&scratch, "{connections}");
+    let mut command = scratch.knee(&["run", "-r", "1", "--interval", "1", "-o", "record"]);
+    let finished = finish(command.args(["--sweep", "connections=1,2", "commanded.toml"]));
+    finished.assert_code(0).assert_stderr_has("knee: the servers of the sweep have ");
+    let run = scratch.run_json();
+    let [tasks] = &run["request"]["tasks"].as_array().unwrap()[..] else { panic!("{run}") };
+    let cpus = run["request"]["cpus"].as_array().unwrap().len() as u64;
+    assert!(tasks.as_u64().unwrap() <= cpus.div_ceil(2), "{run}");
+}
+
+#[test]
+fn an_interrupted_sweep_is_resumed_with_its_connections() {
+    let scratch = Scratch::new();
+    describe(&scratch, "echo", "", "");
+    let args = ["run", "-q", "-r", "1", "-t", "1", "--interval", "1", "--latency=off"];
+    let more = ["-o", "record", "--sweep", "connections=1,2", "echo.toml"];
+    let mut knee = start(scratch.knee(&args).args(more));
+    wait_until("a round is recorded", || {
+        fs::read_to_string(scratch.record().join("samples.jsonl"))
+            .is_ok_and(|lines| lines.contains('\n'))
+    });
+    signal(&knee, Signal::INT);
+    assert_eq!(knee.wait().unwrap().code(), Some(130));
+    let other = ["run", "--resume", "record", "--sweep", "connections=1,2,3"];
+    finish(&mut scratch.knee(&other)).assert_code(2).assert_stderr_has("cannot be used with");
+    finish(&mut scratch.knee(&["run", "-q", "--resume", "record"])).assert_code(0);
+    let measured = scratch.measured();
+    for name in ["echo@connections=1", "echo@connections=2"] {
+        assert!(measured.iter().any(|line| line["testcase"] == name), "{name}: {measured:?}");
+    }
+}
+
+#[test]
+fn only_servers_whose_load_takes_connections_are_swept() {
+    let scratch = Scratch::new();
+    describe_commanded(&scratch, "8");
+    let refused = |args: &[&str], text: &str| {
+        sweep(&scratch, "connections=1,8", args).assert_code(2).assert_stderr_has(text);
+    };
+    let insert =
+        "load.command of commanded does not use the number of connections; insert {connections}";
+    refused(&["commanded.toml"], insert);
+    refused(
+        &["getppid1"],
+        "--sweep applies only to servers, which have connections; name a server",
+    );
+    refused(&[], "name a server, such as nginx");
+    refused(
+        &["nginx@connections=64"],
+        "nginx@connections=64 is a point of a sweep; to measure it: knee run nginx --sweep connections=64",
+    );
+    let command = ["run", "--sweep", "connections=1,8", "-o", "record", "--", "true", "{tasks}"];
+    let failed = finish(&mut scratch.knee(&command));
+    failed.assert_code(2).assert_stderr_has("for a command, -t sweeps {tasks}");
+    assert!(!scratch.record().exists());
+}
+
+#[test]
+fn a_sweep_beyond_the_limit_of_open_files_fails_before_it_begins() {
+    let scratch = Scratch::new();
+    describe(&scratch, "echo", "", "");
+    let mut limited = std::process::Command::new("sh");
+    let knee = env!("CARGO_BIN_EXE_knee");
+    let line = format!("ulimit -n 300; {knee} run -o record echo.toml --sweep connections=1,900");
+    limited.args(["-c", &line]).current_dir(scratch.path());
+    let failed = finish(&mut limited);
+    let reason =
+        "--sweep connections=1,900: 900 connections need 964 open files, but the limit is 300";
+    failed.assert_stderr_has(reason).assert_stderr_has("(ulimit -n 964)");
+    assert!(failed.code != Some(0) && !scratch.record().exists());
+}
+
+#[test]
+fn built_in_servers_accept_more_connections_than_their_programs_do_by_default() {
+    for (name, connections) in [
+        ("nginx", "connections=1100"),
+        ("memcached", "connections=1100"),
+        ("pgbench_select", "connections=120"),
+    ] {
+        let scratch = Scratch::new();
+        // If root runs the test, another user runs the server, and must be able to enter the directory.
+        fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let finished = sweep(&scratch, connections, &[name, "-t", "1"]);
+        if finished.code == Some(3) && finished.stdout.contains("is missing") {
+            skip("servers", finished.stdout);
+            continue;
+        }
+        if finished.stderr.contains("open files, but the limit is") {
+            skip("open files", finished.stderr);
+            continue;
+        }
+        finished.assert_code(0);
+        assert_eq!(scratch.measured().len(), 1, "{name}");
+    }
+}
