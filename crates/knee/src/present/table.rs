@@ -1,5 +1,6 @@
 //! The table on the terminal: a line per curve, or in detail a line per point.
 
+mod counters;
 mod detail;
 mod latency;
 mod overview;
@@ -35,6 +36,7 @@ pub(super) fn render(record: &Record, curves: &[Curve], view: &View<'_>) -> Stri
             overview::render(run, curves, summary, view)
         };
         text += &latency::render(run, curves, view);
+        text += &counters::render(run, curves, view);
     }
     for line in failures::lines(&run.failures) {
         let line = format!("{BAD}not measured{BAD:#}  {line}");

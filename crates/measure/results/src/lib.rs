@@ -22,6 +22,7 @@
 mod case_id;
 mod compared;
 mod compared_latency;
+mod counters;
 mod csv;
 mod curve;
 mod difference;
@@ -42,6 +43,7 @@ mod will_it_scale;
 pub use case_id::{CaseId, Side};
 pub use compared::{Compared, ComparedPoint, FamilySummary, Gap, MachineChange, Verdicts};
 pub use compared_latency::{ComparedLatency, Doubt};
+pub use counters::{CountedWork, Counts, PointCounters};
 pub use curve::{Curve, Knee, MAX_PLAUSIBLE_EFFICIENCY, Scaling};
 pub use difference::{Difference, differences};
 pub use family::Family;
