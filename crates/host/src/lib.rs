@@ -7,6 +7,8 @@
 //! | [`topology`] | which of them share a core, an L3, a NUMA node, a package? |
 //! | [`placement`] | in which order do tasks take them, and which task counts are worth measuring? |
 //! | [`cgroup`] | how much CPU time and memory do cgroups allow? |
+//! | [`counters`] | how many cycles, cache misses, context switches did some processes cause? |
+//! | [`perf_event`] | how is an event of the kernel's perf subsystem opened? |
 //! | [`environment`] | which properties of the machine must a record contain? |
 //! | [`virtualisation`] | bare metal, or a guest of which hypervisor? |
 //! | [`filesystem`] | what kind of file system is under a path, and how much room does it have? |
@@ -47,6 +49,7 @@ pub mod affinity;
 pub mod atomic_file;
 pub mod cgroup;
 pub mod clock;
+pub mod counters;
 pub mod cpulist;
 pub mod digest;
 pub mod environment;
@@ -60,6 +63,7 @@ pub mod lock_file;
 pub mod mapping;
 pub mod number;
 pub mod own_directory;
+pub mod perf_event;
 pub mod placement;
 pub mod process;
 pub mod regular_file;

@@ -129,6 +129,15 @@ pub fn coefficient(value: f64) -> String {
     }
 }
 
+/// A number of events, which may be rare: `1.31 M`, `0.523`, `2.1e-5`.
+pub fn count(value: f64) -> String {
+    match value {
+        0.0 => "0".to_owned(),
+        x if x.abs() < 0.00995 => format!("{value:.1e}"),
+        _ => si(value),
+    }
+}
+
 /// `1 point`, `2 points`.
 pub fn plural(n: usize, what: &str) -> String {
     if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }

@@ -2,6 +2,7 @@
 
 pub(crate) mod complete;
 pub(crate) mod confidence;
+pub(crate) mod counters;
 pub(crate) mod form;
 pub(crate) mod judgement;
 pub(crate) mod latency;

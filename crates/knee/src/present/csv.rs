@@ -2,7 +2,7 @@
 //!
 //! The columns have the names of the JSON document, and an unknown value is an empty cell.
 
-use knee_results::{Curve, PointId, PointLatency};
+use knee_results::{Curve, PointCounters, PointId, PointLatency};
 use knee_run::record::{RoundSummary, Rounds};
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ use super::json::point_json;
 /// The first columns of a point and of a round, as paths in their JSON.
 const FIRST: [&str; 3] = ["/testcase", "/mode", "/tasks"];
 /// The last columns of both.
-const LAST: [&str; 22] = [
+const LAST: [&str; 32] = [
     "/min",
     "/max",
     "/fairness",
@@ -34,6 +34,16 @@ const LAST: [&str; 22] = [
     "/latency/rate",
     "/latency/lateness/p99",
     "/connections",
+    "/counters/per_operation/cycles",
+    "/counters/per_operation/instructions",
+    "/counters/ipc",
+    "/counters/per_operation/llc-misses",
+    "/counters/per_operation/cache-misses",
+    "/counters/per_operation/branch-misses",
+    "/counters/per_operation/context-switches",
+    "/counters/per_operation/cpu-migrations",
+    "/counters/per_operation/page-faults",
+    "/counters/per_operation/task-clock",
 ];
 /// The other columns of a point.
 const POINT: [&str; 12] = [
@@ -97,18 +107,23 @@ fn round_json(point: &PointId, nr: u32, round: &RoundSummary) -> Value {
         "cpu": round.cpu(),
         "server": round.served(),
         "latency": PointLatency::of(&[round.latency()]),
+        "counters": PointCounters::of([round.counters()]),
         "samples": round.samples,
         "marked": round.marked(),
         "marks": round.marks(),
     })
 }
 
-/// The name of a column. Quantiles of latency would not be distinct without their group.
+/// The name of a column. Quantiles of latency would not be distinct without their group, and the name of an event
+/// does not say what it is relative to.
 fn name(path: &str) -> String {
     let last = path.rsplit('/').next().unwrap_or(path);
-    match path.starts_with("/latency/") {
-        true => path.trim_start_matches('/').replace('/', "_"),
-        false => last.to_owned(),
+    if path.starts_with("/latency/") {
+        return path.trim_start_matches('/').replace('/', "_");
+    }
+    match path.strip_prefix("/counters/per_operation/") {
+        Some(event) => format!("{}_per_operation", event.replace('-', "_")),
+        None => last.to_owned(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The table on the terminal: a line per curve, or in detail a line per point.
 
 mod connections;
+mod counters;
 mod detail;
 mod latency;
 mod overview;
@@ -40,6 +41,7 @@ pub(super) fn render(record: &Record, curves: &[Curve], view: &View<'_>) -> Stri
     }
     text += &connections::render(run, &sweeps, view);
     text += &latency::render(run, curves, view);
+    text += &counters::render(run, curves, view);
     for line in failures::lines(&run.failures) {
         let line = format!("{BAD}not measured{BAD:#}  {line}");
         let _ = writeln!(text, "{}", view.screen.wrap(&line, "              "));

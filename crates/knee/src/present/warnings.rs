@@ -46,6 +46,11 @@ pub(super) fn warnings(record: &Record, curves: &[Curve], view: &View<'_>) -> Ve
              compare them to rates measured without --latency"
                 .to_owned()
         }),
+        run.request.counters.as_ref().map(|_| {
+            "the rates include the cost of counting (--counters), so knee does not compare them to rates \
+             measured without --counters"
+                .to_owned()
+        }),
         implausible(curves),
         failed_repeats(run),
         left_running::of_run(&run.left_running),

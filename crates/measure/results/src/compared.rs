@@ -156,10 +156,10 @@ impl Verdicts {
 
 impl Compared {
     /// Compares all common points of two results, and [two variants](VariantPair) of one testcase.
-    /// P-values are corrected over all comparisons. Compares nothing if only one of the results was
-    /// measured in a way that [slows its rates](Results::has_slowed_rates).
+    /// P-values are corrected over all comparisons. Compares nothing if the rates of the two results
+    /// include [different costs](Results::slowing_options).
     pub fn new(before: &Results, after: &Results, options: &CompareOptions) -> Self {
-        if before.has_slowed_rates() != after.has_slowed_rates() {
+        if before.different_option(after).is_some() {
             return Self::assemble(before, after, Vec::new(), |points: &[()]| {
                 vec![None; points.len()]
             });

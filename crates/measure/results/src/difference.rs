@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use knee_host::counters::CounterSet;
 use knee_host::number::percent;
 use knee_host::{CpuList, Environment};
 use serde::Serialize;
@@ -74,6 +75,10 @@ fn requests(before: &Request, after: &Request, found: &mut Vec<Difference>) {
     differ("seconds per sample", &|r| r.interval.to_string());
     differ("samples per round", &|r| r.samples.to_string());
     differ("seconds of warm-up", &|r| r.warmup.to_string());
+    // Otherwise nothing is compared.
+    if before.counters.is_some() && after.counters.is_some() {
+        differ("counters", &|r| r.counters.as_ref().map_or(String::new(), CounterSet::to_string));
+    }
     // The rates of a server do not depend on whether its latency is measured afterwards.
     if before.latency.is_some() && after.latency.is_some() {
         differ("rate at which latency is measured", &|r| r.latency.map_or(String::new(), how));

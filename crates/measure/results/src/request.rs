@@ -1,5 +1,6 @@
 //! The parameters of a run.
 
+use knee_host::counters::CounterSet;
 use knee_host::{Environment, Placement};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -59,10 +60,22 @@ pub struct Request {
     /// Which latency is measured beside the rates; absent if none is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<LatencyRequest>,
+    /// The events that are counted beside the rates; absent if none are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counters: Option<CounterSet>,
     /// Directory for the files of testcases.
     pub dir: std::path::PathBuf,
     /// Whether this run measures the noise floor.
     pub aa: bool,
+}
+
+impl Request {
+    /// The options of `knee run` that cost the tasks time, and so lower their rates.
+    pub fn slowing_options(&self) -> Vec<&'static str> {
+        let reads_clock = self.latency.is_some_and(LatencyRequest::slows_rates);
+        let options = [(reads_clock, "--latency"), (self.counters.is_some(), "--counters")];
+        options.into_iter().filter(|(is_on, _)| *is_on).map(|(_, option)| option).collect()
+    }
 }
 
 /// The question that an interleaved run decides.

@@ -14,7 +14,7 @@ use knee_stats::Looks;
 use serde::Serialize;
 
 use crate::{
-    CaseId, CpuShares, Curve, Family, LatencyRequest, Mark, Mode, Origin, PerTask, Point,
+    CaseId, CpuShares, Curve, Family, Mark, Mode, Origin, PerTask, Point, PointCounters,
     PointLatency, Served,
 };
 
@@ -79,6 +79,8 @@ pub struct Measured {
     pub server: Option<Served>,
     /// How long single requests or iterations took, if that was measured.
     pub latency: Option<PointLatency>,
+    /// Events of the processors and the kernel, if they were counted.
+    pub counters: Option<PointCounters>,
     /// Why results are missing or incomplete.
     pub gap: Option<String>,
     /// Median speed of the CPUs before and after these rounds, in steps of the reference loop per
@@ -128,6 +130,7 @@ impl Measured {
             cpu: self.cpu,
             server: self.server,
             latency: self.latency.clone(),
+            counters: self.counters.clone(),
             samples: self.samples,
             marked: self.marked,
             measured: self.measured,
@@ -197,11 +200,16 @@ impl Results {
         self.cases.get(case).map_or(ITERATIONS, |info| &info.unit)
     }
 
-    /// Whether the rates include the cost of measuring the time of each iteration. They cannot be
-    /// compared with rates that do not.
-    pub fn has_slowed_rates(&self) -> bool {
-        let request = self.origin.as_ref().and_then(|origin| origin.request.latency);
-        request.is_some_and(LatencyRequest::slows_rates)
+    /// The options of `knee run` whose cost the rates include. Rates with different costs cannot be compared.
+    pub fn slowing_options(&self) -> Vec<&'static str> {
+        self.origin.as_ref().map_or(Vec::new(), |origin| origin.request.slowing_options())
+    }
+
+    /// The first option whose cost only the rates of one of the two results include.
+    pub fn different_option(&self, other: &Self) -> Option<&'static str> {
+        let (one, other) = (self.slowing_options(), other.slowing_options());
+        let differs = |option: &&&str| one.contains(*option) != other.contains(*option);
+        one.iter().chain(&other).find(differs).copied()
     }
 
     /// The identities of all cases with points.

@@ -4,7 +4,8 @@
 
 use std::path::PathBuf;
 
-use knee_results::{CaseId, CpuShares, Latency, LatencyRequest, Mark, Mode, ServerUse};
+use knee_host::counters::CounterSet;
+use knee_results::{CaseId, Counts, CpuShares, Latency, LatencyRequest, Mark, Mode, ServerUse};
 use rustix::io::Errno;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -133,6 +134,8 @@ pub struct Job {
     pub samples: Option<u64>,
     /// Which latency to measure.
     pub latency: Option<LatencyRequest>,
+    /// Which events to count.
+    pub counters: Option<CounterSet>,
     /// A directory for the testcase, removed after the round.
     pub dir: PathBuf,
     /// The layout of the memory of this round, a random number below [`LAYOUTS`].
@@ -215,6 +218,8 @@ pub struct Sample {
     pub server: Option<ServerUse>,
     /// How long single requests or iterations took; `None` if that was not measured.
     pub latency: Option<Latency>,
+    /// Events of the processors and the kernel; `None` if they were not counted.
+    pub counters: Option<Counts>,
     /// Reasons to distrust the interval.
     pub marks: Vec<Mark>,
     /// In [`Phase::Round`], the names of the programs that still ran after the command had ended, and that

@@ -249,6 +249,7 @@ impl Sweep<'_> {
             start_timeout: request.start_timeout,
             samples: Some(request.samples),
             latency: request.latency,
+            counters: request.counters.clone(),
             dir,
             layout,
         }

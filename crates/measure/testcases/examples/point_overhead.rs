@@ -48,6 +48,7 @@ fn main() {
                         start_timeout: START_TIMEOUT,
                         samples: Some(1),
                         latency: None,
+                        counters: None,
                         dir: dir.clone(),
                         layout: 0,
                     };

@@ -116,12 +116,6 @@ fn waits_denied(paranoid: &Option<i32>) -> String {
     )
 }
 
-/// The content of `perf_event_paranoid`.
-pub(super) fn paranoid() -> Option<i32> {
-    let text = std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok()?;
-    text.trim().parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

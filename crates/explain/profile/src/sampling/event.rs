@@ -2,16 +2,17 @@
 
 use std::io;
 use std::mem::size_of;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use knee_host::CpuList;
+use knee_host::perf_event::{open, paranoid};
 use linux_perf_event_reader::{Endianness, PerfEventAttr, RecordParseInfo};
-use perf_event_open_sys::{bindings, ioctls, perf_event_open};
+use perf_event_open_sys::{bindings, ioctls};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::access::{SampleError, paranoid};
+use super::access::SampleError;
 use super::options::Every;
 use super::ring::Ring;
 use super::target::Target;
@@ -288,19 +289,6 @@ impl Chosen {
 pub(super) fn now() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}
-
-fn open(attr: &mut Attr, thread: i32, cpu: i32) -> io::Result<OwnedFd> {
-    let flags = bindings::PERF_FLAG_FD_CLOEXEC.into();
-    // SAFETY: the attributes are initialised, and request nothing that writes to our memory.
-    let fd = unsafe { perf_event_open(attr, thread, cpu, -1, flags) };
-    match fd {
-        0.. => {
-            // SAFETY: the descriptor is new, and nothing else owns it.
-            Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-        }
-        _ => Err(io::Error::last_os_error()),
-    }
 }
 
 impl Event {

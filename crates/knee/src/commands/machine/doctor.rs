@@ -110,6 +110,11 @@ fn all(environment: &Environment, topology: Option<&Topology>) -> Vec<Check> {
             host::loopback(),
         ),
         check(
+            "counters",
+            "knee run --counters shows why a testcase stops scaling",
+            host::counters(),
+        ),
+        check(
             "noise floor",
             "knee run flags differences that are smaller than the noise floor",
             host::noise_floor(environment),

@@ -350,6 +350,7 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
         placement: args.placement,
         cpus: args.placement.order(&topology),
         latency: None,
+        counters: None,
         dir,
         aa: false,
     };

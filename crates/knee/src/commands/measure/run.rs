@@ -9,8 +9,9 @@ mod sweep;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use anyhow::anyhow;
+use anyhow::{Context, anyhow};
 use clap::ValueEnum;
+use knee_host::counters::CounterSet;
 use knee_host::number::plural;
 use knee_host::text::Screen;
 use knee_host::{CpuList, Placement, Topology, cgroup};
@@ -24,6 +25,7 @@ use knee_run::sweep::Ended;
 use knee_testcases::{CATALOGUE, QUICK};
 
 use self::floor::{MeasuredFloor, require_place};
+use crate::args::counters::{self, CounterList};
 use crate::args::latency::{LatencyChoice, latency};
 use crate::args::modes::Modes;
 use crate::args::patience::PatienceArgs;
@@ -144,6 +146,13 @@ pub(crate) struct Args {
           default_missing_value = "on", value_parser = latency)]
     latency: Option<LatencyChoice>,
 
+    /// Count events of the processors and the kernel, per operation. This lowers the rates somewhat. LIST:
+    /// cycles, instructions, llc-misses, cache-misses, branch-misses, context-switches,
+    /// cpu-migrations, page-faults, task-clock [default: all but cache-misses and branch-misses]
+    #[arg(long, value_name = "LIST", num_args = 0..=1, require_equals = true,
+          default_missing_value = counters::DEFAULT, value_parser = counters::counters)]
+    counters: Option<CounterList>,
+
     /// Maximum seconds that a testcase may take to start
     #[arg(long, value_name = "S", default_value_t = START_TIMEOUT,
           value_parser = seconds)]
@@ -177,7 +186,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR",
           conflicts_with_all = ["wait_quiet", "words", "all", "command", "rate", "read", "plugin", "mode", "tasks", "sweep", "rounds",
                                 "samples", "interval", "warmup", "precision", "max_time", "patience", "start_timeout",
-                                "order", "seed", "placement", "cpus", "dir", "output", "aa", "latency"])]
+                                "order", "seed", "placement", "cpus", "dir", "output", "aa", "latency", "counters"])]
     resume: Option<PathBuf>,
 
     /// Measure this machine's noise floor (A/A): how much results differ when nothing changes.
@@ -205,6 +214,7 @@ Examples:
   knee run nginx --latency=50%             latency of nginx at half of its rate
   knee run nginx --sweep connections=1,8,64,512
   knee run mmap1 --latency                 the time of each iteration
+  knee run mmap1 --counters                cycles and faults of each iteration
   knee run -- make -B -j{tasks}            your own program, by its run time
   knee run --read 'tps = #' -- pgbench -S -T {seconds} -c {tasks} bench
   knee run --aa                            the noise floor of this machine
@@ -289,6 +299,7 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
     let (quick, is_command) = (is_quick(args), is_server || !args.command.is_empty());
     let cpus = args.placement.order(&topology);
     let latency = latency_of(args, &cases)?;
+    let counters = counters_of(args)?;
     let default = |of_command, of_quick, of_testcases| match (is_command, quick) {
         (true, _) => of_command,
         (false, true) => of_quick,
@@ -317,6 +328,7 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
         placement: args.placement,
         cpus,
         latency,
+        counters,
         dir,
         aa: args.aa,
     };
@@ -357,6 +369,17 @@ fn latency_of(args: &Args, cases: &[Case]) -> anyhow::Result<Option<LatencyReque
         "--latency: a plug-in counts its own iterations, so knee cannot time them; leave out --latency"
     );
     Ok(request)
+}
+
+/// Which events the run counts.
+fn counters_of(args: &Args) -> anyhow::Result<Option<CounterSet>> {
+    let Some(CounterList(asked)) = &args.counters else { return Ok(None) };
+    ensure_usage!(
+        !args.aa,
+        "--aa finds the noise floor of rates that are measured without --counters; leave out --aa or \
+         --counters"
+    );
+    Ok(Some(CounterSet::find(asked).context("--counters")?))
 }
 
 fn is_quick(args: &Args) -> bool {

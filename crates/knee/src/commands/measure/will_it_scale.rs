@@ -107,6 +107,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
         start_timeout: START_TIMEOUT,
         samples: (args.samples > 0).then_some(args.samples + DISCARDED),
         latency: None,
+        counters: None,
         dir: work.begin_round()?,
         layout: random() as u32 % LAYOUTS,
     };

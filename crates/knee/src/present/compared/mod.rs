@@ -226,30 +226,31 @@ fn in_turns(before: &CaseId, after: &CaseId) -> String {
     format!("knee ab --before {before} --after {after}")
 }
 
-/// Explains why the rates of these runs cannot be compared, if only some of them include measuring the time
-/// of each iteration.
+/// Explains why the rates of these runs cannot be compared, if only some of them include the cost of an
+/// option.
 pub(crate) fn different_rates(runs: &[Results]) -> Option<String> {
-    let first = |slowed: bool| runs.iter().find(|run| run.has_slowed_rates() == slowed);
-    Some(slowed_rates(first(true)?, first(false)?))
+    let (first, others) = runs.split_first()?;
+    others.iter().find_map(|other| slowed_rates(first, other))
 }
 
-/// Explains why the rates of the two runs cannot be compared: only those of `slowed` include measuring
-/// the time of each iteration.
-fn slowed_rates(slowed: &Results, other: &Results) -> String {
-    format!(
-        "cannot compare {}, measured with --latency, to {}, measured without it: rates with --latency \
-         include reading the clock after each iteration; repeat one of the runs",
+/// Explains why the rates of the two runs cannot be compared, if only one of them was measured with an option
+/// that lowers its rates.
+fn slowed_rates(one: &Results, other: &Results) -> Option<String> {
+    let option = one.different_option(other)?;
+    let is_slowed = one.slowing_options().contains(&option);
+    let (slowed, plain) = if is_slowed { (one, other) } else { (other, one) };
+    Some(format!(
+        "cannot compare {}, measured with {option}, to {}, measured without it: {option} lowers the \
+         rates; repeat one of the runs",
         slowed.source.display(),
-        other.source.display()
-    )
+        plain.source.display()
+    ))
 }
 
 /// Explains why two runs have nothing to compare, and what to do.
 pub(crate) fn nothing_in_common(before: &Results, after: &Results) -> String {
-    match (before.has_slowed_rates(), after.has_slowed_rates()) {
-        (true, false) => return slowed_rates(before, after),
-        (false, true) => return slowed_rates(after, before),
-        _ => {}
+    if let Some(why) = slowed_rates(before, after) {
+        return why;
     }
     let (names_before, names_after) = (before.measured(), after.measured());
     let same = names_before.intersection(&names_after).next();

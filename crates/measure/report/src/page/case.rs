@@ -6,7 +6,7 @@ use maud::{Markup, html};
 
 use super::fragment::fragment;
 use super::packed::packed;
-use super::{fit, latency, profiles, table, words};
+use super::{counters, fit, latency, profiles, table, words};
 use crate::chart::{self, Panel, run_class, swatch};
 use crate::embed;
 use crate::reading::{CaseReading, CurveReading, Reading, max_rate};
@@ -216,6 +216,7 @@ fn mode_section(
             (caveats(curves))
             (fit::fits(&panel))
             (latency::table(&panel))
+            (counters::table(&panel))
             @if packs { (table::place(&panel)) } @else { (table::points(&panel)) }
         }
     }

@@ -3,6 +3,7 @@
 
 mod case;
 mod commuting;
+mod counters;
 mod fit;
 mod fragment;
 mod head;

@@ -1,5 +1,6 @@
 //! The account of the CPU time of a point: what its tasks could have had, and what they got.
 
+mod counted;
 mod cpu_times;
 mod kernel_threads;
 mod task_clocks;
@@ -9,6 +10,7 @@ use std::time::Instant;
 
 use rustix::process::Pid;
 
+pub(crate) use self::counted::CountedEvents;
 pub(crate) use self::cpu_times::{CpuTimes, CpuUse, TICK};
 pub(crate) use self::task_clocks::TaskClocks;
 

@@ -9,12 +9,12 @@ use std::net::TcpListener;
 
 use knee_host::clock::seconds;
 use knee_host::{CpuList, Interrupt};
-use knee_results::Mark;
+use knee_results::{Counts, Mark};
 use rustix::process::getpid;
 use rustix::time::ClockId;
 
 use self::running::Running;
-use crate::account::Ledger;
+use crate::account::{CountedEvents, Ledger};
 use crate::job::{Command, Failure, FailureKind, Job, Phase, Sample, Score};
 use crate::stopped::Stopped;
 
@@ -40,10 +40,14 @@ pub(crate) fn run(
     drop(kept);
     let reference = knee_reference::speed_on(&cpus);
     let mut running = Running::hold(lines, command, job)?;
+    let mut counted = CountedEvents::of_programs(job.counters.as_ref(), &running.programs())?;
     let ledger = Ledger::open(&cpus, &running.processes(), &[getpid()]);
     let before = seconds(ClockId::MonotonicRaw);
     running.release()?;
     let seconds = running.wait(interrupt)? - before;
+    let counts = counted.as_mut().map(CountedEvents::since_last);
+    // The rates are those of these seconds.
+    let counters = counts.map(|counts| Counts { seconds, ..counts });
     let rates = running.copies.iter().map(|copy| match command.score {
         // The work is done when the last copy ends.
         Score::Time => Ok(1.0 / seconds),
@@ -69,11 +73,13 @@ pub(crate) fn run(
         memory: None,
         server: None,
         latency: None,
+        counters,
         marks: vec![Mark::Starved; usize::from(disturbed)],
         left_running: Vec::new(),
     };
     let reference = knee_reference::speed_on(&cpus);
-    let round = Sample { phase: Phase::Round, reference, left_running, ..sample.clone() };
+    let round =
+        Sample { phase: Phase::Round, reference, counters: None, left_running, ..sample.clone() };
     Ok([sample, round])
 }
 
@@ -151,6 +157,7 @@ mod tests {
             start_timeout: 1.0,
             samples: Some(1),
             latency: None,
+            counters: None,
             dir: PathBuf::from("/private"),
             layout: 0,
         }

@@ -78,6 +78,11 @@ impl Running {
         self.copies.iter().flat_map(|copy| copy.kept.processes()).collect()
     }
 
+    /// The processes that will execute the command.
+    pub(super) fn programs(&self) -> Vec<Pid> {
+        self.copies.iter().map(|copy| copy.kept.id()).collect()
+    }
+
     /// Lets all copies run.
     pub(super) fn release(&self) -> Result<(), Failure> {
         for copy in &self.copies {

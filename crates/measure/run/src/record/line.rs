@@ -1,6 +1,6 @@
 //! Reading a line of `samples.jsonl`.
 
-use knee_results::{CaseId, CpuShares, Latency, Mark, Mode, PointId, ServerUse};
+use knee_results::{CaseId, Counts, CpuShares, Latency, Mark, Mode, PointId, ServerUse};
 use knee_stats::Spread;
 use serde::Deserialize;
 
@@ -31,6 +31,7 @@ pub(super) struct Line {
     memory: Option<f64>,
     server: Option<ServerUse>,
     latency: Option<Latency>,
+    counters: Option<Counts>,
     marks: Vec<Mark>,
 }
 
@@ -38,7 +39,8 @@ impl From<Line> for SampleLine {
     fn from(line: Line) -> Self {
         let Line { testcase, mode, tasks, round, sample, phase, seconds, .. } = line;
         let Line { total, min, max, mean, stddev, fairness, .. } = line;
-        let Line { rates, cpu, lost, reference, memory, server, latency, marks, .. } = line;
+        let Line { rates, cpu, lost, reference, memory, server, latency, counters, marks, .. } =
+            line;
         Self {
             point: PointId { case: testcase, mode, tasks },
             round,
@@ -53,6 +55,7 @@ impl From<Line> for SampleLine {
             memory,
             server,
             latency,
+            counters,
             marks,
         }
     }

@@ -41,7 +41,9 @@ pub use writer::Writer;
 use crate::job::{Failure, Phase};
 use crate::plan::Case;
 use knee_host::Environment;
-use knee_results::{CONFIDENCE, CaseId, CpuShares, Latency, Mark, PointId, Request, ServerUse};
+use knee_results::{
+    CONFIDENCE, CaseId, Counts, CpuShares, Latency, Mark, PointId, Request, ServerUse,
+};
 use knee_stats::{Looks, Spread};
 
 /// Version of the files that this knee writes.
@@ -209,6 +211,9 @@ pub struct SampleLine {
     /// How long single requests or iterations took. Only a run that measures latency contains it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Latency>,
+    /// Events of the processors and the kernel. Only a run that counts them contains it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counters: Option<Counts>,
     /// Reasons to distrust the interval.
     pub marks: Vec<Mark>,
 }
@@ -237,6 +242,7 @@ impl SampleLine {
             memory: measured.memory,
             server: measured.server,
             latency: measured.latency,
+            counters: measured.counters,
             marks: measured.marks,
         })
     }

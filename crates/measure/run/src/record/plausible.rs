@@ -109,6 +109,15 @@ pub(super) fn check_sample(line: &SampleLine) -> Result<(), String> {
         within("latency.rate", latency.rate.unwrap_or(0.0), 0.0..=MAX_RATE)?;
         within("latency.clock", latency.clock.unwrap_or(0.0), 0.0..=1e9 * MAX_SECONDS)?;
     }
+    if let Some(counters) = &line.counters {
+        within("counters.seconds", counters.seconds, MIN_SECONDS..=MAX_SECONDS)?;
+        for &value in counters.values.values() {
+            within("counters.values", value, 0.0..=MAX_RATE)?;
+        }
+        for &share in counters.shares.values() {
+            within("counters.shares", share, 0.0..=1.0)?;
+        }
+    }
     let Some(cpu) = line.cpu else { return Ok(()) };
     for share in [cpu.user, cpu.system, cpu.idle, cpu.steal, cpu.machine_idle] {
         within("cpu", share, SHARE)?;

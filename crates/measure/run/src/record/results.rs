@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use knee_results::{
-    CaseInfo, CpuShares, Curve, Key, Latency, Measured, Order, Origin, PerTask, Point, PointId,
-    PointLatency, Results, Served,
+    CaseInfo, CpuShares, Curve, Key, Latency, Measured, Order, Origin, PerTask, Point,
+    PointCounters, PointId, PointLatency, Results, Served,
 };
 use knee_stats::median;
 
@@ -53,6 +53,7 @@ fn measured<'r>(
         cpu: cpu.into_iter().reduce(|sum, shares| sum + shares).map(|sum| sum / n),
         server: served(counted().filter_map(RoundSummary::served).collect()),
         latency: PointLatency::of(&latencies),
+        counters: PointCounters::of(counted().map(RoundSummary::counters)),
         gap: None,
         reference: typical(RoundSummary::cpu_speed),
         memory: typical(|round| round.memory),

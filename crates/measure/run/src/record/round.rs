@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use knee_results::{CpuShares, Latency, Mark, PointId, Served, ServerUse};
+use knee_results::{CountedWork, CpuShares, Latency, Mark, PointId, Served, ServerUse};
 use knee_stats::{Spread, median};
 
 use super::{RunRecord, SampleLine};
@@ -50,6 +50,10 @@ pub struct RoundSummary {
     clean_latency: Latency,
     /// Of all samples.
     all_latency: Latency,
+    /// Of the unmarked samples.
+    clean_counters: CountedWork,
+    /// Of all samples.
+    all_counters: CountedWork,
 }
 
 /// Units done, and the time they took.
@@ -93,9 +97,13 @@ impl RoundSummary {
         let no_latency = Latency::default();
         let latency = line.latency.as_ref().unwrap_or(&no_latency);
         self.all_latency.add(latency);
+        let rate = line.spread.total;
+        let counters = line.counters.as_ref();
+        counters.into_iter().for_each(|counts| self.all_counters.add(counts, rate));
         if line.marks.is_empty() {
             self.clean.add(line);
             self.clean_latency.add(latency);
+            counters.into_iter().for_each(|counts| self.clean_counters.add(counts, rate));
         } else {
             self.marked += 1;
         }
@@ -130,6 +138,11 @@ impl RoundSummary {
     /// The latencies of the samples behind [`Self::clean_rate`], or of all samples if that is `None`.
     pub fn latency(&self) -> &Latency {
         if self.clean_rate().is_some() { &self.clean_latency } else { &self.all_latency }
+    }
+
+    /// The events of the samples behind [`Self::clean_rate`], or of all samples if that is `None`.
+    pub fn counters(&self) -> &CountedWork {
+        if self.clean_rate().is_some() { &self.clean_counters } else { &self.all_counters }
     }
 
     /// The rate of the round from all its samples, disturbed or not.

@@ -12,6 +12,7 @@
 //! single-threaded runner, the C library stays in its single-threaded mode in process tasks, as in
 //! an ordinary program.
 
+mod hold;
 mod loaded;
 mod plugin;
 mod run_delays;
@@ -124,7 +125,7 @@ impl<'a> Round<'a> {
             link.send(&Event::Starting { description: loaded.description(), group });
         })?;
         self.wait_until_ready(link)?;
-        let mut sampler = Sampler::new(job, &self.loaded, &self.area, &self.tasks);
+        let mut sampler = Sampler::new(job, &self.loaded, &self.area, &mut self.tasks);
         spawn::take_seat(job.sampler_cpu);
         self.area.open_gate();
         sampler.begin();

@@ -14,7 +14,7 @@ use rustix::time::ClockId;
 use super::loaded::Loaded;
 use super::run_delays::RunDelays;
 use super::spawn::Tasks;
-use crate::account::{Balance, CpuTimes, CpuUse, Ledger, TaskClocks};
+use crate::account::{Balance, CountedEvents, CpuTimes, CpuUse, Ledger, TaskClocks};
 use crate::area::{Area, Slot};
 use crate::job::{Failure, FailureKind, Job, Phase, Sample};
 use crate::task::seats;
@@ -73,6 +73,8 @@ pub(super) struct Sampler<'a> {
     timers: Option<TimerReader>,
     /// The times of the iterations of the last interval.
     iterations: Histogram,
+    /// `None` if events are not counted.
+    counted: Option<CountedEvents>,
     reference: f64,
     memory: Option<f64>,
     next: Instant,
@@ -131,7 +133,7 @@ impl Clocks {
 
 impl<'a> Sampler<'a> {
     /// Must be called when all tasks are ready, and before the gate opens.
-    pub(super) fn new(job: &Job, loaded: &Loaded, area: &'a Area, tasks: &Tasks) -> Self {
+    pub(super) fn new(job: &Job, loaded: &Loaded, area: &'a Area, tasks: &mut Tasks) -> Self {
         let n = job.tasks as usize;
         let settings = loaded.settings();
         let mut used: Vec<u32> = (0..n)
@@ -174,6 +176,7 @@ impl<'a> Sampler<'a> {
             marked: Balance::default(),
             timers: job.latency.map(|_| TimerReader::new(n)),
             iterations: Histogram::default(),
+            counted: tasks.take_counted(),
             memory: (!memory.is_empty()).then(|| memory.iter().sum::<f64>() / memory.len() as f64),
             reference: area.slots().map(Slot::speed).sum::<f64>() / n as f64,
             cpus: used,
@@ -194,6 +197,9 @@ impl<'a> Sampler<'a> {
         self.clocks = Clocks::read();
         self.last = self.read();
         self.first = self.last.clone();
+        if let Some(counted) = &mut self.counted {
+            counted.since_last();
+        }
         self.moved = self.last.iter().map(|reading| reading.at).collect();
         self.looked = seconds(ClockId::MonotonicRaw);
         if let Some(delays) = &mut self.delays {
@@ -214,6 +220,7 @@ impl<'a> Sampler<'a> {
     /// Ends the interval whose requested length is `asked` seconds.
     pub(super) fn sample(&mut self, asked: f64) -> Sample {
         let now = self.read();
+        let counters = self.counted.as_mut().map(CountedEvents::since_last);
         if let Some(timers) = &mut self.timers {
             self.iterations = timers.since_last(self.area.timers());
         }
@@ -265,7 +272,10 @@ impl<'a> Sampler<'a> {
         let lost = balance.as_ref().map(Balance::share);
         let described =
             self.described(phase, seconds, rates, cpu.map(|used| used.shares), lost, marks);
-        Sample { latency: self.latency().filter(|_| phase == Phase::Measure), ..described }
+        if phase == Phase::Warmup {
+            return described;
+        }
+        Sample { latency: self.latency(), counters, ..described }
     }
 
     /// The times of single iterations in the last interval.
@@ -368,6 +378,7 @@ impl<'a> Sampler<'a> {
             memory: self.memory,
             server: None,
             latency: None,
+            counters: None,
             marks,
             left_running: Vec::new(),
         }

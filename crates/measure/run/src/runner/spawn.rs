@@ -14,9 +14,11 @@ use rustix::process::{
     setpgid, wait,
 };
 
+use crate::account::CountedEvents;
 use crate::area::Area;
 use crate::call::{During, TaskError};
 use crate::job::{DIED_REMEDY, Failure, FailureKind, Job};
+use crate::runner::hold::Hold;
 use crate::runner::loaded::Loaded;
 use crate::runner::wait::Link;
 use crate::task::{Task, exit_task, seats};
@@ -29,16 +31,19 @@ pub(super) struct Tasks {
     /// In the order of task numbers; a single process in thread mode.
     pids: Vec<Pid>,
     mode: Mode,
+    /// The events of all of them; `None` if they are not counted.
+    counted: Option<CountedEvents>,
 }
 
 impl Tasks {
     /// Before any task is started.
     pub(super) fn none() -> Self {
-        Self { pids: Vec::new(), mode: Mode::Processes }
+        Self { pids: Vec::new(), mode: Mode::Processes, counted: None }
     }
 
     /// Creates all tasks in their own process group. `announce` gets the number of the group as
-    /// soon as it is known. On an error, the tasks created so far remain until [`Tasks::kill`].
+    /// soon as it is known. If events are counted, no task runs before its counters are open. On an error, the
+    /// tasks created so far remain until [`Tasks::kill`].
     pub(super) fn start(
         &mut self,
         loaded: &Loaded,
@@ -51,6 +56,8 @@ impl Tasks {
         let _ = set_child_subreaper(Some(rustix::process::getpid()));
         self.mode = job.mode;
         let mut announce = Some(announce);
+        let hold = job.counters.as_ref().map(|_| Hold::new()).transpose();
+        let mut hold = hold.during("create a pipe")?;
         let processes = match job.mode {
             Mode::Processes => job.tasks as usize,
             Mode::Threads => 1,
@@ -60,6 +67,7 @@ impl Tasks {
             // SAFETY: the runner has one thread, so the child may do anything the parent may.
             let Some(pid) = (unsafe { fork_bound() }).during("create a process")? else {
                 become_task_process(group, events);
+                hold.take().into_iter().for_each(Hold::wait);
                 match job.mode {
                     Mode::Processes => run_task(loaded, job, area, nr),
                     Mode::Threads => run_threads(loaded, job, area),
@@ -72,7 +80,14 @@ impl Tasks {
                 announce(pid.as_raw_pid());
             }
         }
+        self.counted = CountedEvents::of_held(job.counters.as_ref(), &self.pids)?;
+        drop(hold);
         Ok(())
+    }
+
+    /// The counters of their events.
+    pub(super) fn take_counted(&mut self) -> Option<CountedEvents> {
+        self.counted.take()
     }
 
     /// All processes of the round.

@@ -223,7 +223,7 @@ fn follow(
     let (mut window, mut usage) = (None::<Window>, None);
     loop {
         let now = Instant::now();
-        let [server, loads @ ..] = &*processes else { unreachable!("there is a server") };
+        let [server, loads @ ..] = &mut *processes else { unreachable!("there is a server") };
         let has_ended = is_done() || loads.iter().any(|load| load.end().is_some());
         if let Some(times) = times {
             let load = loads.first().map(|load| &**load);

@@ -96,13 +96,15 @@ pub fn run_observed(
         memory: None,
         server: Some(used),
         latency: open_loop.as_ref().map(|measured| measured.latency.clone()),
+        counters: measured.usage.counts.clone(),
         left_running: Vec::new(),
         marks: vec![Mark::Starved; usize::from(is_disturbed)],
     };
     let reference = knee_reference::speed_on(&cpus);
     // The rate may be sound, but the latency shares its round.
     let is_disturbed_later = open_loop.is_some_and(|measured| measured.is_disturbed);
-    let mut whole = Sample { phase: Phase::Round, reference, latency: None, ..sample.clone() };
+    let mut whole =
+        Sample { phase: Phase::Round, reference, latency: None, counters: None, ..sample.clone() };
     if is_disturbed_later && !whole.marks.contains(&Mark::Starved) {
         whole.marks.push(Mark::Starved);
     }
@@ -115,8 +117,7 @@ fn serve(round: &Round<'_>) -> Result<(load::Measured, Option<OpenLoop>), Stoppe
     for line in &description.setup {
         round.run("the setup command", line, None)?;
     }
-    let line = &description.server.command;
-    let mut server = round.start("the server", line, &round.places.server)?;
+    let mut server = round.start_server()?;
     ready::wait(round, &mut server)?;
     for line in &description.prepare {
         round.run("the prepare command", line, Some(&mut server))?;

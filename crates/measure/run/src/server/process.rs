@@ -7,12 +7,15 @@ use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use knee_host::Interrupt;
-use knee_host::process::keeper::{Kept, Program};
+use knee_host::counters::CounterSet;
+use knee_host::process::keeper::{Kept, Prepared, Program};
 use knee_host::process::{any_readable, family, wait_readable};
 use knee_host::signal::describe_end;
+use knee_results::Counts;
 use rustix::process::Signal;
 
 use super::tree;
+use crate::account::CountedEvents;
 use crate::job::{Failure, FailureKind};
 use crate::stopped::Stopped;
 
@@ -33,6 +36,8 @@ pub(super) struct Process {
     pub(super) stdout: Vec<u8>,
     stderr: Vec<u8>,
     kept: Kept,
+    /// The events of it and its descendants, if they are counted.
+    counted: Option<CountedEvents>,
     /// The signal that asks it to end.
     signal: Signal,
     /// Whether it was asked.
@@ -41,19 +46,29 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts `program`, which runs `line`, for the purpose `role`.
+    /// Starts `program`, which runs `line`, for the purpose `role`, and counts its `counters`.
     ///
     /// # Errors
-    /// No process can be started.
+    /// No process can be started, or the kernel refuses a counter.
     pub(super) fn start(
         role: &'static str,
         line: String,
         program: Program,
+        counters: Option<&CounterSet>,
         signal: Signal,
     ) -> Result<Self, Failure> {
-        let kept = program.start().map_err(|error| refused(role, &line, &error))?;
+        let failed = |error: io::Error| refused(role, &line, &error);
+        let kept = program.prepare().and_then(Prepared::held).map_err(failed)?;
+        let counted = CountedEvents::of_programs(counters, &[kept.id()])?;
+        kept.release().map_err(failed)?;
         let (stdout, stderr) = (Vec::new(), Vec::new());
-        Ok(Self { role, line, stdout, stderr, kept, signal, is_asked: false, end: None })
+        let (is_asked, end) = (false, None);
+        Ok(Self { role, line, stdout, stderr, kept, counted, signal, is_asked, end })
+    }
+
+    /// The events of the process and its descendants since the last call; `None` if they are not counted.
+    pub(super) fn counts_since_last(&mut self) -> Option<Counts> {
+        self.counted.as_mut().map(CountedEvents::since_last)
     }
 
     /// CPU seconds of the process and its descendants.

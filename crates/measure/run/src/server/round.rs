@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use knee_host::counters::CounterSet;
 use knee_host::limits::raise_open_files;
 use knee_host::process::keeper::Program;
 use knee_host::{Interrupt, Topology};
@@ -94,12 +95,28 @@ impl<'r> Round<'r> {
         self.user.as_ref().map(|user| user.uid)
     }
 
+    /// Starts the server, and counts its events if the run asks for that.
+    pub(super) fn start_server(&self) -> Result<Process, Failure> {
+        let counters = self.job.counters.as_ref();
+        self.start_counted("the server", &self.server.server.command, &self.places.server, counters)
+    }
+
     /// Starts the command `line`, for the purpose `role`, on `cpus`.
     pub(super) fn start(
         &self,
         role: &'static str,
         line: &str,
         cpus: &[u32],
+    ) -> Result<Process, Failure> {
+        self.start_counted(role, line, cpus, None)
+    }
+
+    fn start_counted(
+        &self,
+        role: &'static str,
+        line: &str,
+        cpus: &[u32],
+        counters: Option<&CounterSet>,
     ) -> Result<Process, Failure> {
         let cpus = if self.job.pin { cpus.to_vec() } else { self.job.cpus.clone() };
         let line = self.values.fill(line);
@@ -115,7 +132,7 @@ impl<'r> Round<'r> {
         if let Some(user) = &self.user {
             program = program.user(user.uid, user.gid);
         }
-        Process::start(role, line, program, self.signal())
+        Process::start(role, line, program, counters, self.signal())
     }
 
     /// Runs the command `line` to its end. Meanwhile, `server` must not end, if it has started.

@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use knee_results::Counts;
+
 use super::process::Process;
 use crate::account::{Balance, CpuTimes, CpuUse, TICK};
 
@@ -25,6 +27,8 @@ pub(super) struct Usage {
     pub(super) server: f64,
     /// CPU seconds of the command that put load on it; 0 if the load came from knee.
     pub(super) load: f64,
+    /// The events of the server, if they are counted.
+    pub(super) counts: Option<Counts>,
     /// How the server's CPUs spent their time.
     pub(super) cpus: CpuUse,
     balance: Balance,
@@ -32,22 +36,25 @@ pub(super) struct Usage {
 }
 
 impl Window {
-    pub(super) fn open(cpus: &[u32], server: &Process, load: Option<&Process>) -> Self {
+    pub(super) fn open(cpus: &[u32], server: &mut Process, load: Option<&Process>) -> Self {
         let load = load.map_or(0.0, Process::cpu_seconds);
+        // What happened before does not count.
+        server.counts_since_last();
         let server = server.cpu_seconds();
         let times = CpuTimes::watch(cpus);
         Self { begun: Instant::now(), cpus: cpus.len(), times, server, load }
     }
 
     /// `None` if the part was shorter than a clock tick, or the times cannot be read.
-    pub(super) fn close(mut self, server: &Process, load: Option<&Process>) -> Option<Usage> {
+    pub(super) fn close(mut self, server: &mut Process, load: Option<&Process>) -> Option<Usage> {
         // In the order of `open`, so that all of them cover the same length of time.
         let load = load.map_or(0.0, Process::cpu_seconds) - self.load;
+        let counts = server.counts_since_last();
         let server = server.cpu_seconds() - self.server;
         let cpus = self.times.since_last()?;
         let seconds = self.begun.elapsed().as_secs_f64();
         let balance = Balance::of(self.cpus, seconds, &cpus, server);
-        Some(Usage { seconds, server, load, cpus, balance, count: self.cpus })
+        Some(Usage { seconds, server, load, counts, cpus, balance, count: self.cpus })
     }
 }
 

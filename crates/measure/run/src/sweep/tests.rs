@@ -38,6 +38,7 @@ impl<F: FnMut(u32, usize) -> Result<f64, Stopped>> Executor for Script<F> {
             memory: None,
             server: None,
             latency: None,
+            counters: None,
             marks: if phase == Phase::Round { marks.clone() } else { Vec::new() },
             left_running: Vec::new(),
         };
@@ -86,6 +87,7 @@ fn run_record(dir: &Path, change: impl FnOnce(&mut Request)) -> RunRecord {
         placement: Placement::Cores,
         cpus: vec![0, 1],
         latency: None,
+        counters: None,
         dir: dir.to_owned(),
         aa: false,
     };

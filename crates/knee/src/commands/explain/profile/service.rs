@@ -110,6 +110,7 @@ impl<'a> Service<'a> {
             start_timeout: START_TIMEOUT,
             samples: Some(1),
             latency: None,
+            counters: None,
             dir: dir.clone(),
             layout: 0,
         };

@@ -257,6 +257,7 @@ impl<'a> Bench<'a> {
             // while they run.
             samples: Some(samples + 1),
             latency: None,
+            counters: None,
             dir: dir.clone(),
             layout: 0,
         };

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use knee_host::counters::{Counter, CounterSet};
 use knee_host::number::{plural, spread};
 use knee_host::{Environment, Topology, filesystem};
 use knee_results::Mode;
@@ -36,6 +37,18 @@ pub(super) fn cpus(topology: &Topology) -> Finding {
     let reasons: Vec<String> =
         excluded.iter().map(|(why, cpus)| format!("{cpus} {why}: {}", why.remedy(cpus))).collect();
     limited(detail, statement(reasons.join("; ")))
+}
+
+/// Which events knee can count.
+pub(super) fn counters() -> Finding {
+    let set = match CounterSet::find(Counter::ALL) {
+        Ok(set) => set,
+        Err(error) => return missing("none", statement(error.to_string())),
+    };
+    match set.what_is_unavailable() {
+        None => ok(set.to_string()),
+        Some(what) => limited(set.to_string(), statement(format!("not counted: {what}"))),
+    }
 }
 
 /// How much CPU time the control groups allow.

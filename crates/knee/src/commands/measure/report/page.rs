@@ -35,10 +35,10 @@ pub(super) fn page(paths: &[PathBuf], knee: f64, threshold: f64) -> anyhow::Resu
             None => run::foreign(&results, page.runs.first().map(|run| (run, &changes))),
         });
         if let (Some(before), Some(run)) = (&first, page.runs.last_mut())
-            && before.has_slowed_rates() != results.has_slowed_rates()
+            && let Some(option) = before.different_option(&results)
         {
             run.warnings.push(format!(
-                "No comparison with {}: only one of the two runs was measured with --latency, which \
+                "No comparison with {}: only one of the two runs was measured with {option}, which \
                  lowers the rates.",
                 label(&before.source)
             ));

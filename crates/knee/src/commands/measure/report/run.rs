@@ -45,6 +45,12 @@ pub(super) fn recorded(record: &RunRecord, path: &Path) -> Run {
         let what = "The rates include reading the clock after each iteration (--latency).";
         warnings.push(what.to_owned());
     }
+    if let Some(counters) = &r.counters {
+        let mode = if counters.user_only { ", which covers only user mode" } else { "" };
+        warnings.push(format!("The rates include the cost of counting events (--counters){mode}."));
+        let missing = counters.what_is_unavailable();
+        warnings.extend(missing.map(|what| format!("Not counted: {what}.")));
+    }
     warnings.extend(record.failed_repeats.iter().map(|failed| {
         let (round, reason) = (failed.round + 1, &failed.failure.reason);
         format!("Round {round} of {} failed and does not count: {reason}.", failed.point)

@@ -1,0 +1,133 @@
+//! Events of the processors and the kernel at each point, if the run counted them.
+
+use knee_host::counters::Counter;
+use knee_host::number::{count, three_digits, time};
+use knee_host::text::{Cell, Column, Table};
+use knee_results::{Curve, PointCounters};
+use knee_run::plan::Case;
+use knee_run::record::RunRecord;
+
+use super::remark::disturbed;
+use crate::present::style::{BAD, BOLD, DIM, PLAIN, UNKNOWN};
+use crate::present::view::View;
+
+/// The mark of an estimated value.
+const ESTIMATE: &str = "~";
+
+/// Empty without counters.
+pub(super) fn render(run: &RunRecord, curves: &[Curve], view: &View<'_>) -> String {
+    let counters = || curves.iter().flat_map(Curve::points).filter_map(|p| p.counters.as_ref());
+    let Some(set) = run.request.counters.as_ref().filter(|_| counters().next().is_some()) else {
+        return String::new();
+    };
+    let is_shown = |shown: &&Shown| counters().any(|counters| shown.value(counters).is_some());
+    let shown: Vec<&Shown> = Shown::ALL.iter().filter(is_shown).collect();
+    let mut columns = vec![Column::right("tasks")];
+    columns.extend(shown.iter().map(|shown| shown.column()));
+    columns.push(Column::left("").gap(1));
+    let mut table = Table::new(columns);
+    let mode = if set.user_only { ", in user mode only" } else { "" };
+    table.text(format!("{BOLD}counters{BOLD:#}  per operation, of {}{mode}", subject(run)));
+    table.titles();
+    for curve in curves.iter().filter(|curve| curve.points().iter().any(|p| p.counters.is_some())) {
+        table.text(format!("{} {}", curve.case, curve.mode));
+        for point in curve.points() {
+            let Some(counters) = &point.counters else { continue };
+            let style = if point.disturbed { DIM } else { PLAIN };
+            let mut row = vec![Cell::from(point.tasks.to_string())];
+            row.extend(shown.iter().map(|shown| Cell::new(shown.cell(counters), style)));
+            row.push(Cell::new(disturbed(std::slice::from_ref(point)), BAD));
+            table.row(row);
+        }
+    }
+    let mut text = table.render(&view.screen);
+    let estimated = counters().any(|counters| !counters.shares.is_empty()).then(|| {
+        format!(
+            "{ESTIMATE} marks estimates, because the processor cannot count all of this at once; for exact \
+             numbers, name fewer counters: --counters=LIST"
+        )
+    });
+    let missing = set.what_is_unavailable().map(|what| format!("not counted: {what}"));
+    for line in estimated.into_iter().chain(missing) {
+        text += &view.screen.wrap(&line, "  ");
+        text.push('\n');
+    }
+    text + "\n"
+}
+
+/// Whose events these are.
+fn subject(run: &RunRecord) -> &'static str {
+    match &run.cases[..] {
+        cases if cases.iter().any(Case::is_server) => "the server without its load",
+        cases if cases.iter().any(Case::is_command) => "the command",
+        _ => "the tasks",
+    }
+}
+
+/// A column.
+enum Shown {
+    /// An event per operation.
+    Each(Counter),
+    /// Instructions per cycle.
+    Ipc,
+}
+
+impl Shown {
+    const ALL: &[Shown] = &[
+        Self::Each(Counter::Cycles),
+        Self::Each(Counter::Instructions),
+        Self::Ipc,
+        Self::Each(Counter::LlcMisses),
+        Self::Each(Counter::CacheMisses),
+        Self::Each(Counter::BranchMisses),
+        Self::Each(Counter::ContextSwitches),
+        Self::Each(Counter::CpuMigrations),
+        Self::Each(Counter::PageFaults),
+        Self::Each(Counter::TaskClock),
+    ];
+
+    fn column(&self) -> Column {
+        let column = Column::right(self.title());
+        match self {
+            Self::Each(Counter::CpuMigrations) => column.drops(1),
+            Self::Each(Counter::CacheMisses) => column.drops(2),
+            Self::Each(Counter::BranchMisses) => column.drops(3),
+            _ => column,
+        }
+    }
+
+    fn title(&self) -> &'static str {
+        match self {
+            Self::Ipc => "IPC",
+            Self::Each(Counter::Cycles) => "cycles",
+            Self::Each(Counter::Instructions) => "instr.",
+            Self::Each(Counter::LlcMisses) => "LLC miss",
+            Self::Each(Counter::CacheMisses) => "cache miss",
+            Self::Each(Counter::BranchMisses) => "branch miss",
+            Self::Each(Counter::ContextSwitches) => "switches",
+            Self::Each(Counter::CpuMigrations) => "migrations",
+            Self::Each(Counter::PageFaults) => "faults",
+            Self::Each(Counter::TaskClock) => "CPU time",
+        }
+    }
+
+    fn value(&self, counters: &PointCounters) -> Option<f64> {
+        match self {
+            Self::Ipc => counters.ipc,
+            Self::Each(counter) => counters.per_operation.get(counter).copied(),
+        }
+    }
+
+    fn cell(&self, counters: &PointCounters) -> String {
+        let Some(value) = self.value(counters) else { return UNKNOWN.to_owned() };
+        let (text, is_estimate) = match self {
+            Self::Ipc => (
+                three_digits(value),
+                [Counter::Cycles, Counter::Instructions].iter().any(|&c| counters.is_estimate(c)),
+            ),
+            Self::Each(Counter::TaskClock) => (time(value / 1e9), false),
+            Self::Each(counter) => (count(value), counters.is_estimate(*counter)),
+        };
+        if is_estimate { format!("{ESTIMATE}{text}") } else { text }
+    }
+}
