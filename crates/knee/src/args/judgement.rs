@@ -101,10 +101,14 @@ impl FailOn {
         }
     }
 
-    /// Whether a point that is too disturbed for a verdict could have this one.
+    /// Whether a point that is too disturbed for a verdict, or the missing latency of one, could have this
+    /// one.
     fn could_find(self, compared: &Compared) -> bool {
         match self {
-            Self::Slower | Self::Faster => compared.points.iter().any(|point| point.disturbed),
+            Self::Slower | Self::Faster => {
+                let is_disturbed = compared.points.iter().any(|point| point.disturbed);
+                is_disturbed || !compared.latency_gaps.is_empty()
+            }
             Self::Inconclusive | Self::Missing => false,
         }
     }

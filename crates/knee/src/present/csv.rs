@@ -11,7 +11,7 @@ use super::json::point_json;
 /// The first columns of a point and of a round, as paths in their JSON.
 const FIRST: [&str; 3] = ["/testcase", "/mode", "/tasks"];
 /// The last columns of both.
-const LAST: [&str; 21] = [
+const LAST: [&str; 23] = [
     "/min",
     "/max",
     "/fairness",
@@ -33,6 +33,8 @@ const LAST: [&str; 21] = [
     "/latency/max",
     "/latency/rate",
     "/latency/lateness/p99",
+    "/latency_gap/rounds",
+    "/latency_gap/reason",
 ];
 /// The other columns of a point.
 const POINT: [&str; 12] = [
@@ -95,16 +97,20 @@ fn round_json(point: &PointId, nr: u32, round: &RoundSummary) -> Value {
         "cpu": round.cpu(),
         "server": round.served(),
         "latency": PointLatency::of(&[round.latency()]),
+        "latency_gap": round.latency_failure().map(|failure| json!({
+            "rounds": 1,
+            "reason": failure.reason,
+        })),
         "samples": round.samples,
         "marked": round.marked(),
         "marks": round.marks(),
     })
 }
 
-/// The name of a column. Quantiles of latency would not be distinct without their group.
+/// The name of a column. Columns of latency would not be distinct without their group.
 fn name(path: &str) -> String {
     let last = path.rsplit('/').next().unwrap_or(path);
-    match path.starts_with("/latency/") {
+    match path.starts_with("/latency") {
         true => path.trim_start_matches('/').replace('/', "_"),
         false => last.to_owned(),
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use knee_host::Environment;
 use knee_host::number::{percent, plural, spread};
-use knee_results::{Curve, Mark, Mode, Order, Point, PointId, PointLatency};
+use knee_results::{Curve, LatencyGap, Mark, Mode, Order, Point, PointId, PointLatency};
 use knee_run::record::{Record, RunEnd, RunRecord};
 
 use self::seats::{shared_beyond, without_spare_cpu};
@@ -44,6 +44,7 @@ pub(super) fn warnings(record: &Record, curves: &[Curve], view: &View<'_>) -> Ve
         other_work(run, curves, &points),
         lower_bounds(&points),
         late_generator(&points),
+        missing_latency(run, &points),
         run.request.latency.filter(|latency| latency.slows_rates()).map(|_| {
             "the rates include reading the clock after each iteration (--latency), so knee does not \
              compare them to rates measured without --latency"
@@ -175,6 +176,31 @@ fn late_generator(points: &[(&Curve, &Point)]) -> Option<String> {
          fewer tasks (-t), so that the load gets more CPUs, or reduce other load",
         name(curve, point),
         and_more(late.count())
+    ))
+}
+
+/// A warning about rounds without latency. Of points that failed, the failure is shown.
+fn missing_latency(run: &RunRecord, points: &[(&Curve, &Point)]) -> Option<String> {
+    let has_failed = |id: &PointId| run.failures.iter().any(|failure| failure.point == *id);
+    let gaps: Vec<(&Curve, &Point, &LatencyGap)> = points
+        .iter()
+        .filter(|(curve, point)| !has_failed(&curve.id(point.tasks)))
+        .filter_map(|&(curve, point)| Some((curve, point, point.latency_gap.as_ref()?)))
+        .collect();
+    let (_, _, first) = gaps.first()?;
+    let (named, others) = gaps.split_at(gaps.len().min(NAMED));
+    let names: Vec<String> = named
+        .iter()
+        .map(|(curve, point, gap)| {
+            format!("{} ({} of {} rounds)", name(curve, point), gap.rounds, point.rounds.len())
+        })
+        .collect();
+    Some(format!(
+        "latency is missing at {}{}: {}; {}",
+        names.join(", "),
+        and_more(others.len()),
+        first.reason,
+        first.remedy
     ))
 }
 

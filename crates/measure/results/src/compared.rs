@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use knee_stats::{CompareOptions, Comparison, Drift, Verdict, compare_all, median};
 use serde::Serialize;
 
-use crate::compared_latency::{ComparedLatency, compared_latencies};
+use crate::compared_latency::{ComparedLatency, compared_latencies, latency_gaps};
 use crate::results::ITERATIONS;
 use crate::{Difference, Family, Key, Results, VariantPair, differences};
 
@@ -16,6 +16,8 @@ pub struct Compared {
     pub points: Vec<ComparedPoint>,
     /// Quantiles of the latencies of points that both sides measured, those that have changed first.
     pub latencies: Vec<ComparedLatency>,
+    /// Points that lack the latency of some or all rounds, with the reasons.
+    pub latency_gaps: Vec<Gap>,
     /// Points that are missing on one side or both, with the reasons.
     pub gaps: Vec<Gap>,
     /// The points of each family; testcases that knee does not know come last.
@@ -95,7 +97,7 @@ pub struct ComparedPoint {
     pub comparison: Comparison,
 }
 
-/// A point that cannot be compared.
+/// A point of which the rate or the latency cannot be compared.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Gap {
     /// The point.
@@ -185,7 +187,8 @@ impl Compared {
             .map(|key| (key, (rounds(before, key), rounds(after, key), drift(key))));
         let compare = |points: &[_]| compare_all(points, options);
         let compared = Self::assemble(before, after, points.collect(), compare);
-        Self { latencies, machine, variants, ..compared }
+        let latency_gaps = latency_gaps(before, after);
+        Self { latencies, latency_gaps, machine, variants, ..compared }
     }
 
     /// Compares `points` of two results by `compare`. Disturbed points do not count in the
@@ -225,6 +228,7 @@ impl Compared {
             families: families(&points),
             points,
             latencies: Vec::new(),
+            latency_gaps: Vec::new(),
             gaps,
             differences: differences(before, after),
             machine: BTreeMap::new(),

@@ -47,7 +47,7 @@ pub use difference::{Difference, differences};
 pub use family::Family;
 pub use history::{Series, history, in_time_order};
 pub use kind::Kind;
-pub use latency::{Latency, LatencyRequest, PointLatency};
+pub use latency::{Latency, LatencyGap, LatencyRequest, PointLatency};
 pub use mode::Mode;
 pub use point::{CONFIDENCE, MAX_TASKS, PerTask, Point, PointId};
 pub use request::{Order, Origin, Request, UntilDecided};

@@ -14,8 +14,8 @@ use knee_stats::Looks;
 use serde::Serialize;
 
 use crate::{
-    CaseId, CpuShares, Curve, Family, LatencyRequest, Mark, Mode, Origin, PerTask, Point,
-    PointLatency, Served,
+    CaseId, CpuShares, Curve, Family, LatencyGap, LatencyRequest, Mark, Mode, Origin, PerTask,
+    Point, PointLatency, Served,
 };
 
 /// Name of the file that describes a run of knee.
@@ -79,6 +79,8 @@ pub struct Measured {
     pub server: Option<Served>,
     /// How long single requests or iterations took, if that was measured.
     pub latency: Option<PointLatency>,
+    /// See [`Point::latency_gap`].
+    pub latency_gap: Option<LatencyGap>,
     /// Why results are missing or incomplete.
     pub gap: Option<String>,
     /// Median speed of the CPUs before and after these rounds, in steps of the reference loop per
@@ -128,6 +130,7 @@ impl Measured {
             cpu: self.cpu,
             server: self.server,
             latency: self.latency.clone(),
+            latency_gap: self.latency_gap.clone(),
             samples: self.samples,
             marked: self.marked,
             measured: self.measured,

@@ -215,6 +215,9 @@ pub struct Sample {
     pub server: Option<ServerUse>,
     /// How long single requests or iterations took; `None` if that was not measured.
     pub latency: Option<Latency>,
+    /// Why the latency could not be measured, although the rate was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_failure: Option<Failure>,
     /// Reasons to distrust the interval.
     pub marks: Vec<Mark>,
     /// In [`Phase::Round`], the names of the programs that still ran after the command had ended, and that

@@ -47,6 +47,7 @@ fn comparison(after: &Results, compared: &Compared) -> Value {
         "families": compared.families,
         "points": compared.points.iter().map(point).collect::<Vec<Value>>(),
         "gaps": compared.gaps,
+        "latency_gaps": compared.latency_gaps,
         "latencies": compared.latencies.iter().map(latency).collect::<Vec<Value>>(),
     })
 }

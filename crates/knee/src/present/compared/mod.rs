@@ -142,9 +142,16 @@ fn tally(verdicts: &Verdicts) -> String {
     if said.is_empty() { "nothing compared".to_owned() } else { said.join(", ") }
 }
 
+/// The points that cannot be compared, and those whose latency cannot be compared.
+fn gaps(compared: &Compared) -> Vec<String> {
+    let latency = gap_lines(&compared.latency_gaps).into_iter();
+    let latency = latency.map(|line| format!("latency of {line}"));
+    gap_lines(&compared.gaps).into_iter().chain(latency).collect()
+}
+
 /// `open1 (processes ×2, threads ×2): no result after (it died)`: gaps of a testcase with the same
 /// reason share a line.
-fn gaps(gaps: &[Gap]) -> Vec<String> {
+fn gap_lines(gaps: &[Gap]) -> Vec<String> {
     let same =
         |a: &Gap, b: &Gap| (&a.key.case, &a.before, &a.after) == (&b.key.case, &b.before, &b.after);
     let side = |side: &str, reason: &Option<String>| {

@@ -69,6 +69,7 @@ pub(crate) fn run(
         memory: None,
         server: None,
         latency: None,
+        latency_failure: None,
         marks: vec![Mark::Starved; usize::from(disturbed)],
         left_running: Vec::new(),
     };

@@ -5,7 +5,7 @@ use knee_stats::Spread;
 use serde::Deserialize;
 
 use super::SampleLine;
-use crate::job::Phase;
+use crate::job::{Failure, Phase};
 
 /// The fields of [`SampleLine`] without nesting. Serde reads flattened fields through a map of
 /// their names, which takes a quarter of the run time of `knee compare`.
@@ -31,6 +31,7 @@ pub(super) struct Line {
     memory: Option<f64>,
     server: Option<ServerUse>,
     latency: Option<Latency>,
+    latency_failure: Option<Failure>,
     marks: Vec<Mark>,
 }
 
@@ -38,7 +39,18 @@ impl From<Line> for SampleLine {
     fn from(line: Line) -> Self {
         let Line { testcase, mode, tasks, round, sample, phase, seconds, .. } = line;
         let Line { total, min, max, mean, stddev, fairness, .. } = line;
-        let Line { rates, cpu, lost, reference, memory, server, latency, marks, .. } = line;
+        let Line {
+            rates,
+            cpu,
+            lost,
+            reference,
+            memory,
+            server,
+            latency,
+            latency_failure,
+            marks,
+            ..
+        } = line;
         Self {
             point: PointId { case: testcase, mode, tasks },
             round,
@@ -53,6 +65,7 @@ impl From<Line> for SampleLine {
             memory,
             server,
             latency,
+            latency_failure,
             marks,
         }
     }

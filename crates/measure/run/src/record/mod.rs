@@ -209,6 +209,9 @@ pub struct SampleLine {
     /// How long single requests or iterations took. Only a run that measures latency contains it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Latency>,
+    /// Why the latency of the server could not be measured in this round, although its rate was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_failure: Option<Failure>,
     /// Reasons to distrust the interval.
     pub marks: Vec<Mark>,
 }
@@ -237,6 +240,7 @@ impl SampleLine {
             memory: measured.memory,
             server: measured.server,
             latency: measured.latency,
+            latency_failure: measured.latency_failure,
             marks: measured.marks,
         })
     }

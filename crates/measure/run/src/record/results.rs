@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use knee_results::{
-    CaseInfo, CpuShares, Curve, Key, Latency, Measured, Order, Origin, PerTask, Point, PointId,
-    PointLatency, Results, Served,
+    CaseInfo, CpuShares, Curve, Key, Latency, LatencyGap, Measured, Order, Origin, PerTask, Point,
+    PointId, PointLatency, Results, Served,
 };
 use knee_stats::median;
 
@@ -53,10 +53,22 @@ fn measured<'r>(
         cpu: cpu.into_iter().reduce(|sum, shares| sum + shares).map(|sum| sum / n),
         server: served(counted().filter_map(RoundSummary::served).collect()),
         latency: PointLatency::of(&latencies),
+        latency_gap: latency_gap(counted()),
         gap: None,
         reference: typical(RoundSummary::cpu_speed),
         memory: typical(|round| round.memory),
     }
+}
+
+/// The rounds whose latency could not be measured, if any.
+fn latency_gap<'r>(rounds: impl Iterator<Item = &'r RoundSummary> + Clone) -> Option<LatencyGap> {
+    let mut failures = rounds.filter_map(RoundSummary::latency_failure).peekable();
+    let first = *failures.peek()?;
+    Some(LatencyGap {
+        reason: first.reason.clone(),
+        remedy: first.remedy.clone(),
+        rounds: failures.count(),
+    })
 }
 
 /// How a server and its load used their CPUs in `rounds`; `None` without rounds of a server.

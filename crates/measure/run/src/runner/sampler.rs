@@ -368,6 +368,7 @@ impl<'a> Sampler<'a> {
             memory: self.memory,
             server: None,
             latency: None,
+            latency_failure: None,
             marks,
             left_running: Vec::new(),
         }
