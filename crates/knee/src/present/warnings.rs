@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use knee_host::Environment;
 use knee_host::number::{percent, plural, spread};
-use knee_results::{Curve, LatencyGap, Mark, Mode, Order, Point, PointId, PointLatency};
+use knee_results::{Curve, LatencyGap, Mark, Mode, Order, Point, PointId, PointLatency, Served};
 use knee_run::record::{Record, RunEnd, RunRecord};
 
 use self::seats::{shared_beyond, without_spare_cpu};
@@ -179,13 +179,15 @@ fn late_generator(points: &[(&Curve, &Point)]) -> Option<String> {
     ))
 }
 
-/// A warning about rounds without latency. Of points that failed, the failure is shown.
+/// A warning about rounds without latency, except for failures, which the results list.
 fn missing_latency(run: &RunRecord, points: &[(&Curve, &Point)]) -> Option<String> {
-    let has_failed = |id: &PointId| run.failures.iter().any(|failure| failure.point == *id);
+    let is_listed = |id: &PointId, gap: &LatencyGap| {
+        run.failures.iter().any(|f| f.point == *id && f.failure.reason == gap.reason)
+    };
     let gaps: Vec<(&Curve, &Point, &LatencyGap)> = points
         .iter()
-        .filter(|(curve, point)| !has_failed(&curve.id(point.tasks)))
         .filter_map(|&(curve, point)| Some((curve, point, point.latency_gap.as_ref()?)))
+        .filter(|(curve, point, gap)| !is_listed(&curve.id(point.tasks), gap))
         .collect();
     let (_, _, first) = gaps.first()?;
     let (named, others) = gaps.split_at(gaps.len().min(NAMED));
@@ -216,19 +218,29 @@ fn lower_bounds(points: &[(&Curve, &Point)]) -> Option<String> {
         })
         .collect();
     let (named, others) = names.split_at(names.len().min(NAMED));
-    let is_full = |point: &Point| point.server.is_some_and(|server| server.load_busy > FULL);
-    let advice = match bounds.clone().any(|(_, point)| is_full(point)) {
-        true => "the CPUs of the load were full; give it more CPUs with fewer tasks (-t)",
-        false => "use more connections, or find out what the server is waiting for",
-    };
+    let has_full_load = bounds.clone().filter_map(|(_, point)| point.server).any(|s| is_full(&s));
     (!named.is_empty()).then(|| {
         format!(
             "the server left its CPUs idle at {}{}, so it serves at least these rates (marked ≥), and \
-             knee concludes nothing from them; {advice}",
+             knee concludes nothing from them; {}",
             named.join(", "),
-            and_more(others.len())
+            and_more(others.len()),
+            idle_advice(has_full_load)
         )
     })
+}
+
+/// Whether the load on a server was so busy that it may have limited the rate.
+pub(super) fn is_full(server: &Served) -> bool {
+    server.load_busy > FULL
+}
+
+/// What to do about a server that left its CPUs idle.
+pub(super) fn idle_advice(has_full_load: bool) -> &'static str {
+    match has_full_load {
+        true => "the CPUs of the load were full; give it more CPUs with fewer tasks (-t)",
+        false => "use more connections, or find out what the server is waiting for",
+    }
 }
 
 /// A warning about further rounds that failed.

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::compared_latency::{ComparedLatency, compared_latencies, latency_gaps};
 use crate::results::ITERATIONS;
-use crate::{Difference, Family, Key, Results, VariantPair, differences};
+use crate::{Difference, Family, Key, Results, Served, VariantPair, differences};
 
 /// The comparison of two results.
 #[derive(Debug, Clone, PartialEq)]
@@ -91,10 +91,41 @@ pub struct ComparedPoint {
     pub disturbed: bool,
     /// Whether a side is [oversubscribed](crate::Point::oversubscribed).
     pub oversubscribed: bool,
+    /// How the servers before and after and their loads used their CPUs, if servers were measured.
+    pub server: [Option<Served>; 2],
     /// Why a side has fewer rounds than requested.
     pub gap: Option<String>,
     /// Medians, ratio, interval, p-value and verdict.
     pub comparison: Comparison,
+}
+
+impl ComparedPoint {
+    /// Whether the rates before and after are only lower bounds, because a server left its CPUs idle.
+    pub fn lower_bounds(&self) -> [bool; 2] {
+        self.server.map(|server| server.is_some_and(|server| server.is_lower_bound()))
+    }
+
+    /// Whether nothing is claimed, and a rate is only a lower bound.
+    pub fn lacks_load(&self) -> bool {
+        self.comparison.verdict == Verdict::Inconclusive && self.lower_bounds().contains(&true)
+    }
+
+    /// Withdraws a claim that lower bounds do not support. A rate of at least 200 is higher than one of 100. But
+    /// whether it is lower than another, or the same, is unknown.
+    fn supported(self) -> Self {
+        let [before, after] = self.lower_bounds();
+        let is_supported = match self.comparison.verdict {
+            Verdict::Faster => !before,
+            Verdict::Slower => !after,
+            Verdict::Same | Verdict::Inconclusive => !before && !after,
+        };
+        if is_supported {
+            return self;
+        }
+        let verdict = Verdict::Inconclusive;
+        let comparison = Comparison { verdict, rounds_needed: None, ..self.comparison };
+        Self { comparison, ..self }
+    }
 }
 
 /// A point of which the rate or the latency cannot be compared.
@@ -191,8 +222,23 @@ impl Compared {
         Self { latencies, latency_gaps, machine, variants, ..compared }
     }
 
+    /// Adds the latencies of two results that were measured in interleaved rounds.
+    pub fn with_latencies(
+        self,
+        before: &Results,
+        after: &Results,
+        options: &CompareOptions,
+    ) -> Self {
+        Self {
+            latencies: compared_latencies(before, after, options, |_| Drift::NONE),
+            latency_gaps: latency_gaps(before, after),
+            ..self
+        }
+    }
+
     /// Compares `points` of two results by `compare`. Disturbed points do not count in the
-    /// correction of p-values, and nothing is claimed from them.
+    /// correction of p-values, and nothing is claimed from them. Of a server that was not busy, only
+    /// what a lower bound shows is claimed.
     pub fn assemble<Rounds>(
         before: &Results,
         after: &Results,
@@ -279,9 +325,11 @@ fn point(key: &Key, comparison: Comparison, before: &Results, after: &Results) -
         measured: sides.map(|side| side.measured),
         disturbed: sides.iter().any(|side| side.disturbed),
         oversubscribed: sides.iter().any(|side| side.oversubscribed),
+        server: sides.map(|side| side.server),
         gap: sides.iter().find_map(|side| side.gap.clone()),
         comparison,
     }
+    .supported()
 }
 
 fn missing(side: &Results, key: &Key) -> Option<String> {
@@ -353,6 +401,35 @@ mod tests {
             _ => None,
         });
         results
+    }
+
+    #[test]
+    fn a_lower_bound_may_be_called_higher_but_neither_lower_nor_the_same() {
+        let verdict = |before: (&[f64], f64), after: (&[f64], f64)| {
+            let side = |(rates, server_busy): (&[f64], f64)| {
+                let mut side = results(&[("mmap1", rates)]);
+                for point in side.points.values_mut() {
+                    let (load_busy, cpu_per_request, shared) = (0.5, 1e-5, false);
+                    point.server = Some(Served { server_busy, load_busy, cpu_per_request, shared });
+                }
+                side
+            };
+            let options = CompareOptions { threshold: Some(0.02), ..CompareOptions::default() };
+            let compared = Compared::new(&side(before), &side(after), &options);
+            let [point] = &compared.points[..] else { panic!("{compared:?}") };
+            (point.comparison.verdict, point.lacks_load())
+        };
+        let (busy, idle) = (1.0, 0.5);
+        let unknown = (Verdict::Inconclusive, true);
+        assert_eq!(verdict((HALF, busy), (STEADY, busy)), (Verdict::Faster, false));
+        assert_eq!(verdict((HALF, busy), (STEADY, idle)), (Verdict::Faster, false));
+        assert_eq!(verdict((HALF, idle), (STEADY, busy)), unknown);
+        assert_eq!(verdict((STEADY, busy), (HALF, busy)), (Verdict::Slower, false));
+        assert_eq!(verdict((STEADY, idle), (HALF, busy)), (Verdict::Slower, false));
+        assert_eq!(verdict((STEADY, busy), (HALF, idle)), unknown);
+        assert_eq!(verdict((STEADY, busy), (STEADY, busy)), (Verdict::Same, false));
+        assert_eq!(verdict((STEADY, idle), (STEADY, busy)), unknown);
+        assert_eq!(verdict((STEADY, busy), (STEADY, idle)), unknown);
     }
 
     const STEADY: &[f64] = &[100.0, 100.1, 99.9, 100.2, 99.8, 100.0];

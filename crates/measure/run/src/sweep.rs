@@ -108,24 +108,21 @@ impl Sweep<'_> {
                 }
                 let left_in_round = open.len() - turn_nr;
                 self.observer.round(&point, round, &progress.estimate(round, left_in_round));
-                let (failure, has_result) =
-                    match self.one_round(&point, round, turn.layout, &mut work)? {
-                        Ok(summary) => {
-                            self.note_latency(&point, round, &summary, progress.rounds());
-                            let failure = summary.failure().cloned();
-                            progress.add(turn.point, round, summary);
-                            let Some(failure) = failure else { continue };
-                            // Its rate says nothing about the failure.
-                            (failure, false)
-                        }
-                        Err(Stopped::Interrupted(signal)) => {
-                            return Ok(Ended::Interrupted(signal));
-                        }
-                        Err(Stopped::ByReceiver(error)) => {
-                            (Failure::runner(error.to_string()), progress.has_result(turn.point))
-                        }
-                        Err(Stopped::Failed(failure)) => (failure, progress.has_result(turn.point)),
-                    };
+                let mut has_result = progress.has_result(turn.point);
+                let failure = match self.one_round(&point, round, turn.layout, &mut work)? {
+                    Ok(summary) => {
+                        self.note_latency(&point, round, &summary, progress.rounds());
+                        let failure = summary.failure().cloned();
+                        progress.add(turn.point, round, summary);
+                        let Some(failure) = failure else { continue };
+                        // The rates of a server that has failed under load do not excuse it.
+                        has_result = false;
+                        failure
+                    }
+                    Err(Stopped::Interrupted(signal)) => return Ok(Ended::Interrupted(signal)),
+                    Err(Stopped::ByReceiver(error)) => Failure::runner(error.to_string()),
+                    Err(Stopped::Failed(failure)) => failure,
+                };
                 progress.close(turn.point);
                 let failure = PointFailure { point, round, failure };
                 match has_result {

@@ -64,6 +64,8 @@ fn side_of_point(point: &ComparedPoint, side: usize) -> Value {
         "median": medians[side],
         "rounds": point.rounds[side],
         "measured": point.measured[side],
+        "server": point.server[side],
+        "lower_bound": point.server[side].map(|server| server.is_lower_bound()),
     })
 }
 

@@ -26,9 +26,6 @@ fn measured<'r>(
     }
     let fairness: Vec<f64> = rounds.clone().filter_map(RoundSummary::fairness).collect();
     let clean = || rounds.clone().filter(|round| round.clean_rate().is_some());
-    let counts = |round: &&RoundSummary| round.clean_rate().is_some() || clean().next().is_none();
-    let counted = || rounds.clone().filter(counts);
-    let latencies: Vec<&Latency> = counted().map(RoundSummary::latency).collect();
     // Of the clean rounds, which give the rate; of all, if there are none.
     let typical = |speed: fn(&RoundSummary) -> Option<f64>| {
         let of_clean: Vec<f64> = clean().filter_map(speed).collect();
@@ -51,12 +48,25 @@ fn measured<'r>(
             fairness,
         }),
         cpu: cpu.into_iter().reduce(|sum, shares| sum + shares).map(|sum| sum / n),
-        server: served(counted().filter_map(RoundSummary::served).collect()),
-        latency: PointLatency::of(&latencies),
-        latency_gap: latency_gap(counted()),
         gap: None,
         reference: typical(RoundSummary::cpu_speed),
         memory: typical(|round| round.memory),
+        ..of_server(rounds)
+    }
+}
+
+/// How the server of a point and its load used their CPUs, and the latency, by the clean rounds; by all, if there
+/// are none. The rest is unknown.
+pub(super) fn of_server<'r>(rounds: impl Iterator<Item = &'r RoundSummary> + Clone) -> Measured {
+    let is_clean = |round: &RoundSummary| round.clean_rate().is_some();
+    let has_clean = rounds.clone().any(is_clean);
+    let counted = || rounds.clone().filter(|round| !has_clean || is_clean(round));
+    let latencies: Vec<&Latency> = counted().map(RoundSummary::latency).collect();
+    Measured {
+        server: served(counted().filter_map(RoundSummary::served).collect()),
+        latency: PointLatency::of(&latencies),
+        latency_gap: latency_gap(counted()),
+        ..Measured::default()
     }
 }
 
