@@ -52,7 +52,7 @@ fn converse(stream: &TcpStream, behaviour: &str, connection: usize) {
             "garbage-later" if connection > CONNECTIONS => b"sorry\n",
             "silent" => b"",
             // It replies on the others.
-            "late" if connection > CONNECTIONS && connection % 3 == 0 => b"",
+            "late" if connection > CONNECTIONS && connection.is_multiple_of(3) => b"",
             "die-later" if connection > CONNECTIONS => {
                 eprintln!("line_server: out of memory");
                 std::process::exit(4);
