@@ -6,6 +6,7 @@ use knee_stats::{CompareOptions, Comparison, Drift, Verdict, compare_all, median
 use serde::Serialize;
 
 use crate::compared_latency::{ComparedLatency, compared_latencies, latency_gaps};
+use crate::gap::Gap;
 use crate::results::ITERATIONS;
 use crate::{Difference, Family, Key, Results, Served, VariantPair, differences};
 
@@ -126,20 +127,6 @@ impl ComparedPoint {
         let comparison = Comparison { verdict, rounds_needed: None, ..self.comparison };
         Self { comparison, ..self }
     }
-}
-
-/// A point of which the rate or the latency cannot be compared.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Gap {
-    /// The point.
-    #[serde(flatten)]
-    pub key: Key,
-    /// Why there is no result before; `None` if there is one.
-    #[serde(rename = "missing_before")]
-    pub before: Option<String>,
-    /// Why there is no result after; `None` if there is one.
-    #[serde(rename = "missing_after")]
-    pub after: Option<String>,
 }
 
 /// The summary of the points of a family.

@@ -4,7 +4,7 @@ use knee_stats::{CompareOptions, Comparison, Drift, Quantiles, Verdict, compare_
 
 use serde::Serialize;
 
-use crate::compared::Gap;
+use crate::gap::Gap;
 use crate::{Key, Measured, PointLatency, Results};
 
 /// A quantile that fewer times of a round exceed is too uncertain to be compared.

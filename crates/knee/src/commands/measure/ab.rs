@@ -42,7 +42,7 @@ use crate::stderr::tell;
 /// Default of --rounds: enough to show a difference at any one of up to 25 points.
 const ROUNDS: u32 = 10;
 
-/// Compare two programs, servers or testcases in interleaved rounds
+/// Compare programs, servers or testcases in interleaved rounds
 ///
 /// In each round, knee runs both sides in quick succession. If the machine becomes slower or faster
 /// during the comparison, the change affects both sides alike and cancels out.
