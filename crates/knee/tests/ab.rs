@@ -336,7 +336,10 @@ fn what_cannot_be_compared_is_refused_before_anything_runs() {
     };
     let pair = ["--before", "true", "--after", "true"];
     refused(&["--before", "true"], "--after");
-    refused(&["--before", "open1", "--after", "true"], "cannot compare a command");
+    refused(
+        &["--before", "open1", "--after", "true"],
+        "--before is a testcase, but --after is a command",
+    );
     refused(&["--before", " ", "--after", "true"], "name a command");
     refused(&["--before", "echo {tasks}", "--after", "true"], "into both or into neither");
     ab(&scratch, &["--before", "none.so", "--after", "true"])

@@ -15,8 +15,13 @@ fn serve(scratch: &Scratch, args: &[&str]) -> Finished {
 
 /// The points of the record, as JSON.
 fn points(scratch: &Scratch) -> Vec<Value> {
+    points_of_run(scratch, 0)
+}
+
+/// The points of the record of a run that ended with this status.
+fn points_of_run(scratch: &Scratch, status: i32) -> Vec<Value> {
     let json = finish(&mut scratch.knee(&["show", "record", "--format", "json"]));
-    let json: Value = serde_json::from_str(&json.assert_code(0).stdout).unwrap();
+    let json: Value = serde_json::from_str(&json.assert_code(status).stdout).unwrap();
     let curves = json["curves"].as_array().unwrap().iter();
     curves.flat_map(|curve| curve["points"].as_array().unwrap().clone()).collect()
 }
@@ -94,13 +99,67 @@ fn the_share_can_be_changed_and_latency_switched_off() {
 }
 
 #[test]
-fn a_request_that_fails_on_schedule_fails_the_point() {
+fn late_replies_cost_a_round_its_latency_and_not_its_rate() {
     let scratch = Scratch::new();
-    describe(&scratch, "echo", "garbage-later", "");
-    let failed = serve(&scratch, &["-r", "1"]);
-    failed.assert_code(4).assert_stdout_has("at 70% of the rate").assert_stdout_has("sorry");
-    failed.assert_stdout_has("--latency=off");
-    assert!(scratch.measured().is_empty() && scratch.leftovers().is_empty());
+    describe(&scratch, "echo", "late", "");
+    // Requests of a warm-up do not count, and one of them would get no reply.
+    let shown = serve(&scratch, &["-r", "1", "--warmup", "0"]);
+    shown.assert_code(0).assert_stdout_has("0 of 1").assert_stdout_has(
+        "latency is missing at echo processes ×1 (1 of 1 rounds): while measuring latency at 70% of",
+    );
+    shown.assert_stdout_has("--latency=50%").assert_stderr_has("the latency of round 1 of echo");
+    let sample = &scratch.measured()[0];
+    support::assert_schema("sample", sample);
+    assert!(sample["total"].as_f64() > Some(0.0) && sample["latency"].is_null(), "{sample}");
+    assert_eq!(sample["latency_failure"]["kind"], "hung");
+    let run = scratch.run_json();
+    assert_eq!((&run["complete"], &run["failures"]), (&true.into(), &json!([])));
+    let point = &points(&scratch)[0];
+    assert!(point["rate"].as_f64() > Some(0.0) && point["latency"].is_null(), "{point}");
+    assert_eq!(point["latency_gap"]["rounds"], 1);
+    for by_round in [&[][..], &["--detail"]] {
+        let csv = finish(scratch.knee(&["show", "record", "--format", "csv"]).args(by_round));
+        csv.assert_code(0).assert_stdout_has("latency_gap_reason");
+        csv.assert_stdout_has("while measuring latency");
+    }
+    let compare = |args: &[&str]| finish(scratch.knee(&["compare", "record", "record"]).args(args));
+    compare(&[]).assert_code(0).assert_stdout_has(
+        "latency of echo (processes ×1): no result before or after (while measuring latency",
+    );
+    compare(&["--fail-on", "slower"]).assert_code(5);
+    let compared: Value = serde_json::from_str(&compare(&["--format", "json"]).stdout).unwrap();
+    assert_eq!(compared["comparisons"][0]["latency_gaps"][0]["tasks"], 1);
+    finish(&mut scratch.knee(&["report", "record", "-o", "page.html"])).assert_code(0);
+    let page = fs::read_to_string(scratch.path().join("page.html")).unwrap();
+    assert!(page.contains("1 of 1 rounds of echo processes ×1 have no latency"));
+    assert!(scratch.leftovers().is_empty());
+}
+
+#[test]
+fn a_server_that_fails_on_schedule_keeps_its_rate_and_fails_the_run() {
+    for (behaviour, reason) in [("garbage-later", "sorry"), ("die-later", "out of memory")] {
+        let scratch = Scratch::new();
+        describe(&scratch, "echo", behaviour, "");
+        let failed = serve(&scratch, &["-r", "2"]);
+        failed.assert_code(4).assert_stdout_has("at 70% of the rate").assert_stdout_has(reason);
+        failed.assert_stdout_has("--latency=off");
+        assert!(!failed.stdout.contains("latency is missing"), "{failed:#?}");
+        let is_as_recorded = || {
+            let measured = scratch.measured();
+            let [sample] = &measured[..] else { panic!("it is not measured further") };
+            assert_eq!(sample["latency_failure"]["kind"], "died");
+            let run = scratch.run_json();
+            assert_eq!(
+                (&run["complete"], run["failures"].as_array().unwrap().len()),
+                (&false.into(), 1)
+            );
+            assert!(points_of_run(&scratch, 4)[0]["rate"].as_f64() > Some(0.0));
+        };
+        is_as_recorded();
+        finish(&mut scratch.knee(&["run", "-q", "--resume", "record"])).assert_code(4);
+        is_as_recorded();
+        assert!(scratch.leftovers().is_empty());
+    }
 }
 
 #[test]

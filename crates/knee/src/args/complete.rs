@@ -22,13 +22,7 @@ pub(crate) fn testcases() -> ArgValueCompleter {
     })
 }
 
-/// Completes one testcase and its parameters.
-pub(crate) fn testcase() -> ArgValueCompleter {
-    ArgValueCompleter::new(|current: &OsStr| starting_with(current, named))
-}
-
 /// Completes one testcase and its parameters, or one server.
-#[cfg(feature = "explain")]
 pub(crate) fn testcase_or_server() -> ArgValueCompleter {
     ArgValueCompleter::new(|current: &OsStr| {
         starting_with(current, |text| named(text).into_iter().chain(servers()).collect())

@@ -1,7 +1,7 @@
 //! Options that decide which differences count as changes, and the exit status for changes.
 
 use clap::ValueEnum;
-use knee_results::{Compared, Results};
+use knee_results::{Compared, ComparedPoint, Results};
 use knee_run::record::RunRecord;
 use knee_stats::ministat::Confidence;
 use knee_stats::{CompareOptions, Verdict};
@@ -16,9 +16,9 @@ const THRESHOLD: f64 = 0.02;
 /// The values of --fail-on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum FailOn {
-    /// A point is slower than before, or a latency that knee compare compares is longer
+    /// A point is slower than before, or a compared latency is longer
     Slower,
-    /// A point is faster than before, or a latency that knee compare compares is shorter
+    /// A point is faster than before, or a compared latency is shorter
     Faster,
     /// It is unclear whether a point changed
     Inconclusive,
@@ -35,7 +35,7 @@ pub(crate) struct JudgementArgs {
     threshold: Option<f64>,
 
     /// Exit with status 1 if any point (testcase, mode, task count) has one of these verdicts, or
-    /// with status 5 if a point is too disturbed to tell
+    /// with status 5 if a point is too disturbed to tell, or a server was not busy
     #[arg(long, value_name = "VERDICT", value_enum, value_delimiter = ',')]
     fail_on: Vec<FailOn>,
 }
@@ -101,10 +101,14 @@ impl FailOn {
         }
     }
 
-    /// Whether a point that is too disturbed for a verdict could have this one.
+    /// Whether a point that is too disturbed for a verdict, whose server was not busy, or whose latency is
+    /// missing could have this one.
     fn could_find(self, compared: &Compared) -> bool {
         match self {
-            Self::Slower | Self::Faster => compared.points.iter().any(|point| point.disturbed),
+            Self::Slower | Self::Faster => {
+                let is_unknown = |p: &ComparedPoint| p.disturbed || p.lacks_load();
+                compared.points.iter().any(is_unknown) || !compared.latency_gaps.is_empty()
+            }
             Self::Inconclusive | Self::Missing => false,
         }
     }

@@ -11,7 +11,7 @@ use super::json::point_json;
 /// The first columns of a point and of a round, as paths in their JSON.
 const FIRST: [&str; 3] = ["/testcase", "/mode", "/tasks"];
 /// The last columns of both.
-const LAST: [&str; 32] = [
+const LAST: [&str; 34] = [
     "/min",
     "/max",
     "/fairness",
@@ -33,6 +33,8 @@ const LAST: [&str; 32] = [
     "/latency/max",
     "/latency/rate",
     "/latency/lateness/p99",
+    "/latency_gap/rounds",
+    "/latency_gap/reason",
     "/connections",
     "/counters/per_operation/cycles",
     "/counters/per_operation/instructions",
@@ -107,6 +109,10 @@ fn round_json(point: &PointId, nr: u32, round: &RoundSummary) -> Value {
         "cpu": round.cpu(),
         "server": round.served(),
         "latency": PointLatency::of(&[round.latency()]),
+        "latency_gap": round.latency_failure().map(|failure| json!({
+            "rounds": 1,
+            "reason": failure.reason,
+        })),
         "counters": PointCounters::of([round.counters()]),
         "samples": round.samples,
         "marked": round.marked(),
@@ -118,7 +124,7 @@ fn round_json(point: &PointId, nr: u32, round: &RoundSummary) -> Value {
 /// does not say what it is relative to.
 fn name(path: &str) -> String {
     let last = path.rsplit('/').next().unwrap_or(path);
-    if path.starts_with("/latency/") {
+    if path.starts_with("/latency") {
         return path.trim_start_matches('/').replace('/', "_");
     }
     match path.strip_prefix("/counters/per_operation/") {

@@ -63,6 +63,7 @@ pub(super) fn point_json(curve: &Curve, point: &Point) -> Value {
         "cpu": point.cpu,
         "server": point.server,
         "latency": point.latency,
+        "latency_gap": point.latency_gap,
         "counters": point.counters,
         "lower_bound": point.server.map(|server| server.is_lower_bound()),
         "samples": point.samples,

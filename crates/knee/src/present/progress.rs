@@ -84,6 +84,17 @@ impl Observer for RunProgress {
         }
     }
 
+    fn latency_failed(&mut self, PointFailure { point, round, failure }: &PointFailure) {
+        if self.tells_failures {
+            tell!(
+                "knee: the latency of round {} of {point} is missing: {}; {}",
+                round + 1,
+                failure.reason,
+                failure.remedy
+            );
+        }
+    }
+
     fn repeat_failed(&mut self, failure: &PointFailure) {
         if self.tells_failures {
             tell!("knee: {}; knee uses the rounds before it", failures::of_round(failure));

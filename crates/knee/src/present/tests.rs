@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use knee_results::{CaseId, Curve, Latency, LatencyRequest, Mark, Mode, PointId, ServerUse};
-use knee_run::job::{Failure, Phase};
+use knee_run::job::{Failure, FailureKind, Phase};
 use knee_run::noise::{self, Conditions, NoiseFloors, PointNoise};
 use knee_run::plan::Case;
 use knee_run::record::{Machine, PointFailure, Record, Rounds, RunEnd, RunRecord, SampleLine};
@@ -64,6 +64,7 @@ impl Example {
                 memory: None,
                 server: None,
                 latency: None,
+                latency_failure: None,
                 counters: None,
                 lost: None,
                 cpu: None,
@@ -73,8 +74,8 @@ impl Example {
         self
     }
 
-    /// Adds a round with this latency to the point at one task.
-    fn latency(mut self, testcase: &str, latency: &Latency) -> Self {
+    /// Adds a round with this latency, or without it for a reason, to the point at one task.
+    fn latency(mut self, testcase: &str, latency: Result<&Latency, &Failure>) -> Self {
         let point = PointId { case: testcase.parse().unwrap(), mode: Mode::Processes, tasks: 1 };
         let round = self.rounds.of(&point).count() as u32;
         self.rounds.add(&SampleLine {
@@ -88,7 +89,8 @@ impl Example {
             reference: None,
             memory: None,
             server: None,
-            latency: Some(latency.clone()),
+            latency: latency.ok().cloned(),
+            latency_failure: latency.err().cloned(),
             counters: None,
             lost: None,
             cpu: None,
@@ -127,6 +129,7 @@ impl Example {
                     memory: None,
                     server: Some(server),
                     latency: None,
+                    latency_failure: None,
                     counters: None,
                     lost: None,
                     cpu: None,
@@ -232,7 +235,7 @@ fn latencies_are_listed_and_a_late_generator_is_reported() {
         let lateness = Some(times(late));
         let latency =
             Latency { times: times(4000), lateness, rate: Some(70.0), ..Latency::default() };
-        let mut example = Example::new(&["getppid1"], &[1]).latency("getppid1", &latency);
+        let mut example = Example::new(&["getppid1"], &[1]).latency("getppid1", Ok(&latency));
         example.record.run.request.latency = Some(LatencyRequest::Requests { share: 0.7 });
         example
     };
@@ -287,6 +290,25 @@ fn a_server_that_shares_its_cores_has_no_knee_over_connections() {
 fn one_number_of_connections_is_shown_like_other_points() {
     let example = Example::sweep(&[(8, 70.0, [0.9, 0.5])]);
     example.says("s@connections=8").says("use more connections").never_says("over connections");
+}
+
+#[test]
+fn rounds_without_latency_are_counted_and_explained() {
+    let times = Histogram::of_buckets([(Histogram::bucket(4000), 100)], 4000);
+    let latency = Latency { times, rate: Some(70.0), ..Latency::default() };
+    let late = Failure::new(FailureKind::Hung, "replies were late", "use a smaller share");
+    let mut example = Example::new(&["getppid1"], &[1])
+        .latency("getppid1", Ok(&latency))
+        .latency("getppid1", Ok(&latency))
+        .latency("getppid1", Err(&late));
+    example.record.run.request.latency = Some(LatencyRequest::Requests { share: 0.7 });
+    let warning = "latency is missing at getppid1 processes ×1 (1 of 3 rounds): replies were late; use a \
+                   smaller share";
+    example.says("4.00 µs 2 of 3 - 70.0\n").says(warning);
+    // The results list a failure, so a warning would repeat it.
+    let point = PointId { case: CaseId::new("getppid1"), mode: Mode::Processes, tasks: 1 };
+    example.record.run.failures.push(PointFailure { point, round: 2, failure: late });
+    example.never_says("latency is missing");
 }
 
 #[test]

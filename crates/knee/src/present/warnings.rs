@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use knee_host::Environment;
 use knee_host::number::{percent, plural, spread};
-use knee_results::{Curve, Mark, Mode, Order, Point, PointId, PointLatency};
+use knee_results::{Curve, LatencyGap, Mark, Mode, Order, Point, PointId, PointLatency};
 use knee_run::record::{Record, RunEnd, RunRecord};
 
 use self::seats::{shared_beyond, without_spare_cpu};
@@ -41,6 +41,7 @@ pub(super) fn warnings(record: &Record, curves: &[Curve], view: &View<'_>) -> Ve
         other_work(run, curves, &points),
         lower_bounds(curves, &points),
         late_generator(&points),
+        missing_latency(run, &points),
         run.request.latency.filter(|latency| latency.slows_rates()).map(|_| {
             "the rates include reading the clock after each iteration (--latency), so knee does not \
              compare them to rates measured without --latency"
@@ -180,6 +181,33 @@ fn late_generator(points: &[(&Curve, &Point)]) -> Option<String> {
     ))
 }
 
+/// A warning about rounds without latency, except for failures, which the results list.
+fn missing_latency(run: &RunRecord, points: &[(&Curve, &Point)]) -> Option<String> {
+    let is_listed = |id: &PointId, gap: &LatencyGap| {
+        run.failures.iter().any(|f| f.point == *id && f.failure.reason == gap.reason)
+    };
+    let gaps: Vec<(&Curve, &Point, &LatencyGap)> = points
+        .iter()
+        .filter_map(|&(curve, point)| Some((curve, point, point.latency_gap.as_ref()?)))
+        .filter(|(curve, point, gap)| !is_listed(&curve.id(point.tasks), gap))
+        .collect();
+    let (_, _, first) = gaps.first()?;
+    let (named, others) = gaps.split_at(gaps.len().min(NAMED));
+    let names: Vec<String> = named
+        .iter()
+        .map(|(curve, point, gap)| {
+            format!("{} ({} of {} rounds)", name(curve, point), gap.rounds, point.rounds.len())
+        })
+        .collect();
+    Some(format!(
+        "latency is missing at {}{}: {}; {}",
+        names.join(", "),
+        and_more(others.len()),
+        first.reason,
+        first.remedy
+    ))
+}
+
 /// The points at which the server was not busy, although it could be.
 fn lower_bounds(curves: &[Curve], points: &[(&Curve, &Point)]) -> Option<String> {
     let sweeps = Curve::over_connections(curves);
@@ -198,19 +226,25 @@ fn lower_bounds(curves: &[Curve], points: &[(&Curve, &Point)]) -> Option<String>
         })
         .collect();
     let (named, others) = names.split_at(names.len().min(NAMED));
-    let is_full = |point: &Point| point.server.is_some_and(|server| server.is_load_full());
-    let advice = match bounds.clone().any(|(_, point)| is_full(point)) {
-        true => "the CPUs of the load were full; give it more CPUs with fewer tasks (-t)",
-        false => "use more connections, or find out what the server is waiting for",
-    };
+    let has_full_load =
+        bounds.clone().filter_map(|(_, point)| point.server).any(|server| server.is_load_full());
     (!named.is_empty()).then(|| {
         format!(
             "the server left its CPUs idle at {}{}, so it serves at least these rates (marked ≥), and \
-             knee concludes nothing from them; {advice}",
+             knee concludes nothing from them; {}",
             named.join(", "),
-            and_more(others.len())
+            and_more(others.len()),
+            idle_advice(has_full_load)
         )
     })
+}
+
+/// What to do about a server that left its CPUs idle.
+pub(super) fn idle_advice(has_full_load: bool) -> &'static str {
+    match has_full_load {
+        true => "the CPUs of the load were full; give it more CPUs with fewer tasks (-t)",
+        false => "use more connections, or find out what the server is waiting for",
+    }
 }
 
 /// A warning about further rounds that failed.

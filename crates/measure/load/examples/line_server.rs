@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use rustix::time::{ClockId, clock_gettime};
+
 /// Lines until a server that dies under load does so.
 const LIFE: u64 = 50;
 
@@ -40,12 +42,21 @@ fn main() {
 fn converse(stream: &TcpStream, behaviour: &str, connection: usize) {
     let _ = stream.set_nodelay(true);
     let mut lines = BufReader::new(stream).lines();
+    let busy = behaviour.strip_prefix("busy-");
+    let busy = busy.map(|micros| Duration::from_micros(micros.parse().expect("microseconds")));
     while let Some(Ok(_)) = lines.next() {
+        busy.into_iter().for_each(work);
         let reply: &[u8] = match behaviour {
             "garbage" => b"sorry\n",
             // The connections of a second load are new.
             "garbage-later" if connection > CONNECTIONS => b"sorry\n",
             "silent" => b"",
+            // It replies on the others.
+            "late" if connection > CONNECTIONS && connection.is_multiple_of(3) => b"",
+            "die-later" if connection > CONNECTIONS => {
+                eprintln!("line_server: out of memory");
+                std::process::exit(4);
+            }
             "idle" => {
                 thread::sleep(Duration::from_millis(2));
                 b"ok\n"
@@ -59,5 +70,14 @@ fn converse(stream: &TcpStream, behaviour: &str, connection: usize) {
         if { stream }.write_all(reply).is_err() {
             return;
         }
+    }
+}
+
+/// Uses this much CPU time.
+fn work(time: Duration) {
+    let used = || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default();
+    let begun = used();
+    while used() - begun < time {
+        std::hint::spin_loop();
     }
 }

@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use knee_stats::{CompareOptions, Comparison, Drift, Verdict, compare_all, median};
 use serde::Serialize;
 
-use crate::compared_latency::{ComparedLatency, compared_latencies};
+use crate::compared_latency::{ComparedLatency, compared_latencies, latency_gaps};
+use crate::gap::Gap;
 use crate::results::ITERATIONS;
-use crate::{Difference, Family, Key, Results, VariantPair, differences};
+use crate::{Difference, Family, Key, Results, Served, VariantPair, differences};
 
 /// The comparison of two results.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,6 +17,8 @@ pub struct Compared {
     pub points: Vec<ComparedPoint>,
     /// Quantiles of the latencies of points that both sides measured, those that have changed first.
     pub latencies: Vec<ComparedLatency>,
+    /// Points that lack the latency of some or all rounds, with the reasons.
+    pub latency_gaps: Vec<Gap>,
     /// Points that are missing on one side or both, with the reasons.
     pub gaps: Vec<Gap>,
     /// The points of each family; testcases that knee does not know come last.
@@ -89,24 +92,44 @@ pub struct ComparedPoint {
     pub disturbed: bool,
     /// Whether a side is [oversubscribed](crate::Point::oversubscribed).
     pub oversubscribed: bool,
+    /// How the servers before and after and their loads used their CPUs, if servers were measured.
+    pub server: [Option<Served>; 2],
     /// Why a side has fewer rounds than requested.
     pub gap: Option<String>,
     /// Medians, ratio, interval, p-value and verdict.
     pub comparison: Comparison,
 }
 
-/// A point that cannot be compared.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Gap {
-    /// The point.
-    #[serde(flatten)]
-    pub key: Key,
-    /// Why there is no result before; `None` if there is one.
-    #[serde(rename = "missing_before")]
-    pub before: Option<String>,
-    /// Why there is no result after; `None` if there is one.
-    #[serde(rename = "missing_after")]
-    pub after: Option<String>,
+impl ComparedPoint {
+    /// Whether the rates before and after are only lower bounds, because a server left its CPUs idle. At a swept
+    /// number of connections that is normal, unless the CPUs of the load were full.
+    pub fn lower_bounds(&self) -> [bool; 2] {
+        let is_swept = self.key.case.connections().is_some();
+        let is_bound = |s: Served| s.is_lower_bound() && (!is_swept || s.is_load_full());
+        self.server.map(|server| server.is_some_and(is_bound))
+    }
+
+    /// Whether nothing is claimed, and a rate is only a lower bound.
+    pub fn lacks_load(&self) -> bool {
+        self.comparison.verdict == Verdict::Inconclusive && self.lower_bounds().contains(&true)
+    }
+
+    /// Withdraws a claim that lower bounds do not support. A rate of at least 200 is higher than one of 100. But
+    /// whether it is lower than another, or the same, is unknown.
+    fn supported(self) -> Self {
+        let [before, after] = self.lower_bounds();
+        let is_supported = match self.comparison.verdict {
+            Verdict::Faster => !before,
+            Verdict::Slower => !after,
+            Verdict::Same | Verdict::Inconclusive => !before && !after,
+        };
+        if is_supported {
+            return self;
+        }
+        let verdict = Verdict::Inconclusive;
+        let comparison = Comparison { verdict, rounds_needed: None, ..self.comparison };
+        Self { comparison, ..self }
+    }
 }
 
 /// The summary of the points of a family.
@@ -185,11 +208,27 @@ impl Compared {
             .map(|key| (key, (rounds(before, key), rounds(after, key), drift(key))));
         let compare = |points: &[_]| compare_all(points, options);
         let compared = Self::assemble(before, after, points.collect(), compare);
-        Self { latencies, machine, variants, ..compared }
+        let latency_gaps = latency_gaps(before, after);
+        Self { latencies, latency_gaps, machine, variants, ..compared }
+    }
+
+    /// Adds the latencies of two results that were measured in interleaved rounds.
+    pub fn with_latencies(
+        self,
+        before: &Results,
+        after: &Results,
+        options: &CompareOptions,
+    ) -> Self {
+        Self {
+            latencies: compared_latencies(before, after, options, |_| Drift::NONE),
+            latency_gaps: latency_gaps(before, after),
+            ..self
+        }
     }
 
     /// Compares `points` of two results by `compare`. Disturbed points do not count in the
-    /// correction of p-values, and nothing is claimed from them.
+    /// correction of p-values, and nothing is claimed from them. Of a server that was not busy, only
+    /// what a lower bound shows is claimed.
     pub fn assemble<Rounds>(
         before: &Results,
         after: &Results,
@@ -225,6 +264,7 @@ impl Compared {
             families: families(&points),
             points,
             latencies: Vec::new(),
+            latency_gaps: Vec::new(),
             gaps,
             differences: differences(before, after),
             machine: BTreeMap::new(),
@@ -275,9 +315,11 @@ fn point(key: &Key, comparison: Comparison, before: &Results, after: &Results) -
         measured: sides.map(|side| side.measured),
         disturbed: sides.iter().any(|side| side.disturbed),
         oversubscribed: sides.iter().any(|side| side.oversubscribed),
+        server: sides.map(|side| side.server),
         gap: sides.iter().find_map(|side| side.gap.clone()),
         comparison,
     }
+    .supported()
 }
 
 fn missing(side: &Results, key: &Key) -> Option<String> {
@@ -349,6 +391,40 @@ mod tests {
             _ => None,
         });
         results
+    }
+
+    #[test]
+    fn a_lower_bound_may_be_called_higher_but_neither_lower_nor_the_same() {
+        let verdict_of = |case: &str, load_busy, before: (&[f64], f64), after: (&[f64], f64)| {
+            let side = |(rates, server_busy): (&[f64], f64)| {
+                let mut side = results(&[(case, rates)]);
+                for point in side.points.values_mut() {
+                    let (cpu_per_request, shared) = (1e-5, false);
+                    point.server = Some(Served { server_busy, load_busy, cpu_per_request, shared });
+                }
+                side
+            };
+            let options = CompareOptions { threshold: Some(0.02), ..CompareOptions::default() };
+            let compared = Compared::new(&side(before), &side(after), &options);
+            let [point] = &compared.points[..] else { panic!("{compared:?}") };
+            (point.comparison.verdict, point.lacks_load())
+        };
+        let verdict = |before, after| verdict_of("nginx", 0.5, before, after);
+        let (busy, idle) = (1.0, 0.5);
+        let unknown = (Verdict::Inconclusive, true);
+        assert_eq!(verdict((HALF, busy), (STEADY, busy)), (Verdict::Faster, false));
+        assert_eq!(verdict((HALF, busy), (STEADY, idle)), (Verdict::Faster, false));
+        assert_eq!(verdict((HALF, idle), (STEADY, busy)), unknown);
+        assert_eq!(verdict((STEADY, busy), (HALF, busy)), (Verdict::Slower, false));
+        assert_eq!(verdict((STEADY, idle), (HALF, busy)), (Verdict::Slower, false));
+        assert_eq!(verdict((STEADY, busy), (HALF, idle)), unknown);
+        assert_eq!(verdict((STEADY, busy), (STEADY, busy)), (Verdict::Same, false));
+        assert_eq!(verdict((STEADY, idle), (STEADY, busy)), unknown);
+        assert_eq!(verdict((STEADY, busy), (STEADY, idle)), unknown);
+        let swept =
+            |load_busy| verdict_of("nginx@connections=1", load_busy, (STEADY, busy), (HALF, idle));
+        assert_eq!(swept(0.5), (Verdict::Slower, false));
+        assert_eq!(swept(0.99), unknown);
     }
 
     const STEADY: &[f64] = &[100.0, 100.1, 99.9, 100.2, 99.8, 100.0];

@@ -4,6 +4,7 @@ use knee_stats::{CompareOptions, Comparison, Drift, Quantiles, Verdict, compare_
 
 use serde::Serialize;
 
+use crate::gap::Gap;
 use crate::{Key, Measured, PointLatency, Results};
 
 /// A quantile that fewer times of a round exceed is too uncertain to be compared.
@@ -18,6 +19,9 @@ const OTHER_RATE: f64 = 0.05;
 pub enum Doubt {
     /// A side is [disturbed](crate::Point::disturbed).
     Disturbed,
+    /// On a side, rounds [lack their latency](crate::Point::latency_gap). The others were perhaps the quicker
+    /// ones.
+    Incomplete,
     /// On a side, the load generator caused [much of the latency itself](PointLatency::is_late).
     Late,
     /// The sides were measured at different rates of requests.
@@ -69,8 +73,7 @@ pub(crate) fn compared_latencies(
     options: &CompareOptions,
     drift: impl Fn(&Key) -> Drift,
 ) -> Vec<ComparedLatency> {
-    let how = |side: &Results| side.origin.as_ref().and_then(|origin| origin.request.latency);
-    if how(before) != how(after) {
+    if !is_comparable(before, after) {
         return Vec::new();
     }
     let mut sound = Vec::new();
@@ -122,10 +125,42 @@ pub(crate) fn compared_latencies(
     all
 }
 
+/// Whether both sides measured latency in the same way.
+fn is_comparable(before: &Results, after: &Results) -> bool {
+    let how = |side: &Results| side.origin.as_ref().and_then(|origin| origin.request.latency);
+    how(before) == how(after)
+}
+
+/// The points that lack the latency of rounds, with the reasons.
+pub(crate) fn latency_gaps(before: &Results, after: &Results) -> Vec<Gap> {
+    if !is_comparable(before, after) {
+        return Vec::new();
+    }
+    let reason = |side: &Measured| {
+        let (gap, of) = (side.latency_gap.as_ref()?, side.rounds.len());
+        Some(match gap.rounds {
+            rounds if rounds == of => gap.reason.clone(),
+            rounds => format!("in {rounds} of {of} rounds: {}", gap.reason),
+        })
+    };
+    let common = before.points.iter().filter_map(|(key, b)| Some((key, b, after.points.get(key)?)));
+    common
+        .filter(|(_, before, after)| before.latency_gap.is_some() || after.latency_gap.is_some())
+        .map(|(key, before, after)| Gap {
+            key: key.clone(),
+            before: reason(before),
+            after: reason(after),
+        })
+        .collect()
+}
+
 /// Why nothing can be claimed about the latency of a point, if so.
 fn doubt(before: &Measured, after: &Measured) -> Option<Doubt> {
     if before.disturbed || after.disturbed {
         return Some(Doubt::Disturbed);
+    }
+    if before.latency_gap.is_some() || after.latency_gap.is_some() {
+        return Some(Doubt::Incomplete);
     }
     let (before, after) = (before.latency.as_ref()?, after.latency.as_ref()?);
     if before.is_late() || after.is_late() {
@@ -159,7 +194,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::{CaseId, Latency, Mode};
+    use crate::{CaseId, Latency, LatencyGap, Mode};
 
     /// A point whose rounds have these median times, with `count` times each.
     fn results(points: &[(&str, &[u64], bool)], count: u64) -> Results {
@@ -251,6 +286,31 @@ mod tests {
         assert_eq!(doubt(|after| after.rate = Some(94.0)), other_rate);
         let late = (Some(Doubt::Late), Verdict::Inconclusive);
         assert_eq!(doubt(|after| after.lateness = Some(after.quantiles)), late);
+    }
+
+    #[test]
+    fn nothing_is_claimed_about_a_point_that_lacks_the_latency_of_a_round() {
+        let before = results(&[("a", LOW, false), ("b", LOW, false)], 20);
+        let mut after = results(&[("a", HIGH, false), ("b", HIGH, false)], 20);
+        let gap = |rounds| {
+            let (reason, remedy) = ("it was late".to_owned(), "wait".to_owned());
+            Some(LatencyGap { rounds, reason, remedy })
+        };
+        let mut points = after.points.values_mut();
+        points.next().unwrap().latency_gap = gap(1);
+        let all = points.next().unwrap();
+        (all.latency, all.latency_gap) = (None, gap(6));
+        let options = CompareOptions::default();
+        let compared = compared_latencies(&before, &after, &options, |_| Drift::NONE);
+        let [partly] = &compared[..] else { panic!("{compared:?}") };
+        assert_eq!(
+            (partly.doubt, partly.comparison.verdict),
+            (Some(Doubt::Incomplete), Verdict::Inconclusive)
+        );
+        let gaps = latency_gaps(&before, &after);
+        let reasons = ["in 1 of 6 rounds: it was late", "it was late"].map(|r| Some(r.to_owned()));
+        assert_eq!(gaps.iter().map(|gap| gap.after.clone()).collect::<Vec<_>>(), reasons);
+        assert!(gaps.iter().all(|gap| gap.before.is_none()));
     }
 
     #[test]

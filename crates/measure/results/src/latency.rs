@@ -102,6 +102,17 @@ impl PointLatency {
     }
 }
 
+/// Rounds of a point whose latency could not be measured, although their rate was.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LatencyGap {
+    /// How many rounds that count.
+    pub rounds: usize,
+    /// What happened in the first of them.
+    pub reason: String,
+    /// What to do next.
+    pub remedy: String,
+}
+
 /// Times in seconds, without the histogram.
 #[derive(Serialize)]
 struct Summary<'l> {

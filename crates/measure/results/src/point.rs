@@ -7,7 +7,7 @@ use knee_stats::{Looks, MedianInterval, median_interval};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{CaseId, CpuShares, Mark, Mode, PointCounters, PointLatency, Served};
+use crate::{CaseId, CpuShares, LatencyGap, Mark, Mode, PointCounters, PointLatency, Served};
 
 /// Confidence of all intervals.
 pub const CONFIDENCE: f64 = 0.95;
@@ -68,6 +68,8 @@ pub struct Point {
     pub server: Option<Served>,
     /// How long single requests or iterations took, if that was measured.
     pub latency: Option<PointLatency>,
+    /// The rounds without latency, if it could not be measured in all of them.
+    pub latency_gap: Option<LatencyGap>,
     /// Events of the processors and the kernel, if they were counted.
     pub counters: Option<PointCounters>,
     /// Number of samples that count.
@@ -114,6 +116,7 @@ impl Point {
             cpu: None,
             server: None,
             latency: None,
+            latency_gap: None,
             counters: None,
             marked: 0,
             marks: BTreeMap::new(),

@@ -14,8 +14,8 @@ use knee_stats::Looks;
 use serde::Serialize;
 
 use crate::{
-    CaseId, CpuShares, Curve, Family, Mark, Mode, Origin, PerTask, Point, PointCounters,
-    PointLatency, Served,
+    CaseId, CpuShares, Curve, Family, LatencyGap, Mark, Mode, Origin, PerTask, Point,
+    PointCounters, PointLatency, Served,
 };
 
 /// Name of the file that describes a run of knee.
@@ -79,6 +79,8 @@ pub struct Measured {
     pub server: Option<Served>,
     /// How long single requests or iterations took, if that was measured.
     pub latency: Option<PointLatency>,
+    /// See [`Point::latency_gap`].
+    pub latency_gap: Option<LatencyGap>,
     /// Events of the processors and the kernel, if they were counted.
     pub counters: Option<PointCounters>,
     /// Why results are missing or incomplete.
@@ -130,6 +132,7 @@ impl Measured {
             cpu: self.cpu,
             server: self.server,
             latency: self.latency.clone(),
+            latency_gap: self.latency_gap.clone(),
             counters: self.counters.clone(),
             samples: self.samples,
             marked: self.marked,

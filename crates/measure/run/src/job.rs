@@ -218,6 +218,9 @@ pub struct Sample {
     pub server: Option<ServerUse>,
     /// How long single requests or iterations took; `None` if that was not measured.
     pub latency: Option<Latency>,
+    /// Why the latency could not be measured, although the rate was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_failure: Option<Failure>,
     /// Events of the processors and the kernel; `None` if they were not counted.
     pub counters: Option<Counts>,
     /// Reasons to distrust the interval.

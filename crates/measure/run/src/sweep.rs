@@ -36,6 +36,9 @@ pub trait Observer {
     fn first_round_ended(&mut self, run: &RunRecord, rounds: &Rounds, left: Option<f64>);
     /// A point has failed, and is not measured further.
     fn failed(&mut self, failure: &PointFailure);
+    /// The latency of a server could not be measured in a round of a point, for the first time at this point.
+    /// The rate of the round counts.
+    fn latency_failed(&mut self, failure: &PointFailure);
     /// A further round of a point has failed. The point keeps its earlier rounds, and is not measured
     /// further.
     fn repeat_failed(&mut self, failure: &PointFailure);
@@ -105,16 +108,21 @@ impl Sweep<'_> {
                 }
                 let left_in_round = open.len() - turn_nr;
                 self.observer.round(&point, round, &progress.estimate(round, left_in_round));
+                let mut has_result = progress.has_result(turn.point);
                 let failure = match self.one_round(&point, round, turn.layout, &mut work)? {
                     Ok(summary) => {
+                        self.note_latency(&point, round, &summary, progress.rounds());
+                        let failure = summary.failure().cloned();
                         progress.add(turn.point, round, summary);
-                        continue;
+                        let Some(failure) = failure else { continue };
+                        // The rates of a server that has failed under load do not excuse it.
+                        has_result = false;
+                        failure
                     }
                     Err(Stopped::Interrupted(signal)) => return Ok(Ended::Interrupted(signal)),
                     Err(Stopped::ByReceiver(error)) => Failure::runner(error.to_string()),
                     Err(Stopped::Failed(failure)) => failure,
                 };
-                let has_result = progress.has_result(turn.point);
                 progress.close(turn.point);
                 let failure = PointFailure { point, round, failure };
                 match has_result {
@@ -164,6 +172,24 @@ impl Sweep<'_> {
         self.observer.failed(&failure);
         self.run.failures.push(failure);
         self.writer.describe(self.run)
+    }
+
+    /// Tells the observer of the first round of a point without latency, unless this is a failure of the
+    /// server, of which [`give_up`](Self::give_up) tells.
+    fn note_latency(
+        &mut self,
+        point: &PointId,
+        round: u32,
+        summary: &RoundSummary,
+        earlier: &Rounds,
+    ) {
+        let is_first = earlier.of(point).all(|round| round.latency_failure().is_none());
+        if let (Some(failure), None, true) =
+            (summary.latency_failure(), summary.failure(), is_first)
+        {
+            let (point, failure) = (point.clone(), failure.clone());
+            self.observer.latency_failed(&PointFailure { point, round, failure });
+        }
     }
 
     /// Notes that a further round of a point failed, without which it has a result.

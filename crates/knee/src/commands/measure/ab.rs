@@ -1,24 +1,24 @@
-//! `knee ab`: compare two programs or testcases in interleaved rounds (ABBA).
+//! `knee ab`: compare two programs, servers or testcases in interleaved rounds (ABBA).
 
-use std::path::{Path, PathBuf};
+mod sides;
 
-use anyhow::anyhow;
+use std::path::PathBuf;
+
 use clap::ValueEnum;
 use knee_host::number::plural;
-use knee_host::process::program;
 use knee_host::{CpuList, Placement, cgroup};
-use knee_results::{Mode, Order, Request, Side, UntilDecided};
-use knee_run::job::{Command, START_TIMEOUT, Source};
+use knee_results::{LatencyRequest, Mode, Order, Request, UntilDecided};
+use knee_run::job::{Command, START_TIMEOUT};
 use knee_run::plan::Case;
 use knee_run::record::{InTurns, Record, RunRecord};
-use knee_run::runner::check_plugin;
 use knee_run::sweep::Ended;
 use knee_stats::{Looks, pairs_to_claim};
-use knee_testcases::CATALOGUE;
 
+use self::sides::{Kind, command, sides};
 use crate::args::confidence::ConfidenceArgs;
 use crate::args::form::FormArgs;
 use crate::args::judgement::JudgementArgs;
+use crate::args::latency::{LatencyChoice, latency};
 use crate::args::modes::Modes;
 use crate::args::patience::PatienceArgs;
 use crate::args::score::ScoreArgs;
@@ -34,22 +34,24 @@ use crate::present::compared::{Comparisons, Form};
 use crate::present::left_running;
 use crate::present::progress::RunProgress;
 use crate::session::{
-    COMMAND_SECONDS, INTERVAL, QuietWait, SAMPLES, WARMUP, begin, carry_out, random, resume,
-    topology,
+    COMMAND_SECONDS, INTERVAL, QuietWait, SAMPLES, SERVER_WARMUP, WARMUP, begin, carry_out, random,
+    resume, topology,
 };
 use crate::stderr::tell;
 
 /// Default of --rounds: enough to show a difference at any one of up to 25 points.
 const ROUNDS: u32 = 10;
 
-/// Compare two programs or testcases in interleaved rounds
+/// Compare programs, servers or testcases in interleaved rounds
 ///
 /// In each round, knee runs both sides in quick succession. If the machine becomes slower or faster
 /// during the comparison, the change affects both sides alike and cancels out.
 ///
-/// A side is a command, a plug-in (FILE.so) or a testcase (NAME or NAME@KEY=VALUE). knee compares
-/// the run times of commands, or with --rate or --read the rates that they print. knee replaces the
-/// same placeholders in commands as `knee run`. knee uses a shell only for commands that contain shell syntax.
+/// A side is a command, a server (NAME or FILE.toml), a plug-in (FILE.so) or a testcase (NAME or
+/// NAME@KEY=VALUE). knee compares the run times of commands, or with --rate or --read the rates that they
+/// print. knee replaces the same placeholders in commands as `knee run`. knee uses a shell only for commands
+/// that contain shell syntax. A name of a server or testcase alone is not a command. With --latency, knee
+/// compares the latency of servers too.
 #[derive(clap::Args)]
 #[command(
     args_override_self = true,
@@ -59,6 +61,7 @@ const ROUNDS: u32 = 10;
   knee ab -t 1,2,4 --before './a -j{tasks}' --after './b -j{tasks}'  task counts
   knee ab --before old/mine.so --after new/mine.so -m threads        plug-ins
   knee ab --before read1 --after read1@file=same                     parameters
+  knee ab --before nginx --after ./my-nginx.toml                     servers
   knee ab --until-decided 2% --before ./old --after ./new            as many rounds as it takes
   knee ab --resume runs/2026-11-21T090000Z                           continue
 
@@ -70,14 +73,14 @@ Exit status:
   5  too noisy for --fail-on to tell, or for --until-decided to decide in time"
 )]
 pub(crate) struct Args {
-    /// Baseline side: a command, FILE.so, or `NAME[@KEY=VALUE]`
+    /// Baseline side: a command, FILE.toml, FILE.so, or `NAME[@KEY=VALUE]`
     #[arg(long, value_name = "CMD", required_unless_present = "resume",
-          add = complete::testcase())]
+          add = complete::testcase_or_server())]
     before: Option<String>,
 
-    /// Side to compare with the baseline: a command, FILE.so, or `NAME[@KEY=VALUE]`
+    /// Side to compare with the baseline: a command, FILE.toml, FILE.so, or `NAME[@KEY=VALUE]`
     #[arg(long, value_name = "CMD", required_unless_present = "resume",
-          add = complete::testcase())]
+          add = complete::testcase_or_server())]
     after: Option<String>,
 
     #[command(flatten)]
@@ -102,13 +105,19 @@ pub(crate) struct Args {
           value_parser = seconds)]
     max_time: f64,
 
-    /// Task counts; knee replaces {tasks} in a command with the task count [default: auto; for
-    /// commands: 1]
+    /// Task counts; knee replaces {tasks} in a command with the task count. The task count of a server is
+    /// its number of CPUs [default: auto; for commands: 1]
     #[arg(short, long, value_name = "LIST | auto", allow_hyphen_values = true)]
     tasks: Option<Tasks>,
 
     #[command(flatten)]
     testcases: TestcaseArgs,
+
+    /// Also compare the latency of servers. After the rate of each round, knee sends requests on a schedule at
+    /// P% of this rate [default: off; without a value: 70%]
+    #[arg(long, value_name = "P% | on | off", num_args = 0..=1, require_equals = true,
+          default_missing_value = "on", value_parser = latency, conflicts_with = "until_decided")]
+    latency: Option<LatencyChoice>,
 
     /// Order in which the tasks of testcases take CPUs (see `knee topology`)
     #[arg(long, value_name = "PLACEMENT", default_value = "cores")]
@@ -126,7 +135,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR",
           conflicts_with_all = ["before", "after", "rate", "read", "rounds", "until_decided", "max_time",
                                 "wait_quiet", "patience", "tasks", "mode", "samples", "interval",
-                                "warmup", "placement", "cpus", "output"])]
+                                "warmup", "latency", "placement", "cpus", "output"])]
     resume: Option<PathBuf>,
 
     #[command(flatten)]
@@ -146,7 +155,8 @@ pub(crate) struct Args {
     quiet: bool,
 }
 
-/// Options of testcases. `--interval` also applies to commands that contain `{seconds}`.
+/// Options of testcases. `--interval` also applies to servers and to commands that contain `{seconds}`, and
+/// `--warmup` to servers.
 #[derive(clap::Args)]
 struct TestcaseArgs {
     /// Task mode of testcases: processes, threads or both [default: both]
@@ -159,24 +169,30 @@ struct TestcaseArgs {
     samples: Option<u64>,
 
     #[arg(long, value_name = "S", value_parser = seconds,
-          help = format!("Seconds per sample of testcases [default: {INTERVAL}]. For commands: the value of \
-                          {{seconds}} [default: {COMMAND_SECONDS}]"))]
+          help = format!("Seconds per sample of testcases [default: {INTERVAL}] or servers [default: \
+                          {COMMAND_SECONDS}]. For commands: the value of {{seconds}} [default: \
+                          {COMMAND_SECONDS}]"))]
     interval: Option<f64>,
 
     #[arg(long, value_name = "S", value_parser = seconds_or_none,
-          help = format!("Seconds before the first sample of a round, for testcases [default: {WARMUP}]"))]
+          help = format!("Seconds before the first sample of a round, for testcases [default: {WARMUP}] and \
+                          servers [default: {SERVER_WARMUP}]"))]
     warmup: Option<f64>,
 }
 
 impl TestcaseArgs {
-    /// The name of the first option that the user passed and that applies only to testcases, if any.
-    fn given(&self) -> Option<&'static str> {
-        let given = [
-            (self.mode.is_some(), "--mode"),
-            (self.samples.is_some(), "--samples"),
-            (self.warmup.is_some(), "--warmup"),
+    /// Refuses options that do not apply to sides of this kind.
+    fn check(&self, kind: Kind) -> anyhow::Result<()> {
+        let options = [
+            (self.mode.is_some(), "--mode", "testcases"),
+            (self.samples.is_some(), "--samples", "testcases"),
+            (self.warmup.is_some() && kind == Kind::Commands, "--warmup", "testcases and servers"),
         ];
-        given.into_iter().find_map(|(given, name)| given.then_some(name))
+        let given = options.into_iter().find(|(is_given, ..)| *is_given);
+        if let Some((_, option, to)) = given.filter(|_| kind != Kind::Testcases) {
+            bail_usage!("{option} applies only to {to}, but both sides are {kind}");
+        }
+        Ok(())
     }
 }
 
@@ -257,43 +273,28 @@ fn show(args: &Args, record: &Record) -> anyhow::Result<ExitStatus> {
 /// The run that the arguments describe on this machine.
 fn plan(args: &Args) -> anyhow::Result<RunRecord> {
     let given = |side: &Option<String>| side.clone().expect("clap requires both sides");
-    let cases = [
-        case("--before", &given(&args.before), args)?.on(Side::Before),
-        case("--after", &given(&args.after), args)?.on(Side::After),
-    ];
-    let commands = cases.iter().filter(|case| command(case).is_some()).count();
-    ensure_usage!(
-        commands != 1,
-        "cannot compare a command with a testcase; name two commands, or two testcases"
-    );
-    if let [Some(before), Some(after)] = [&args.before, &args.after]
-        && before.trim() != after.trim()
-        && cases[0].is_built_in()
-        && cases[0].id.without_side() == cases[1].id.without_side()
-    {
-        tell!(
-            "knee: {before} and {after} are the same configuration ({}), so any difference is \
-             noise",
-            cases[0].id.without_side()
-        );
+    let (cases, kind) = sides(&given(&args.before), &given(&args.after), &args.score)?;
+    if let (Some(option), Kind::Servers | Kind::Testcases) = (args.score.given(), kind) {
+        bail_usage!("{option} applies only to commands, but both sides are {kind}");
     }
-    if let (Some(option), 0) = (args.score.given(), commands) {
-        bail_usage!("{option} applies only to commands; testcases count their own iterations");
-    }
-    if let (Some(option), 1..) = (args.testcases.given(), commands) {
-        bail_usage!("{option} applies only to testcases, but both sides are commands");
-    }
+    args.testcases.check(kind)?;
+    let latency = latency_of(args.latency, &cases, kind)?;
     let takes_seconds = |case: &Case| command(case).is_some_and(Command::takes_seconds);
     ensure_usage!(
-        args.testcases.interval.is_none() || commands == 0 || cases.iter().any(takes_seconds),
+        args.testcases.interval.is_none()
+            || kind != Kind::Commands
+            || cases.iter().any(takes_seconds),
         "--interval: neither command uses the interval; insert {} where the seconds belong",
         Command::SECONDS
     );
     let topology = topology(args.cpus.as_ref())?;
-    let tasks = match &args.tasks {
-        Some(tasks) => tasks.resolve(&topology, cgroup::cpu_quota()),
-        None if commands > 0 => vec![1],
-        None => "auto".parse::<Tasks>().expect("a word").resolve(&topology, cgroup::cpu_quota()),
+    let cpus = args.placement.order(&topology);
+    let (tasks, quota) = (args.tasks.clone(), cgroup::cpu_quota());
+    let auto = || "auto".parse::<Tasks>().expect("a word");
+    let tasks = match kind {
+        Kind::Commands => tasks.map_or(vec![1], |tasks| tasks.resolve(&topology, quota)),
+        Kind::Testcases => tasks.unwrap_or_else(auto).resolve(&topology, quota),
+        Kind::Servers => tasks.unwrap_or_else(auto).resolve_for_servers(&cpus, &topology, quota),
     };
     let deaf = |case: &&Case| command(case).is_some_and(|command| !command.takes_tasks());
     let deaf: Vec<&Case> = cases.iter().filter(deaf).collect();
@@ -312,13 +313,13 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
             Command::TASKS
         );
     }
-    let modes = match commands {
+    let modes = match kind {
         // The requested modes that both sides support.
-        0 => {
+        Kind::Testcases => {
             let modes = args.testcases.mode.unwrap_or(Modes::Both).modes();
             cases.iter().fold(modes, |modes, case| case.modes(&modes))
         }
-        _ => vec![Mode::Processes],
+        Kind::Commands | Kind::Servers => vec![Mode::Processes],
     };
     let confidence = args.confidence.get().percent() / 100.0;
     let points = tasks.len() * modes.len();
@@ -332,14 +333,18 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
     }
     let dir = existing("TMPDIR", &std::env::temp_dir())?;
     require_one_word("TMPDIR", &dir, &cases)?;
-    let interval = if commands > 0 { COMMAND_SECONDS } else { INTERVAL };
+    let (samples, interval, warmup) = match kind {
+        Kind::Testcases => (SAMPLES, INTERVAL, WARMUP),
+        Kind::Commands => (1, COMMAND_SECONDS, 0.0),
+        Kind::Servers => (1, COMMAND_SECONDS, SERVER_WARMUP),
+    };
     let request = Request {
         modes,
         tasks,
         rounds,
-        samples: if commands > 0 { 1 } else { args.testcases.samples.unwrap_or(SAMPLES) },
+        samples: args.testcases.samples.unwrap_or(samples),
         interval: args.testcases.interval.unwrap_or(interval),
-        warmup: if commands > 0 { 0.0 } else { args.testcases.warmup.unwrap_or(WARMUP) },
+        warmup: args.testcases.warmup.unwrap_or(warmup),
         start_timeout: START_TIMEOUT,
         precision: None,
         until_decided,
@@ -348,13 +353,29 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
         order: Order::InTurns,
         seed: random(),
         placement: args.placement,
-        cpus: args.placement.order(&topology),
-        latency: None,
+        cpus,
+        latency,
         counters: None,
         dir,
         aa: false,
     };
     Ok(RunRecord::new(request, cases.into()))
+}
+
+/// Which latency the comparison measures: none, unless the user asks for it.
+fn latency_of(
+    choice: Option<LatencyChoice>,
+    cases: &[Case],
+    kind: Kind,
+) -> anyhow::Result<Option<LatencyRequest>> {
+    if !LatencyChoice::is_asked(choice) {
+        return Ok(None);
+    }
+    ensure_usage!(
+        kind == Kind::Servers,
+        "--latency applies only to servers, but both sides are {kind}"
+    );
+    LatencyChoice::of_servers(choice, cases.iter().all(Case::has_generator))
 }
 
 /// The requested rounds; an error if they are too few to claim a difference at any of the `points`.
@@ -370,47 +391,4 @@ fn enough(args: &Args, points: usize) -> anyhow::Result<u32> {
         args.confidence.get().percent(),
         plural(points, "point")
     )
-}
-
-fn command(case: &Case) -> Option<&Command> {
-    match &case.source {
-        Source::Command { command } => Some(command),
-        Source::Server { .. } | Source::Plugin { .. } | Source::BuiltIn {} => None,
-    }
-}
-
-/// The case that the argument of `option` names.
-fn case(option: &str, text: &str, args: &Args) -> anyhow::Result<Case> {
-    let text = text.trim();
-    ensure_usage!(!text.is_empty(), "{option} is empty; name a command, a FILE.so or a testcase");
-    let path = Path::new(text);
-    if path.extension().is_some_and(|extension| extension == "so") && !text.contains(' ') {
-        let path = existing(option, path)?;
-        let sha256 = check_plugin(&path)
-            .map_err(|failure| anyhow!("{option} {}; {}", failure.reason, failure.remedy))?;
-        return Ok(Case::plugin(&path, sha256));
-    }
-    let is_program = program::find(text).is_some();
-    let selected = CATALOGUE.select(&[text]);
-    match selected.as_deref() {
-        Ok([selected]) if args.score.given().is_none() || !is_program => {
-            return Ok(Case::built_in(selected));
-        }
-        Ok([_, _, ..]) if !is_program => {
-            bail_usage!("{option}: {text} matches several testcases; give the name of one")
-        }
-        // A single word that is not a program is a misspelt testcase.
-        Err(error) if !is_program && !is_for_shell(text) => {
-            bail_usage!("{option}: {error}, and no program has this name")
-        }
-        _ => {}
-    }
-    Ok(Case::command(args.score.command(text)?))
-}
-
-/// Whether `text` needs a shell, because it is more than the name of a program in `PATH`. A single
-/// word with an `@` names a testcase and never needs a shell.
-fn is_for_shell(text: &str) -> bool {
-    let is_testcase = text.contains('@') && !text.contains([' ', '/']);
-    !is_testcase && text.contains(|c: char| !c.is_alphanumeric() && !",=:-_.+".contains(c))
 }

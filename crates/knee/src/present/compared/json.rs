@@ -47,6 +47,7 @@ fn comparison(after: &Results, compared: &Compared) -> Value {
         "families": compared.families,
         "points": compared.points.iter().map(point).collect::<Vec<Value>>(),
         "gaps": compared.gaps,
+        "latency_gaps": compared.latency_gaps,
         "latencies": compared.latencies.iter().map(latency).collect::<Vec<Value>>(),
     })
 }
@@ -63,6 +64,8 @@ fn side_of_point(point: &ComparedPoint, side: usize) -> Value {
         "median": medians[side],
         "rounds": point.rounds[side],
         "measured": point.measured[side],
+        "server": point.server[side],
+        "lower_bound": point.server[side].map(|server| server.is_lower_bound()),
     })
 }
 

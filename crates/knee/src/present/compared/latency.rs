@@ -53,6 +53,7 @@ fn verdict(latency: &ComparedLatency) -> &'static str {
         Verdict::Slower => "▼ slower",
         Verdict::Same => "= same",
         Verdict::Inconclusive if latency.doubt == Some(Doubt::Disturbed) => "~ too disturbed",
+        Verdict::Inconclusive if latency.doubt == Some(Doubt::Incomplete) => "~ incomplete",
         Verdict::Inconclusive if latency.doubt == Some(Doubt::Late) => "~ sent late",
         Verdict::Inconclusive if latency.doubt == Some(Doubt::OtherRate) => "~ other rate",
         Verdict::Inconclusive if latency.comparison.test.is_none() => "~ too few rounds",

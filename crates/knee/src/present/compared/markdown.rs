@@ -41,7 +41,7 @@ pub(crate) fn render(comparisons: &Comparisons<'_>) -> String {
         for note in notes(before, compared, &comparisons.options) {
             let _ = writeln!(text, "- Note: {}", markdown(&note));
         }
-        for absent in gaps(&compared.gaps) {
+        for absent in gaps(compared) {
             let _ = writeln!(text, "- Not compared: {}", markdown(&absent));
         }
         if text.ends_with("\n\n") {

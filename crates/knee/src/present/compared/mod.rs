@@ -11,7 +11,7 @@ mod table;
 
 use std::collections::BTreeSet;
 
-use knee_host::number::{plural, si, spread, time};
+use knee_host::number::{percent, plural, si, spread, time};
 use knee_host::text::Style;
 use knee_results::{CaseId, Compared, ComparedPoint, Difference, Gap, PointId, Results, Verdicts};
 use knee_run::noise::NoiseFloors;
@@ -22,6 +22,7 @@ pub(crate) use self::form::Form;
 use super::enumeration::{and_more, grouped};
 use super::notes::CALMER;
 use super::style::{BAD, DIM, GOOD, PLAIN};
+use super::warnings::idle_advice;
 
 /// One run, and the comparison of each other run with it.
 pub(crate) struct Comparisons<'r> {
@@ -30,11 +31,15 @@ pub(crate) struct Comparisons<'r> {
     pub(crate) compared: Vec<(&'r Results, Compared)>,
 }
 
-/// Medians before and after, as printed: rates, or times for commands.
+/// Medians before and after, as printed: rates, or times for commands. `≥` marks a lower bound.
 fn medians(point: &ComparedPoint) -> [String; 2] {
-    let c = &point.comparison;
-    [c.before_median, c.after_median]
-        .map(|rate| if point.timed { time(1.0 / rate) } else { si(rate) })
+    let shown = |rate: f64, is_bound: bool| match (point.timed, is_bound) {
+        (true, _) => time(1.0 / rate),
+        (false, true) => format!("≥{}", si(rate)),
+        (false, false) => si(rate),
+    };
+    let (c, [before, after]) = (&point.comparison, point.lower_bounds());
+    [shown(c.before_median, before), shown(c.after_median, after)]
 }
 
 /// The printed change and its interval: of the time for commands, otherwise of the rate.
@@ -98,6 +103,7 @@ fn verdict(point: &ComparedPoint, options: &CompareOptions) -> String {
         Verdict::Same => "= same".to_owned(),
         Verdict::Inconclusive if point.disturbed => "~ too disturbed".to_owned(),
         Verdict::Inconclusive if point.comparison.test.is_none() => "~ too few rounds".to_owned(),
+        Verdict::Inconclusive if point.lacks_load() => "~ server not busy".to_owned(),
         Verdict::Inconclusive if is_small_but_real(point) => {
             "~ different, but perhaps by less than the threshold".to_owned()
         }
@@ -142,9 +148,16 @@ fn tally(verdicts: &Verdicts) -> String {
     if said.is_empty() { "nothing compared".to_owned() } else { said.join(", ") }
 }
 
+/// The points that cannot be compared, and those whose latency cannot be compared.
+fn gaps(compared: &Compared) -> Vec<String> {
+    let latency = gap_lines(&compared.latency_gaps).into_iter();
+    let latency = latency.map(|line| format!("latency of {line}"));
+    gap_lines(&compared.gaps).into_iter().chain(latency).collect()
+}
+
 /// `open1 (processes ×2, threads ×2): no result after (it died)`: gaps of a testcase with the same
 /// reason share a line.
-fn gaps(gaps: &[Gap]) -> Vec<String> {
+fn gap_lines(gaps: &[Gap]) -> Vec<String> {
     let same =
         |a: &Gap, b: &Gap| (&a.key.case, &a.before, &a.after) == (&b.key.case, &b.before, &b.after);
     let side = |side: &str, reason: &Option<String>| {
@@ -185,6 +198,7 @@ fn notes(before: &Results, compared: &Compared, options: &CompareOptions) -> Vec
     notes.extend(unfinished(compared));
     notes.extend(too_few_pairs(before, compared, options));
     notes.extend(undecided(before, compared, options));
+    notes.extend(idle_servers(compared));
     notes.extend(hidden_in_noise(before, compared));
     let disturbed = compared.points.iter().filter(|point| point.disturbed).count();
     if disturbed > 0 {
@@ -333,6 +347,7 @@ fn undecided(before: &Results, compared: &Compared, options: &CompareOptions) ->
     let is_open = |point: &&ComparedPoint| {
         point.comparison.verdict == Verdict::Inconclusive
             && !point.disturbed
+            && !point.lacks_load()
             && point.rounds[0] >= looks.first() as usize
     };
     let first = compared.points.iter().find(is_open).filter(|_| run.complete)?;
@@ -344,6 +359,28 @@ fn undecided(before: &Results, compared: &Compared, options: &CompareOptions) ->
         plural(first.rounds[0], "round"),
         run.request.max_time,
         spread(options.threshold.unwrap_or(0.0))
+    ))
+}
+
+/// A note on points about which nothing is claimed, because a server left its CPUs idle.
+fn idle_servers(compared: &Compared) -> Option<String> {
+    // Other notes cover disturbed points and those with too few rounds.
+    let lacks_load = |point: &&ComparedPoint| {
+        point.lacks_load() && !point.disturbed && point.comparison.test.is_some()
+    };
+    let idle = || compared.points.iter().filter(lacks_load);
+    let first = idle().next()?;
+    let busy = first.server.map(|server| server.map_or(0.0, |server| server.server_busy));
+    let is_full =
+        idle().flat_map(|point| point.server).flatten().any(|server| server.is_load_full());
+    Some(format!(
+        "the server left its CPUs idle at {}{} ({} busy before, {} after), so the load, or something that \
+         the server waits for, limits the rates (marked ≥), and knee concludes nothing from them; {}",
+        first.key,
+        and_more(idle().count() - 1),
+        percent(busy[0]),
+        percent(busy[1]),
+        idle_advice(is_full)
     ))
 }
 

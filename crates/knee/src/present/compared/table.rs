@@ -38,7 +38,7 @@ pub(crate) fn render(comparisons: &Comparisons<'_>, detail: bool, screen: &Scree
             text.push('\n');
         }
         text += &families(compared);
-        for absent in gaps(&compared.gaps) {
+        for absent in gaps(compared) {
             let line = format!("{BAD}not compared{BAD:#}  {absent}");
             let _ = writeln!(text, "{}", screen.wrap(&line, "              "));
         }

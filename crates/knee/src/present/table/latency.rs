@@ -2,7 +2,7 @@
 
 use knee_host::number::{percent, si, time};
 use knee_host::text::{Cell, Column, Table};
-use knee_results::{Curve, LatencyRequest};
+use knee_results::{Curve, LatencyRequest, Point, PointLatency};
 use knee_run::record::RunRecord;
 use knee_stats::Quantiles;
 
@@ -16,34 +16,55 @@ const LATENESS: &str = "late p99";
 /// Empty without latencies.
 pub(super) fn render(run: &RunRecord, curves: &[Curve], view: &View<'_>) -> String {
     let points = curves.iter().flat_map(|curve| curve.points().iter().map(move |p| (curve, p)));
-    let mut measured = points.filter_map(|(c, p)| Some((c, p, p.latency.as_ref()?))).peekable();
-    if measured.peek().is_none() {
+    let has_latency = |point: &Point| point.latency.is_some() || point.latency_gap.is_some();
+    let points: Vec<_> = points.filter(|(_, point)| has_latency(point)).collect();
+    if points.is_empty() {
         return String::new();
     }
+    let has_gaps = points.iter().any(|(_, point)| point.latency_gap.is_some());
     let (heading, others) = heading(run.request.latency);
+    let unknown = vec![UNKNOWN.to_owned(); others.len()];
     let mut columns = vec![Column::left("")];
     columns.extend(Quantiles::NAMES.map(|name| match name {
         "p90" => Column::right(name).drops(2),
         name => Column::right(name),
     }));
     columns.push(Column::left("").gap(1));
+    columns.extend(has_gaps.then(|| Column::right("rounds")));
     columns.extend(others);
     let mut table = Table::new(columns);
     table.text(heading);
     table.titles();
-    for (curve, point, latency) in measured {
+    for (curve, point) in points {
         let style = if point.disturbed { DIM } else { PLAIN };
         let mut row = vec![Cell::from(format!("{} {} ×{}", curve.case, curve.mode, point.tasks))];
-        row.extend(latency.quantiles.values().map(|value| Cell::new(time(value), style)));
+        row.extend(match &point.latency {
+            Some(latency) => latency.quantiles.values().map(|value| Cell::new(time(value), style)),
+            None => Quantiles::NAMES.map(|_| UNKNOWN.to_owned().into()),
+        });
         row.push(Cell::new(disturbed(std::slice::from_ref(point)), BAD));
-        let others = match latency.clock {
-            Some(clock) => vec![Some(time(clock))],
-            None => vec![latency.lateness.map(|late| time(late.p99)), latency.rate.map(si)],
-        };
-        row.extend(others.into_iter().map(|text| text.unwrap_or(UNKNOWN.to_owned()).into()));
+        row.extend(has_gaps.then(|| rounds(point)));
+        let others = point.latency.as_ref().map_or(unknown.clone(), others_of);
+        row.extend(others.into_iter().map(Cell::from));
         table.row(row);
     }
     table.render(&view.screen) + "\n"
+}
+
+/// How many rounds have a latency: `4 of 5`.
+fn rounds(point: &Point) -> Cell {
+    let missing = point.latency_gap.as_ref().map_or(0, |gap| gap.rounds);
+    let (of, style) = (point.rounds.len(), if missing > 0 { BAD } else { PLAIN });
+    Cell::new(format!("{} of {of}", of.saturating_sub(missing)), style)
+}
+
+/// The cells beside the quantiles.
+fn others_of(latency: &PointLatency) -> Vec<String> {
+    let others = match latency.clock {
+        Some(clock) => vec![Some(time(clock))],
+        None => vec![latency.lateness.map(|late| time(late.p99)), latency.rate.map(si)],
+    };
+    others.into_iter().map(|text| text.unwrap_or(UNKNOWN.to_owned())).collect()
 }
 
 /// The line above the table, and the columns beside the quantiles.

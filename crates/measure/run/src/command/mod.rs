@@ -73,6 +73,7 @@ pub(crate) fn run(
         memory: None,
         server: None,
         latency: None,
+        latency_failure: None,
         counters,
         marks: vec![Mark::Starved; usize::from(disturbed)],
         left_running: Vec::new(),

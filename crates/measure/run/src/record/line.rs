@@ -5,7 +5,7 @@ use knee_stats::Spread;
 use serde::Deserialize;
 
 use super::SampleLine;
-use crate::job::Phase;
+use crate::job::{Failure, Phase};
 
 /// The fields of [`SampleLine`] without nesting. Serde reads flattened fields through a map of
 /// their names, which takes a quarter of the run time of `knee compare`.
@@ -31,6 +31,7 @@ pub(super) struct Line {
     memory: Option<f64>,
     server: Option<ServerUse>,
     latency: Option<Latency>,
+    latency_failure: Option<Failure>,
     counters: Option<Counts>,
     marks: Vec<Mark>,
 }
@@ -39,8 +40,19 @@ impl From<Line> for SampleLine {
     fn from(line: Line) -> Self {
         let Line { testcase, mode, tasks, round, sample, phase, seconds, .. } = line;
         let Line { total, min, max, mean, stddev, fairness, .. } = line;
-        let Line { rates, cpu, lost, reference, memory, server, latency, counters, marks, .. } =
-            line;
+        let Line {
+            rates,
+            cpu,
+            lost,
+            reference,
+            memory,
+            server,
+            latency,
+            latency_failure,
+            counters,
+            marks,
+            ..
+        } = line;
         Self {
             point: PointId { case: testcase, mode, tasks },
             round,
@@ -55,6 +67,7 @@ impl From<Line> for SampleLine {
             memory,
             server,
             latency,
+            latency_failure,
             counters,
             marks,
         }

@@ -211,6 +211,9 @@ pub struct SampleLine {
     /// How long single requests or iterations took. Only a run that measures latency contains it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Latency>,
+    /// Why the latency of the server could not be measured in this round, although its rate was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_failure: Option<Failure>,
     /// Events of the processors and the kernel. Only a run that counts them contains it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counters: Option<Counts>,
@@ -242,6 +245,7 @@ impl SampleLine {
             memory: measured.memory,
             server: measured.server,
             latency: measured.latency,
+            latency_failure: measured.latency_failure,
             counters: measured.counters,
             marks: measured.marks,
         })

@@ -30,13 +30,14 @@ impl Paused {
         &self.record.run
     }
 
-    /// Continues the record. Drops the samples of unfinished rounds, so that these rounds can be
-    /// measured again. Clears the failures, because the user has fixed their causes or wants to
+    /// Continues the record. Drops the samples of unfinished rounds, and of those in which a server failed
+    /// while its latency was measured, so that these rounds can be measured again. Clears the failures, because the user has fixed their causes or wants to
     /// know whether they recur.
     pub fn go_on(self) -> Result<(Writer, RunRecord, Rounds), RecordError> {
         let Self { record, lock } = self;
         let locked = lock.path();
-        let finished = record.rounds_in(record.own_samples(&locked)?)?;
+        let mut finished = record.rounds_in(record.own_samples(&locked)?)?;
+        finished.retain(|_, _, round| round.failure().is_none());
         let named = record.dir.join(SAMPLES_FILE);
         let failed = |e| RecordError::io(Access::Write, &named, e);
         let mut kept = AtomicFile::create(&locked.join(SAMPLES_FILE)).map_err(failed)?;

@@ -145,7 +145,9 @@ impl Record {
         let run = &self.run;
         rounds.retain(|point, nr, round| {
             let mut failures = run.failures.iter().chain(&run.failed_repeats);
-            let failed = failures.any(|f| f.point == *point && f.round == nr);
+            // A server that failed while its latency was measured has a rate.
+            let has_rate = round.failure().is_some();
+            let failed = !has_rate && failures.any(|f| f.point == *point && f.round == nr);
             round.samples >= run.request.samples && !failed
         });
         rounds.mark_slow(run);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use knee_results::{
-    CaseInfo, CpuShares, Curve, Key, Latency, Measured, Order, Origin, PerTask, Point,
+    CaseInfo, CpuShares, Curve, Key, Latency, LatencyGap, Measured, Order, Origin, PerTask, Point,
     PointCounters, PointId, PointLatency, Results, Served,
 };
 use knee_stats::median;
@@ -26,9 +26,6 @@ fn measured<'r>(
     }
     let fairness: Vec<f64> = rounds.clone().filter_map(RoundSummary::fairness).collect();
     let clean = || rounds.clone().filter(|round| round.clean_rate().is_some());
-    let counts = |round: &&RoundSummary| round.clean_rate().is_some() || clean().next().is_none();
-    let counted = || rounds.clone().filter(counts);
-    let latencies: Vec<&Latency> = counted().map(RoundSummary::latency).collect();
     // Of the clean rounds, which give the rate; of all, if there are none.
     let typical = |speed: fn(&RoundSummary) -> Option<f64>| {
         let of_clean: Vec<f64> = clean().filter_map(speed).collect();
@@ -51,13 +48,40 @@ fn measured<'r>(
             fairness,
         }),
         cpu: cpu.into_iter().reduce(|sum, shares| sum + shares).map(|sum| sum / n),
-        server: served(counted().filter_map(RoundSummary::served).collect()),
-        latency: PointLatency::of(&latencies),
-        counters: PointCounters::of(counted().map(RoundSummary::counters)),
         gap: None,
         reference: typical(RoundSummary::cpu_speed),
         memory: typical(|round| round.memory),
+        ..of_clean_rounds(rounds)
     }
+}
+
+/// What only the clean rounds of a point tell, or all rounds if none is clean: how a server and its load used their
+/// CPUs, the latency, and the counters. The rest is unknown.
+pub(super) fn of_clean_rounds<'r>(
+    rounds: impl Iterator<Item = &'r RoundSummary> + Clone,
+) -> Measured {
+    let is_clean = |round: &RoundSummary| round.clean_rate().is_some();
+    let has_clean = rounds.clone().any(is_clean);
+    let counted = || rounds.clone().filter(|round| !has_clean || is_clean(round));
+    let latencies: Vec<&Latency> = counted().map(RoundSummary::latency).collect();
+    Measured {
+        server: served(counted().filter_map(RoundSummary::served).collect()),
+        latency: PointLatency::of(&latencies),
+        latency_gap: latency_gap(counted()),
+        counters: PointCounters::of(counted().map(RoundSummary::counters)),
+        ..Measured::default()
+    }
+}
+
+/// The rounds whose latency could not be measured, if any.
+fn latency_gap<'r>(rounds: impl Iterator<Item = &'r RoundSummary> + Clone) -> Option<LatencyGap> {
+    let mut failures = rounds.filter_map(RoundSummary::latency_failure).peekable();
+    let first = *failures.peek()?;
+    Some(LatencyGap {
+        reason: first.reason.clone(),
+        remedy: first.remedy.clone(),
+        rounds: failures.count(),
+    })
 }
 
 /// How a server and its load used their CPUs in `rounds`; `None` without rounds of a server.

@@ -6,7 +6,7 @@ use knee_results::{CountedWork, CpuShares, Latency, Mark, PointId, Served, Serve
 use knee_stats::{Spread, median};
 
 use super::{RunRecord, SampleLine};
-use crate::job::{Command, Phase};
+use crate::job::{Command, Failure, FailureKind, Phase};
 use crate::plan::Case;
 
 /// A round is marked if its CPUs were this much slower than in most rounds.
@@ -50,6 +50,7 @@ pub struct RoundSummary {
     clean_latency: Latency,
     /// Of all samples.
     all_latency: Latency,
+    latency_failure: Option<Failure>,
     /// Of the unmarked samples.
     clean_counters: CountedWork,
     /// Of all samples.
@@ -92,6 +93,7 @@ impl RoundSummary {
         self.reference = line.reference;
         self.memory = line.memory;
         self.server = line.server;
+        self.latency_failure.clone_from(&line.latency_failure);
         self.fairness += fairness;
         self.all.add(line);
         let no_latency = Latency::default();
@@ -143,6 +145,17 @@ impl RoundSummary {
     /// The events of the samples behind [`Self::clean_rate`], or of all samples if that is `None`.
     pub fn counters(&self) -> &CountedWork {
         if self.clean_rate().is_some() { &self.clean_counters } else { &self.all_counters }
+    }
+
+    /// Why the latency of a server could not be measured after its rate, if so.
+    pub fn latency_failure(&self) -> Option<&Failure> {
+        self.latency_failure.as_ref()
+    }
+
+    /// The failure of a server while its latency was measured. Late replies are not a failure: other work on
+    /// the machine can delay them, so they cost the round only its latency.
+    pub fn failure(&self) -> Option<&Failure> {
+        self.latency_failure().filter(|failure| failure.kind != FailureKind::Hung)
     }
 
     /// The rate of the round from all its samples, disturbed or not.
@@ -327,6 +340,18 @@ mod tests {
     use knee_results::{CaseId, Mode};
 
     use super::*;
+
+    #[test]
+    fn late_replies_are_not_a_failure_of_the_server() {
+        let has_failed = |kind| {
+            let latency_failure = Some(Failure::new(kind, "reason", "remedy"));
+            let round = RoundSummary { latency_failure, ..RoundSummary::default() };
+            (round.latency_failure().is_some(), round.failure().is_some())
+        };
+        assert_eq!(has_failed(FailureKind::Hung), (true, false));
+        assert_eq!(has_failed(FailureKind::Died), (true, true));
+        assert_eq!(has_failed(FailureKind::CannotRun), (true, true));
+    }
 
     #[test]
     fn a_round_on_a_slower_machine_is_marked() {

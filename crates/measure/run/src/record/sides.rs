@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use knee_results::{CaseId, Compared, Key, Measured, Order, PointId, Results, Side, VariantPair};
 use knee_stats::{CompareOptions, compare_pairs};
 
-use super::results::case_info;
+use super::results::{case_info, of_clean_rounds};
 use super::round::is_disturbed;
 use super::{Record, RecordError, RoundSummary, Rounds};
 use crate::job::{Command, Source};
@@ -68,7 +68,7 @@ impl InTurns {
                     measured,
                     disturbed,
                     oversubscribed: run.is_oversubscribed(point),
-                    ..Measured::default()
+                    ..of_clean_rounds(finished.of(point))
                 };
                 results.points.insert(key.clone(), measured);
             }
@@ -80,6 +80,7 @@ impl InTurns {
         let compared = Compared {
             in_turns: true,
             ..Compared::assemble(&before, &after, pairs.iter().collect(), compare)
+                .with_latencies(&before, &after, options)
         };
         Ok(Some(Self { before, after, compared }))
     }

@@ -378,6 +378,7 @@ impl<'a> Sampler<'a> {
             memory: self.memory,
             server: None,
             latency: None,
+            latency_failure: None,
             counters: None,
             marks,
             left_running: Vec::new(),

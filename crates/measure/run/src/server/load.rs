@@ -97,6 +97,8 @@ fn requests(round: &Round<'_>, server: &mut Process, target: Target) -> Result<M
         cpus: round.places.load.clone(),
     };
     let (outcome, usage) = generated(round, server, &load)?;
+    let outcome = checked(round, server, outcome)?;
+    let usage = usage.ok_or_else(|| Failure::runner("the load ended before its measurement"))?;
     Ok(Measured {
         rate: outcome.rate(),
         seconds: outcome.seconds,
@@ -107,34 +109,36 @@ fn requests(round: &Round<'_>, server: &mut Process, target: Target) -> Result<M
     })
 }
 
-/// Generates `load`, of which every request must get a correct reply. Returns its outcome, and the CPU
-/// time in the measured part.
+/// Generates `load`. Returns its outcome, which the caller [checks](checked), and the CPU time in the
+/// measured part.
 pub(super) fn generated(
     round: &Round<'_>,
     server: &mut Process,
     load: &Load,
-) -> Result<(Outcome, Usage), Stopped> {
+) -> Result<(Result<Outcome, LoadError>, Option<Usage>), Stopped> {
     let begin = Instant::now() + Duration::from_secs_f64(load.warmup);
     let end = begin + Duration::from_secs_f64(load.seconds);
     let times = Times { begin, end: Some(end), limit: end + COMMAND_PATIENCE };
-    let (outcome, usage) = generate(
+    generate(
         server,
         |stop| knee_load::run(load, stop),
         |server, is_done| follow(round, &mut [server], Some(&times), is_done),
-    )?;
-    let outcome = match outcome {
-        Ok(outcome) if outcome.failures.count() == 0 => outcome,
-        outcome => {
-            require_alive(round, server)?;
-            return Err(match outcome {
-                Ok(outcome) => wrong(&outcome),
-                Err(error) => failed(&error),
-            }
-            .into());
-        }
+    )
+}
+
+/// The outcome of a load of which every request got a correct reply; otherwise the failure.
+pub(super) fn checked(
+    round: &Round<'_>,
+    server: &mut Process,
+    outcome: Result<Outcome, LoadError>,
+) -> Result<Outcome, Stopped> {
+    let failure = match outcome {
+        Ok(outcome) if outcome.failures.count() == 0 => return Ok(outcome),
+        Ok(outcome) => wrong(&outcome),
+        Err(error) => failed(&error),
     };
-    let usage = usage.ok_or_else(|| Failure::runner("the load ended before its measurement"))?;
-    Ok((outcome, usage))
+    require_alive(round, server)?;
+    Err(failure.into())
 }
 
 fn command(round: &Round<'_>, server: &mut Process, line: &str) -> Result<Measured, Stopped> {

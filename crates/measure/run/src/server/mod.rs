@@ -7,7 +7,8 @@
 //! files → setup → server … ready → prepare, fill → load → stop
 //! ```
 //!
-//! After the rate, a round measures the latency if the run asks for it.
+//! After the rate, a round measures the latency if the run asks for it. If that fails, the round keeps its
+//! rate, and its sample contains the reason.
 //!
 //! At a point with n tasks, the server has the first n CPUs of the placement. The load has [other
 //! CPUs](Places), because it would take CPU time from the server. A point at which the server is not busy
@@ -86,6 +87,12 @@ pub fn run_observed(
         shared: round.places.shared,
     };
     let is_disturbed = round.is_disturbed(&measured.usage, measured.load_cpu, measured.seconds);
+    let is_disturbed_later = open_loop.as_ref().is_some_and(|measured| measured.is_disturbed);
+    let (latency, latency_failure) = match open_loop.map(|measured| measured.latency) {
+        Some(Ok(latency)) => (Some(latency), None),
+        Some(Err(failure)) => (None, Some(failure)),
+        None => (None, None),
+    };
     let sample = Sample {
         phase: Phase::Measure,
         seconds: measured.seconds,
@@ -95,16 +102,22 @@ pub fn run_observed(
         reference,
         memory: None,
         server: Some(used),
-        latency: open_loop.as_ref().map(|measured| measured.latency.clone()),
+        latency,
+        latency_failure,
         counters: measured.usage.counts.clone(),
         left_running: Vec::new(),
         marks: vec![Mark::Starved; usize::from(is_disturbed)],
     };
     let reference = knee_reference::speed_on(&cpus);
+    let mut whole = Sample {
+        phase: Phase::Round,
+        reference,
+        latency: None,
+        latency_failure: None,
+        counters: None,
+        ..sample.clone()
+    };
     // The rate may be sound, but the latency shares its round.
-    let is_disturbed_later = open_loop.is_some_and(|measured| measured.is_disturbed);
-    let mut whole =
-        Sample { phase: Phase::Round, reference, latency: None, counters: None, ..sample.clone() };
     if is_disturbed_later && !whole.marks.contains(&Mark::Starved) {
         whole.marks.push(Mark::Starved);
     }

@@ -38,6 +38,7 @@ impl<F: FnMut(u32, usize) -> Result<f64, Stopped>> Executor for Script<F> {
             memory: None,
             server: None,
             latency: None,
+            latency_failure: None,
             counters: None,
             marks: if phase == Phase::Round { marks.clone() } else { Vec::new() },
             left_running: Vec::new(),
@@ -62,6 +63,7 @@ impl Observer for Silent {
     fn failed(&mut self, _: &PointFailure) {
         self.failed += 1;
     }
+    fn latency_failed(&mut self, _: &PointFailure) {}
     fn repeat_failed(&mut self, _: &PointFailure) {}
 }
 
@@ -313,6 +315,7 @@ impl Observer for Estimates {
     }
     fn first_round_ended(&mut self, _: &RunRecord, _: &Rounds, _: Option<f64>) {}
     fn failed(&mut self, _: &PointFailure) {}
+    fn latency_failed(&mut self, _: &PointFailure) {}
     fn repeat_failed(&mut self, _: &PointFailure) {}
 }
 
@@ -327,6 +330,7 @@ impl Observer for FirstRounds {
         self.0.push((counts, left));
     }
     fn failed(&mut self, _: &PointFailure) {}
+    fn latency_failed(&mut self, _: &PointFailure) {}
     fn repeat_failed(&mut self, _: &PointFailure) {}
 }
 

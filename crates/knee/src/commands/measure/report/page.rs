@@ -31,7 +31,7 @@ pub(super) fn page(paths: &[PathBuf], knee: f64, threshold: f64) -> anyhow::Resu
         let changes = first.as_ref().map(|before| changes(before, &results, &options));
         let changes = changes.unwrap_or_default();
         page.runs.push(match &record {
-            Some(record) => run::recorded(&record.run, path),
+            Some(record) => run::recorded(&record.run, &results, path),
             None => run::foreign(&results, page.runs.first().map(|run| (run, &changes))),
         });
         if let (Some(before), Some(run)) = (&first, page.runs.last_mut())

@@ -22,7 +22,7 @@ pub(super) fn label(path: &Path) -> String {
 }
 
 /// The description of a run of knee.
-pub(super) fn recorded(record: &RunRecord, path: &Path) -> Run {
+pub(super) fn recorded(record: &RunRecord, results: &Results, path: &Path) -> Run {
     let RunRecord { environment: e, request: r, failures, .. } = record;
     let facts = [
         ("kernel build", Some(e.kernel_version.clone())),
@@ -54,6 +54,10 @@ pub(super) fn recorded(record: &RunRecord, path: &Path) -> Run {
     warnings.extend(record.failed_repeats.iter().map(|failed| {
         let (round, reason) = (failed.round + 1, &failed.failure.reason);
         format!("Round {round} of {} failed and does not count: {reason}.", failed.point)
+    }));
+    warnings.extend(results.points.iter().filter_map(|(key, measured)| {
+        let (gap, of) = (measured.latency_gap.as_ref()?, measured.rounds.len());
+        Some(format!("{} of {of} rounds of {key} have no latency: {}.", gap.rounds, gap.reason))
     }));
     Run {
         label: label(path),
