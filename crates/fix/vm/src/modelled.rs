@@ -8,6 +8,7 @@ mod parts;
 
 use std::sync::Arc;
 
+use knee_models::random::patience;
 use knee_sync::shim::{check_symmetric, thread};
 
 use crate::error::{Fault, MapError};
@@ -122,7 +123,8 @@ fn an_extent_that_is_handed_down_to_a_leaf_is_found() {
 #[test]
 fn an_extent_that_is_handed_down_to_a_branch_is_found() {
     check::<3>(
-        PREEMPTIONS,
+        // Three preemptions take ten minutes.
+        1 + patience(2) as usize,
         |cpu, space| {
             leaf(cpu, space);
             space.map(cpu, pages(0, 32), READ).unwrap();
