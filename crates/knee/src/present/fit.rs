@@ -37,7 +37,7 @@ impl FittedCurve {
     fn error(&self) -> Option<String> {
         let unfit = self.fit.as_ref().err()?;
         let advice = match unfit {
-            Unfit::TooFewPoints(_) if self.curve.case.connections().is_some() => {
+            Unfit::TooFewPoints(_) if self.is_point_of_sweep() => {
                 return Some(OVER_CONNECTIONS.to_owned());
             }
             Unfit::TooFewPoints(_) => self.remedy(FEWEST_TO_FIT).advice(),
@@ -48,6 +48,11 @@ impl FittedCurve {
             true => format!("{unfit}{advice}"),
             false => format!("without {left_out}, {unfit}{advice}"),
         })
+    }
+
+    /// Whether the curve is one number of connections at one task count.
+    fn is_point_of_sweep(&self) -> bool {
+        self.curve.case.connections().is_some() && self.curve.points().len() == 1
     }
 
     /// How the curve could get `needed` task counts at which each task has a CPU.

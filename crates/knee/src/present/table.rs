@@ -58,8 +58,7 @@ pub(super) fn render(record: &Record, curves: &[Curve], view: &View<'_>) -> Stri
 
 /// The curves with something to show beside `sweeps`: those that are not on one, or have several task counts.
 fn without_swept_points(curves: &[Curve], sweeps: &[Curve]) -> Vec<Curve> {
-    let is_shown =
-        |curve: &&Curve| curve.points().len() > 1 || !sweeps.iter().any(|sweep| curve.is_on(sweep));
+    let is_shown = |curve: &&Curve| curve.points().len() > 1 || !curve.is_on(sweeps);
     curves.iter().filter(is_shown).cloned().collect()
 }
 

@@ -196,7 +196,7 @@ fn missing_latency(run: &RunRecord, points: &[(&Curve, &Point)]) -> Option<Strin
     let names: Vec<String> = named
         .iter()
         .map(|(curve, point, gap)| {
-            format!("{} ({} of {} rounds)", name(curve, point), gap.rounds, point.rounds.len())
+            format!("{} ({} of {} rounds)", name(curve, point), gap.rounds, gap.of)
         })
         .collect();
     Some(format!(
@@ -213,8 +213,8 @@ fn lower_bounds(curves: &[Curve], points: &[(&Curve, &Point)]) -> Option<String>
     let sweeps = Curve::over_connections(curves);
     let is_bound = |(curve, point): &&(&Curve, &Point)| {
         // Few connections leave a server idle, which the curve over connections shows.
-        let is_swept = sweeps.iter().any(|sweep| curve.is_on(sweep));
-        let counts = if is_swept { point.is_limited_by_load() } else { point.is_lower_bound() };
+        let counts =
+            if curve.is_on(&sweeps) { point.is_limited_by_load() } else { point.is_lower_bound() };
         // Another warning covers disturbed points.
         counts && !point.disturbed
     };
@@ -231,7 +231,7 @@ fn lower_bounds(curves: &[Curve], points: &[(&Curve, &Point)]) -> Option<String>
     (!named.is_empty()).then(|| {
         format!(
             "the server left its CPUs idle at {}{}, so it serves at least these rates (marked ≥), and \
-             knee concludes nothing from them; {}",
+             knee concludes nothing about scaling from them; {}",
             named.join(", "),
             and_more(others.len()),
             idle_advice(has_full_load)
@@ -375,8 +375,7 @@ fn no_single_task(run: &RunRecord, curves: &[Curve]) -> Option<String> {
         return None;
     }
     let sweeps = Curve::over_connections(curves);
-    let is_swept = |curve: &Curve| sweeps.iter().any(|sweep| curve.is_on(sweep));
-    let curves: Vec<&Curve> = curves.iter().filter(|curve| !is_swept(curve)).collect();
+    let curves: Vec<&Curve> = curves.iter().filter(|curve| !curve.is_on(&sweeps)).collect();
     let subject = match (curves.iter().filter(|c| c.base().is_none()).count(), curves.len()) {
         (0, _) => return None,
         (lacking, of) if lacking == of => "no curve has a usable result".to_owned(),

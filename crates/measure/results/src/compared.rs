@@ -102,10 +102,13 @@ pub struct ComparedPoint {
 
 impl ComparedPoint {
     /// Whether the rates before and after are only lower bounds, because a server left its CPUs idle. At a swept
-    /// number of connections that is normal, unless the CPUs of the load were full.
+    /// number of connections that is normal, unless the CPUs of the load were full. On CPUs that server and load
+    /// share, the rate is that of both.
     pub fn lower_bounds(&self) -> [bool; 2] {
         let is_swept = self.key.case.connections().is_some();
-        let is_bound = |s: Served| s.is_lower_bound() && (!is_swept || s.is_load_full());
+        let is_bound = |server: Served| {
+            server.is_lower_bound() && !server.shared && (!is_swept || server.is_load_full())
+        };
         self.server.map(|server| server.is_some_and(is_bound))
     }
 
@@ -399,7 +402,7 @@ mod tests {
             let side = |(rates, server_busy): (&[f64], f64)| {
                 let mut side = results(&[(case, rates)]);
                 for point in side.points.values_mut() {
-                    let (cpu_per_request, shared) = (1e-5, false);
+                    let (cpu_per_request, shared) = (1e-5, case == "shared");
                     point.server = Some(Served { server_busy, load_busy, cpu_per_request, shared });
                 }
                 side
@@ -425,6 +428,8 @@ mod tests {
             |load_busy| verdict_of("nginx@connections=1", load_busy, (STEADY, busy), (HALF, idle));
         assert_eq!(swept(0.5), (Verdict::Slower, false));
         assert_eq!(swept(0.99), unknown);
+        let shared = verdict_of("shared", 0.99, (STEADY, idle), (HALF, idle));
+        assert_eq!(shared, (Verdict::Slower, false));
     }
 
     const STEADY: &[f64] = &[100.0, 100.1, 99.9, 100.2, 99.8, 100.0];

@@ -137,10 +137,10 @@ pub(crate) fn latency_gaps(before: &Results, after: &Results) -> Vec<Gap> {
         return Vec::new();
     }
     let reason = |side: &Measured| {
-        let (gap, of) = (side.latency_gap.as_ref()?, side.rounds.len());
-        Some(match gap.rounds {
-            rounds if rounds == of => gap.reason.clone(),
-            rounds => format!("in {rounds} of {of} rounds: {}", gap.reason),
+        let gap = side.latency_gap.as_ref()?;
+        Some(match (gap.rounds, gap.of) {
+            (rounds, of) if rounds == of => gap.reason.clone(),
+            (rounds, of) => format!("in {rounds} of {of} rounds: {}", gap.reason),
         })
     };
     let common = before.points.iter().filter_map(|(key, b)| Some((key, b, after.points.get(key)?)));
@@ -294,7 +294,7 @@ mod tests {
         let mut after = results(&[("a", HIGH, false), ("b", HIGH, false)], 20);
         let gap = |rounds| {
             let (reason, remedy) = ("it was late".to_owned(), "wait".to_owned());
-            Some(LatencyGap { rounds, reason, remedy })
+            Some(LatencyGap { rounds, of: 6, reason, remedy })
         };
         let mut points = after.points.values_mut();
         points.next().unwrap().latency_gap = gap(1);

@@ -87,10 +87,16 @@ impl Curve {
             .collect()
     }
 
-    /// Whether the points of this curve are on `sweep`, which is a curve over connections.
-    pub fn is_on(&self, sweep: &Self) -> bool {
-        let server = self.case.split_connections();
-        server.is_some_and(|(case, _)| (&case, self.mode) == (&sweep.case, sweep.mode))
+    /// Whether each point of this curve is also on one of `sweeps`, which are curves over connections.
+    pub fn is_on(&self, sweeps: &[Self]) -> bool {
+        let Some((case, connections)) = self.case.split_connections() else { return false };
+        self.points.iter().all(|&Point { tasks, .. }| {
+            let of = (&case, self.mode, Axis::Connections { tasks });
+            let is_on = |sweep: &Self| {
+                (&sweep.case, sweep.mode, sweep.axis) == of && sweep.at(connections).is_some()
+            };
+            sweeps.iter().any(is_on)
+        })
     }
 
     /// The same points as a curve along `axis`.

@@ -105,8 +105,10 @@ impl PointLatency {
 /// Rounds of a point whose latency could not be measured, although their rate was.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LatencyGap {
-    /// How many rounds that count.
+    /// How many rounds that count lack the latency.
     pub rounds: usize,
+    /// Of how many that count.
+    pub of: usize,
     /// What happened in the first of them.
     pub reason: String,
     /// What to do next.

@@ -65,7 +65,7 @@ fn side_of_point(point: &ComparedPoint, side: usize) -> Value {
         "rounds": point.rounds[side],
         "measured": point.measured[side],
         "server": point.server[side],
-        "lower_bound": point.server[side].map(|server| server.is_lower_bound()),
+        "lower_bound": point.server[side].map(|_| point.lower_bounds()[side]),
     })
 }
 

@@ -75,12 +75,14 @@ pub(super) fn of_clean_rounds<'r>(
 
 /// The rounds whose latency could not be measured, if any.
 fn latency_gap<'r>(rounds: impl Iterator<Item = &'r RoundSummary> + Clone) -> Option<LatencyGap> {
+    let of = rounds.clone().count();
     let mut failures = rounds.filter_map(RoundSummary::latency_failure).peekable();
     let first = *failures.peek()?;
     Some(LatencyGap {
         reason: first.reason.clone(),
         remedy: first.remedy.clone(),
         rounds: failures.count(),
+        of,
     })
 }
 
