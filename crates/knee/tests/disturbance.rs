@@ -15,13 +15,18 @@ use std::time::{Duration, Instant};
 
 use knee_host::affinity::{pin, usable_cpus};
 use rustix::process::Signal;
-use support::{Finished, Scratch, finish, signal, skip, start_telling, wait_until};
+use support::{Finished, Scratch, describe, finish, signal, skip, start_telling, wait_until};
 
 /// Runs `measure` while `load` runs on each usable CPU.
 fn beside<T>(load: fn(&AtomicBool), measure: impl FnOnce() -> T) -> T {
+    beside_on(&usable_cpus().unwrap(), load, measure)
+}
+
+/// Runs `measure` while `load` runs on each of `cpus`.
+fn beside_on<T>(cpus: &[u32], load: fn(&AtomicBool), measure: impl FnOnce() -> T) -> T {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        for cpu in usable_cpus().unwrap() {
+        for &cpu in cpus {
             let over = &over;
             scope.spawn(move || {
                 pin(cpu).unwrap();
@@ -106,6 +111,27 @@ fn hogs_bursts_and_streamers_are_seen_at_every_task_count_in_both_modes() {
         for (point, (all, unmarked)) in rounds {
             assert_eq!((all, unmarked), (3, 0), "{name}: {point:?}");
         }
+    }
+}
+
+#[test]
+fn a_hog_on_the_cpu_of_a_server_or_of_its_load_is_seen() {
+    let cpus = usable_cpus().unwrap();
+    let [first, second, ..] = cpus[..] else { return skip("two CPUs", "this machine has one") };
+    for hogged in [first, second] {
+        let scratch = Scratch::new();
+        describe(&scratch, "echo", "", "");
+        let args = ["run", "echo.toml", "-r", "3", "-t", "1", "--latency=off", "-o", "record"];
+        let mut knee = scratch.knee(&args);
+        knee.args(["--patience", "1", "--interval", "0.5", "--cpus"]);
+        knee.arg(format!("{first},{second}"));
+        beside_on(&[hogged], hog, || finish(&mut knee)).assert_code(0);
+        // The reference loops notice the hog as well, but only if it runs before or after the round.
+        let is_starved = |line: &serde_json::Value| {
+            line["marks"].as_array().unwrap().iter().any(|mark| mark == "starved")
+        };
+        let samples = scratch.samples();
+        assert!(samples.iter().all(is_starved), "hog on {hogged}: {samples:?}");
     }
 }
 

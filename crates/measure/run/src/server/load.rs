@@ -239,7 +239,7 @@ fn follow(
             // On a busy machine, this may happen late.
             if window.is_none() && usage.is_none() && !has_ended && now >= times.begin {
                 round.tell(|observer| observer.begin())?;
-                window = Some(Window::open(&round.places.server, server, load));
+                window = Some(Window::open(&round.places, server, load));
             }
         }
         // The server first: if it has died, it is the reason for the end of the load.

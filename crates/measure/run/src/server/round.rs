@@ -173,14 +173,15 @@ impl<'r> Round<'r> {
         )
     }
 
-    /// Whether other work may have slowed down the server in the measured part of a load, which took `load` CPU
-    /// seconds in `seconds`.
+    /// Whether other work may have slowed down the server or its load in the measured part of a load, which took
+    /// `load` CPU seconds in `seconds`.
     pub(super) fn is_disturbed(&self, usage: &Usage, load: f64, seconds: f64) -> bool {
+        let load = load * usage.seconds / seconds;
         match self.places.shared {
-            false => usage.is_disturbed(0.0),
+            false => usage.is_disturbed(0.0) || usage.is_load_disturbed(load),
             // The load ran on the same CPUs, and is not other work.
             true if self.job.pin && self.places.load == self.places.server => {
-                usage.is_disturbed(load * usage.seconds / seconds)
+                usage.is_disturbed(load)
             }
             // Who ran on which CPU is unknown.
             true => false,

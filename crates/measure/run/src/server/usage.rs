@@ -4,10 +4,11 @@ use std::time::Instant;
 
 use knee_results::Counts;
 
+use super::places::Places;
 use super::process::Process;
 use crate::account::{Balance, CpuTimes, CpuUse, TICK};
 
-/// If other work got more than this share of the server's CPUs, it may have slowed down the server.
+/// If other work got more than this share of the CPUs of the server or of its load, it may have slowed them down.
 const LOST_SHARE: f64 = 0.05;
 
 /// CPU times at the start of the measured part.
@@ -15,6 +16,8 @@ pub(super) struct Window {
     begun: Instant,
     cpus: usize,
     times: CpuTimes,
+    load_cpus: usize,
+    load_times: CpuTimes,
     server: f64,
     load: f64,
 }
@@ -33,16 +36,29 @@ pub(super) struct Usage {
     pub(super) cpus: CpuUse,
     balance: Balance,
     count: usize,
+    /// How the CPUs of the load spent their time.
+    load_cpus: CpuUse,
+    load_count: usize,
 }
 
 impl Window {
-    pub(super) fn open(cpus: &[u32], server: &mut Process, load: Option<&Process>) -> Self {
+    pub(super) fn open(places: &Places, server: &mut Process, load: Option<&Process>) -> Self {
+        let (cpus, load_cpus) = (&places.server, &places.load);
         let load = load.map_or(0.0, Process::cpu_seconds);
         // What happened before does not count.
         server.counts_since_last();
         let server = server.cpu_seconds();
         let times = CpuTimes::watch(cpus);
-        Self { begun: Instant::now(), cpus: cpus.len(), times, server, load }
+        let load_times = CpuTimes::watch(load_cpus);
+        Self {
+            begun: Instant::now(),
+            cpus: cpus.len(),
+            times,
+            load_cpus: load_cpus.len(),
+            load_times,
+            server,
+            load,
+        }
     }
 
     /// `None` if the part was shorter than a clock tick, or the times cannot be read.
@@ -52,9 +68,20 @@ impl Window {
         let counts = server.counts_since_last();
         let server = server.cpu_seconds() - self.server;
         let cpus = self.times.since_last()?;
+        let load_cpus = self.load_times.since_last()?;
         let seconds = self.begun.elapsed().as_secs_f64();
         let balance = Balance::of(self.cpus, seconds, &cpus, server);
-        Some(Usage { seconds, server, load, counts, cpus, balance, count: self.cpus })
+        Some(Usage {
+            seconds,
+            server,
+            load,
+            counts,
+            cpus,
+            balance,
+            count: self.cpus,
+            load_cpus,
+            load_count: self.load_cpus,
+        })
     }
 }
 
@@ -75,5 +102,12 @@ impl Usage {
     pub(super) fn is_disturbed(&self, load: f64) -> bool {
         let balance = Balance { lost: self.balance.lost - load, ..self.balance };
         balance.has_lost(LOST_SHARE, self.count, &self.cpus, TICK)
+    }
+
+    /// Whether other work got so much of the load's own CPUs that the load, which used `load` CPU seconds of them,
+    /// may have been too slow for the server.
+    pub(super) fn is_load_disturbed(&self, load: f64) -> bool {
+        let balance = Balance::of(self.load_count, self.seconds, &self.load_cpus, load);
+        balance.has_lost(LOST_SHARE, self.load_count, &self.load_cpus, TICK)
     }
 }
