@@ -63,10 +63,11 @@ impl Window {
 
     /// `None` if the part was shorter than a clock tick, or the times cannot be read.
     pub(super) fn close(mut self, server: &mut Process, load: Option<&Process>) -> Option<Usage> {
-        // In the order of `open`, so that all of them cover the same length of time.
-        let load = load.map_or(0.0, Process::cpu_seconds) - self.load;
+        // In the order of `open`, so that all of them cover the same length of time. The time of a process that has
+        // ended is counted in whole clock ticks, so a sum may be less than before.
+        let load = (load.map_or(0.0, Process::cpu_seconds) - self.load).max(0.0);
         let counts = server.counts_since_last();
-        let server = server.cpu_seconds() - self.server;
+        let server = (server.cpu_seconds() - self.server).max(0.0);
         let cpus = self.times.since_last()?;
         let load_cpus = self.load_times.since_last()?;
         let seconds = self.begun.elapsed().as_secs_f64();
