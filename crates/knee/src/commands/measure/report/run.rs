@@ -48,7 +48,7 @@ pub(super) fn recorded(record: &RunRecord, results: &Results, path: &Path) -> Ru
     if let Some(counters) = &r.counters {
         warnings.push("The rates include the cost of counting events (--counters).".to_owned());
         if counters.user_only {
-            warnings.push("Only events in user mode were counted.".to_owned());
+            warnings.push("All counters except task-clock cover only user mode.".to_owned());
         }
         let missing = counters.what_is_unavailable();
         warnings.extend(missing.map(|what| format!("Not counted: {what}.")));
