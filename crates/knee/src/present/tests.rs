@@ -3,7 +3,9 @@
 
 use std::path::PathBuf;
 
-use knee_results::{CaseId, Curve, Latency, LatencyRequest, Mark, Mode, PointId, ServerUse};
+use knee_results::{
+    CaseId, Counts, Curve, Latency, LatencyRequest, Mark, Mode, PointId, ServerUse,
+};
 use knee_run::job::{Failure, FailureKind, Phase};
 use knee_run::noise::{self, Conditions, NoiseFloors, PointNoise};
 use knee_run::plan::Case;
@@ -13,6 +15,7 @@ use knee_stats::{Histogram, Spread};
 use knee_testcases::CATALOGUE;
 use serde_json::{Value, json};
 
+use knee_host::counters::Counter;
 use knee_host::text::Screen;
 
 use super::*;
@@ -110,6 +113,12 @@ impl Example {
         let text = "name = 's'\nserver.command = 's'\nload.address = 'unix:s'\n\
                     load.request = [{ send = 'x', reply_bytes = 1 }]";
         let server = Case::server(Server::parse(text).unwrap(), PathBuf::new());
+        // Shown only if the run asks for counters.
+        let counts = Counts {
+            seconds: 1.0,
+            values: [(Counter::PageFaults, 100.0)].into(),
+            ..Counts::default()
+        };
         let mut example = Self::new(&["getppid1"], &[1]);
         example.record.run.cases.clear();
         for &(connections, rate, [server_busy, load_busy]) in points {
@@ -130,7 +139,7 @@ impl Example {
                     server: Some(server),
                     latency: None,
                     latency_failure: None,
-                    counters: None,
+                    counters: Some(counts.clone()),
                     lost: None,
                     cpu: None,
                     marks: Vec::new(),
@@ -262,6 +271,22 @@ fn a_sweep_over_connections_has_a_table_with_its_knee_and_peak() {
         .never_says("left its CPUs idle")
         .never_says("at 1 task");
     assert!(!example.shown().contains("per second"), "{}", example.shown());
+}
+
+#[test]
+fn the_counters_of_a_sweep_have_a_row_for_each_number_of_connections() {
+    let busy = [1.0, 0.5];
+    let mut example = Example::sweep(&[(1, 10.0, busy), (8, 50.0, busy)]);
+    example.never_says("counters");
+    let set = serde_json::from_value(json!({ "counters": ["page-faults"] })).unwrap();
+    example.record.run.request.counters = Some(set);
+    example.says(
+        "counters per operation, of the server without its load\n\
+         connections faults\n\
+         s on 1 CPU\n\
+         1 10.0\n\
+         8 2.00\n",
+    );
 }
 
 #[test]
