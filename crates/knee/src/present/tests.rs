@@ -12,7 +12,7 @@ use knee_run::plan::Case;
 use knee_run::record::{Machine, PointFailure, Record, Rounds, RunEnd, RunRecord, SampleLine};
 use knee_run::server::Server;
 use knee_stats::{Histogram, Spread};
-use knee_testcases::CATALOGUE;
+use knee_testcases::{CATALOGUE, SERVERS};
 use serde_json::{Value, json};
 
 use knee_host::counters::Counter;
@@ -287,6 +287,30 @@ fn the_counters_of_a_sweep_have_a_row_for_each_number_of_connections() {
          1 10.0\n\
          8 2.00\n",
     );
+}
+
+#[test]
+fn the_latencies_of_a_sweep_of_any_built_in_server_fit_a_terminal() {
+    let times = || Histogram::of_buckets([(Histogram::bucket(4000), 100)], 4000);
+    let lateness = Some(times());
+    let latency = Latency { times: times(), lateness, rate: Some(70.0), ..Latency::default() };
+    let late = Failure::new(FailureKind::Hung, "replies were late", "use a smaller share");
+    let longest = SERVERS.iter().max_by_key(|server| server.name.len()).unwrap();
+    let server = Case::server(longest.parsed(), PathBuf::new());
+    let mut example = Example::new(&["getppid1"], &[1]);
+    let cases = [1, 1024].map(|n: u32| server.clone().with_connections(n.try_into().unwrap()));
+    for id in cases.iter().map(|case| case.id.to_string()) {
+        example = example.latency(&id, Ok(&latency)).latency(&id, Err(&late));
+    }
+    example.record.run.cases = cases.into();
+    example.record.run.request.latency = Some(LatencyRequest::Requests { share: 0.7 });
+    example.view.screen = Screen { width: Some(80), is_ascii: false };
+    let text = table::render(&example.record, &example.curves(), &example.view);
+    let text = knee_host::text::plain(&text);
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    example
+        .says("p50 p99 rounds\n")
+        .says("@connections=1024 processes ×1 4.00 µs 4.00 µs 1 of 2\n");
 }
 
 #[test]
