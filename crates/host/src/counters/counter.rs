@@ -35,7 +35,7 @@ impl Counter {
     /// All counters, those of the processor first.
     pub const ALL: &[Counter] = Counter::VARIANTS;
 
-    /// Its name.
+    /// Its name on the command line, in records and on pages: `context-switches`.
     pub fn name(self) -> &'static str {
         self.into()
     }

@@ -17,8 +17,8 @@ use crate::present::style::{BAD, BOLD, DIM, PLAIN};
 const SCHEMA: u32 = 1;
 
 /// Why no curve over connections is fitted.
-pub(crate) const OVER_CONNECTIONS: &str = "knee fits curves over tasks (-t), and not over connections, because few connections leave the server \
-     idle";
+pub(crate) const OVER_CONNECTIONS: &str = "knee fits curves over tasks (-t), and not over connections, \
+     because few connections leave the server idle";
 
 /// A curve and its fit.
 pub(crate) struct FittedCurve {

@@ -35,8 +35,8 @@ pub(super) fn render(
     Ok(())
 }
 
-/// A point. `connections` is null unless they are swept. Values relative to one task are null for a point that is not sound, and if there is no
-/// sound point at one task.
+/// A point. `connections` is null unless they are swept. Values relative to one task are null for a
+/// point that is not sound, and if there is no sound point at one task.
 pub(super) fn point_json(curve: &Curve, point: &Point) -> Value {
     let scaling = curve.scaling(point);
     let id = curve.id(point.tasks);

@@ -41,7 +41,7 @@ pub(super) fn render(record: &Record, curves: &[Curve], view: &View<'_>) -> Stri
     }
     text += &connections::render(run, &sweeps, view);
     text += &latency::render(run, curves, view);
-    text += &counters::render(run, curves, view);
+    text += &counters::render(run, &[alone, sweeps].concat(), view);
     for line in failures::lines(&run.failures) {
         let line = format!("{BAD}not measured{BAD:#}  {line}");
         let _ = writeln!(text, "{}", view.screen.wrap(&line, "              "));

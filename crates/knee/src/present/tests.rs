@@ -3,16 +3,19 @@
 
 use std::path::PathBuf;
 
-use knee_results::{CaseId, Curve, Latency, LatencyRequest, Mark, Mode, PointId, ServerUse};
+use knee_results::{
+    CaseId, Counts, Curve, Latency, LatencyRequest, Mark, Mode, PointId, ServerUse,
+};
 use knee_run::job::{Failure, FailureKind, Phase};
 use knee_run::noise::{self, Conditions, NoiseFloors, PointNoise};
 use knee_run::plan::Case;
 use knee_run::record::{Machine, PointFailure, Record, Rounds, RunEnd, RunRecord, SampleLine};
 use knee_run::server::Server;
 use knee_stats::{Histogram, Spread};
-use knee_testcases::CATALOGUE;
+use knee_testcases::{CATALOGUE, SERVERS};
 use serde_json::{Value, json};
 
+use knee_host::counters::Counter;
 use knee_host::text::Screen;
 
 use super::*;
@@ -110,6 +113,12 @@ impl Example {
         let text = "name = 's'\nserver.command = 's'\nload.address = 'unix:s'\n\
                     load.request = [{ send = 'x', reply_bytes = 1 }]";
         let server = Case::server(Server::parse(text).unwrap(), PathBuf::new());
+        // Shown only if the run asks for counters.
+        let counts = Counts {
+            seconds: 1.0,
+            values: [(Counter::PageFaults, 100.0)].into(),
+            ..Counts::default()
+        };
         let mut example = Self::new(&["getppid1"], &[1]);
         example.record.run.cases.clear();
         for &(connections, rate, [server_busy, load_busy]) in points {
@@ -130,7 +139,7 @@ impl Example {
                     server: Some(server),
                     latency: None,
                     latency_failure: None,
-                    counters: None,
+                    counters: Some(counts.clone()),
                     lost: None,
                     cpu: None,
                     marks: Vec::new(),
@@ -262,6 +271,46 @@ fn a_sweep_over_connections_has_a_table_with_its_knee_and_peak() {
         .never_says("left its CPUs idle")
         .never_says("at 1 task");
     assert!(!example.shown().contains("per second"), "{}", example.shown());
+}
+
+#[test]
+fn the_counters_of_a_sweep_have_a_row_for_each_number_of_connections() {
+    let busy = [1.0, 0.5];
+    let mut example = Example::sweep(&[(1, 10.0, busy), (8, 50.0, busy)]);
+    example.never_says("counters");
+    let set = serde_json::from_value(json!({ "counters": ["page-faults"] })).unwrap();
+    example.record.run.request.counters = Some(set);
+    example.says(
+        "counters per operation, of the server without its load\n\
+         connections faults\n\
+         s on 1 CPU\n\
+         1 10.0\n\
+         8 2.00\n",
+    );
+}
+
+#[test]
+fn the_latencies_of_a_sweep_of_any_built_in_server_fit_a_terminal() {
+    let times = || Histogram::of_buckets([(Histogram::bucket(4000), 100)], 4000);
+    let lateness = Some(times());
+    let latency = Latency { times: times(), lateness, rate: Some(70.0), ..Latency::default() };
+    let late = Failure::new(FailureKind::Hung, "replies were late", "use a smaller share");
+    let longest = SERVERS.iter().max_by_key(|server| server.name.len()).unwrap();
+    let server = Case::server(longest.parsed(), PathBuf::new());
+    let mut example = Example::new(&["getppid1"], &[1]);
+    let cases = [1, 1024].map(|n: u32| server.clone().with_connections(n.try_into().unwrap()));
+    for id in cases.iter().map(|case| case.id.to_string()) {
+        example = example.latency(&id, Ok(&latency)).latency(&id, Err(&late));
+    }
+    example.record.run.cases = cases.into();
+    example.record.run.request.latency = Some(LatencyRequest::Requests { share: 0.7 });
+    example.view.screen = Screen { width: Some(80), is_ascii: false };
+    let text = table::render(&example.record, &example.curves(), &example.view);
+    let text = knee_host::text::plain(&text);
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    example
+        .says("p50 p99 rounds\n")
+        .says("@connections=1024 processes ×1 4.00 µs 4.00 µs 1 of 2\n");
 }
 
 #[test]

@@ -136,19 +136,26 @@ fn greatest_efficiency(curve: &CurveReading) -> f64 {
 
 fn scaling_of_all(reading: &Reading, case: &CaseReading, curve: &CurveReading) -> String {
     let text = one(case, curve);
-    let counted = |case: &&CaseReading| case.curves.iter().any(|curve| curve.verdict.counts());
-    let all = reading.cases.iter().filter(counted).count();
+    let axis = curve.measured.axis.as_str();
+    // A sentence that names the axis counts no curves over the other one.
+    let names_axis = matches!(curve.verdict, CurveVerdict::Retrograde | CurveVerdict::Contended);
+    let is_meant = |c: &CurveReading| !names_axis || c.measured.axis.as_str() == axis;
+    let count = |property: &dyn Fn(&CurveReading) -> bool| {
+        let has = |case: &&CaseReading| case.curves.iter().any(|c| is_meant(c) && property(c));
+        reading.cases.iter().filter(has).count()
+    };
+    let all = count(&|c| c.verdict.counts());
     if all == 1 {
         return text;
     }
-    let alike = |case: &&CaseReading| case.curves.iter().any(|c| c.verdict == curve.verdict);
-    let n = reading.cases.iter().filter(alike).count();
+    let n = count(&|c| c.verdict == curve.verdict);
     match curve.verdict {
         CurveVerdict::Retrograde => {
-            let axis = curve.measured.axis.as_str();
             format!("{n} of {all} testcases lose throughput with more {axis}; {text}")
         }
-        CurveVerdict::Contended => format!("{n} of {all} testcases stop scaling; {text}"),
+        CurveVerdict::Contended => {
+            format!("{n} of {all} testcases stop scaling with more {axis}; {text}")
+        }
         CurveVerdict::Implausible => {
             let show = if n == 1 { "shows" } else { "show" };
             format!(
@@ -251,7 +258,7 @@ fn no_verdict(reading: &Reading) -> String {
 
 #[cfg(test)]
 mod tests {
-    use knee_results::{self as results, CaseId, Mode, Point};
+    use knee_results::{self as results, Axis, CaseId, Mode, Point};
     use knee_stats::{CompareOptions, Verdict, compare};
 
     use crate::model::{Change, Curve, Page, Run};
@@ -310,6 +317,38 @@ mod tests {
         );
         assert_eq!(
             title(&page(&[good, good])),
+            "All 2 testcases scale; the worst: a scales to 2 threads at 95% efficiency"
+        );
+    }
+
+    /// `page` whose curve number `nr` is over connections.
+    fn over_connections(mut page: Page, nr: usize) -> Page {
+        let measured = page.curves[nr].measured.clone();
+        page.curves[nr].measured = measured.along(Axis::Connections { tasks: 1 });
+        page
+    }
+
+    #[test]
+    fn the_title_counts_only_curves_over_the_axis_that_it_names() {
+        let good: &[_] = &[(1, 10.0), (2, 19.0)];
+        let (stops, loses, worse): (&[_], &[_], &[_]) =
+            (&[(1, 10.0), (2, 11.0)], &[(1, 10.0), (2, 5.0)], &[(1, 10.0), (2, 4.0)]);
+        assert_eq!(
+            title(&over_connections(page(&[good, loses, worse]), 1)),
+            "1 of 2 testcases lose throughput with more tasks; c peaks at 1 thread, then loses 60% \
+             of its throughput"
+        );
+        assert_eq!(
+            title(&over_connections(page(&[good, stops, stops]), 2)),
+            "1 of 2 testcases stop scaling with more tasks; b stops scaling at 2 threads: 2 threads \
+             do the work of 1.1"
+        );
+        assert_eq!(
+            title(&over_connections(page(&[loses, stops, worse]), 2)),
+            "c peaks at 1 connection, then loses 60% of its throughput"
+        );
+        assert_eq!(
+            title(&over_connections(page(&[good, good]), 1)),
             "All 2 testcases scale; the worst: a scales to 2 threads at 95% efficiency"
         );
     }

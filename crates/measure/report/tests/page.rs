@@ -2,8 +2,13 @@
 
 mod synthetic;
 
+use std::collections::BTreeMap;
+
+use knee_host::counters::Counter;
 use knee_report::{Change, Curve, Missing, Page, Run, render};
-use knee_results::{self as results, CaseId, CaseInfo, Mode, PerTask, Point};
+use knee_results::{
+    self as results, Axis, CaseId, CaseInfo, Mode, PerTask, Point, PointCounters, Served,
+};
 use knee_stats::{CompareOptions, compare};
 use serde_json::json;
 use snapbox::{assert_data_eq, file};
@@ -154,6 +159,40 @@ fn latencies_are_drawn_by_percentile_and_listed() {
     }
     let without = render(&synthetic::page("few").unwrap());
     assert!(!without.contains("latency-chart") && !without.contains("Latency"));
+}
+
+#[test]
+fn the_counters_of_a_sweep_are_listed_by_connections_and_grey_only_where_the_load_is_full() {
+    let per_second = BTreeMap::from([(Counter::PageFaults, 70.0)]);
+    let counters = PointCounters {
+        per_operation: per_second.clone(),
+        per_second,
+        ipc: None,
+        shares: BTreeMap::new(),
+    };
+    let point = |connections, server_busy, load_busy| {
+        let mut point = Point::new(connections, vec![f64::from(connections)]).unwrap();
+        point.server =
+            Some(Served { server_busy, load_busy, cpu_per_request: 1e-5, shared: false });
+        point.counters = Some(counters.clone());
+        point
+    };
+    // One connection leaves the server idle, which the curve shows.
+    let points = vec![point(1, 0.3, 0.4), point(64, 0.5, 0.99)];
+    let measured = results::Curve::new(CaseId::new("nginx"), Mode::Processes, points);
+    let measured = measured.along(Axis::Connections { tasks: 1 });
+    let page = Page {
+        runs: vec![Run::default()],
+        curves: vec![Curve::new(0, measured)],
+        ..Page::default()
+    };
+    let html = render(&page);
+    let (_, counters) = html.split_once("<summary>Counters</summary>").unwrap();
+    let (counters, _) = counters.split_once("</details>").unwrap();
+    assert!(counters.contains("per second, of the server without its load."), "{counters}");
+    assert!(counters.contains(r#"<th scope="col">connections</th>"#), "{counters}");
+    assert!(counters.contains(r#"<tr><th scope="row">1</th>"#), "{counters}");
+    assert!(counters.contains(r#"<tr class="unsound"><th scope="row">64</th>"#), "{counters}");
 }
 
 #[test]

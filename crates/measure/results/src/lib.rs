@@ -7,7 +7,8 @@
 //! * A [`CaseId`] identifies what a rate belongs to: a testcase, its parameters, and the side of a
 //!   comparison. Together with a [`Mode`] and a task count, it is a [`PointId`].
 //! * A [`Point`] is the measurement at a [`PointId`], and a [`Curve`] is all points of a testcase in a
-//!   mode. Along its [`Axis`] grows the task count, or the number of connections to a server. All outputs show the same speed-up, efficiency, [`Knee`] and [`CurveVerdict`].
+//!   mode. Its [`Axis`] is the task count or, for a server, the number of connections. All outputs show
+//!   the same speed-up, efficiency, [`Knee`] and [`CurveVerdict`].
 //! * [`Results`] are all points of a run of knee or of another tool. [`Compared`] holds the differences
 //!   between two results, and [`history`] finds when a series changed.
 //!

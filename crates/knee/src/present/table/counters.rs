@@ -1,9 +1,9 @@
 //! Events of the processors and the kernel at each point, if the run counted them.
 
 use knee_host::counters::Counter;
-use knee_host::number::{count, three_digits, time};
+use knee_host::number::{count, plural, three_digits, time};
 use knee_host::text::{Cell, Column, Table};
-use knee_results::{Curve, PointCounters};
+use knee_results::{Axis, Curve, PointCounters};
 use knee_run::plan::Case;
 use knee_run::record::RunRecord;
 
@@ -11,10 +11,13 @@ use super::remark::disturbed;
 use crate::present::style::{BAD, BOLD, DIM, PLAIN, UNKNOWN};
 use crate::present::view::View;
 
+/// The column whose title is the axis of the curves.
+const AXIS: usize = 0;
+
 /// The mark of an estimated value.
 const ESTIMATE: &str = "~";
 
-/// Empty without counters.
+/// Empty without counters. Each title row names the axis of the `curves` below it.
 pub(super) fn render(run: &RunRecord, curves: &[Curve], view: &View<'_>) -> String {
     let counters = || curves.iter().flat_map(Curve::points).filter_map(|p| p.counters.as_ref());
     let Some(set) = run.request.counters.as_ref().filter(|_| counters().next().is_some()) else {
@@ -22,15 +25,23 @@ pub(super) fn render(run: &RunRecord, curves: &[Curve], view: &View<'_>) -> Stri
     };
     let is_shown = |shown: &&Shown| counters().any(|counters| shown.value(counters).is_some());
     let shown: Vec<&Shown> = Shown::ALL.iter().filter(is_shown).collect();
-    let mut columns = vec![Column::right("tasks")];
+    let mut columns = vec![Column::right(Axis::Tasks.as_str())];
     columns.extend(shown.iter().map(|shown| shown.column()));
     columns.push(Column::left("").gap(1));
     let mut table = Table::new(columns);
     let mode = if set.user_only { ", in user mode only" } else { "" };
     table.text(format!("{BOLD}counters{BOLD:#}  per operation, of {}{mode}", subject(run)));
-    table.titles();
+    let mut axis = None;
     for curve in curves.iter().filter(|curve| curve.points().iter().any(|p| p.counters.is_some())) {
-        table.text(format!("{} {}", curve.case, curve.mode));
+        if axis.replace(curve.axis.as_str()) != Some(curve.axis.as_str()) {
+            table.titles_but(AXIS, curve.axis.as_str());
+        }
+        table.text(match curve.axis {
+            Axis::Tasks => format!("{} {}", curve.case, curve.mode),
+            Axis::Connections { tasks } => {
+                format!("{} on {}", curve.case, plural(tasks as usize, "CPU"))
+            }
+        });
         for point in curve.points() {
             let Some(counters) = &point.counters else { continue };
             let style = if point.disturbed { DIM } else { PLAIN };

@@ -27,10 +27,13 @@ pub(super) fn render(run: &RunRecord, curves: &[Curve], view: &View<'_>) -> Stri
     let mut columns = vec![Column::left("")];
     columns.extend(Quantiles::NAMES.map(|name| match name {
         "p90" => Column::right(name).drops(2),
+        "p99.9" => Column::right(name).drops(4),
+        "max" => Column::right(name).drops(5),
         name => Column::right(name),
     }));
     columns.push(Column::left("").gap(1));
-    columns.extend(has_gaps.then(|| Column::right("rounds")));
+    // A warning lists the missing rounds too.
+    columns.extend(has_gaps.then(|| Column::right("rounds").drops(6)));
     columns.extend(others);
     let mut table = Table::new(columns);
     table.text(heading);

@@ -9,8 +9,8 @@ use crate::chart::Panel;
 
 /// The numbers; nothing if no events were counted.
 pub(super) fn table(panel: &Panel) -> Markup {
-    let points = panel.curves.iter().flat_map(|reading| reading.measured.points());
-    let all: Vec<&PointCounters> = points.filter_map(|point| point.counters.as_ref()).collect();
+    let points = || panel.curves.iter().flat_map(|reading| reading.measured.points());
+    let all: Vec<&PointCounters> = points().filter_map(|point| point.counters.as_ref()).collect();
     let is_counted =
         |counter: &Counter| all.iter().any(|counters| counters.per_second.contains_key(counter));
     let counted: Vec<Counter> = Counter::ALL.iter().copied().filter(is_counted).collect();
@@ -18,11 +18,13 @@ pub(super) fn table(panel: &Panel) -> Markup {
     if counted.is_empty() {
         return html! {};
     }
+    let is_server = points().any(|point| point.server.is_some());
     html! {
         details.data {
             summary { "Counters" }
             p.note {
-                "Medians over the rounds, for each operation; in brackets per second, over all tasks. "
+                "Medians over the rounds, for each operation; in brackets per second, "
+                @if is_server { "of the server without its load. " } @else { "over all tasks. " }
                 "“task-clock” is CPU time. The cost of counting is part of the rates."
                 @if all.iter().any(|counters| !counters.shares.is_empty()) {
                     " “~” marks an estimate, because the processor cannot count all of this at once."
@@ -33,7 +35,7 @@ pub(super) fn table(panel: &Panel) -> Markup {
                 table {
                     thead { tr {
                         @if panel.reading.compares() { th.text scope="col" { "run" } }
-                        th scope="col" { "tasks" }
+                        th scope="col" { (panel.case.axis().as_str()) }
                         @for counter in &counted { th scope="col" { (counter) } }
                         @if has_ipc { th scope="col" { "instructions/cycle" } }
                     } }
@@ -41,7 +43,7 @@ pub(super) fn table(panel: &Panel) -> Markup {
                         @for reading in panel.curves {
                             @for point in reading.measured.points() {
                                 @if let Some(counters) = &point.counters {
-                                    tr class=[(!point.is_sound()).then_some("unsound")] {
+                                    tr class=[(!reading.is_sound(point)).then_some("unsound")] {
                                         @if panel.reading.compares() { td.text { (reading.run.label) } }
                                         th scope="row" { (point.tasks) }
                                         @for &counter in &counted { td { (cell(counters, counter)) } }

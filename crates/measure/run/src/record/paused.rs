@@ -31,8 +31,8 @@ impl Paused {
     }
 
     /// Continues the record. Drops the samples of unfinished rounds, and of those in which a server failed
-    /// while its latency was measured, so that these rounds can be measured again. Clears the failures, because the user has fixed their causes or wants to
-    /// know whether they recur.
+    /// while its latency was measured, so that these rounds can be measured again. Clears the failures,
+    /// because the user has fixed their causes or wants to know whether they recur.
     pub fn go_on(self) -> Result<(Writer, RunRecord, Rounds), RecordError> {
         let Self { record, lock } = self;
         let locked = lock.path();

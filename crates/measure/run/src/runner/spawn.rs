@@ -85,7 +85,7 @@ impl Tasks {
         Ok(())
     }
 
-    /// The counters of their events.
+    /// The event counters of the processes. `None` if the job counts no events, or after the first call.
     pub(super) fn take_counted(&mut self) -> Option<CountedEvents> {
         self.counted.take()
     }

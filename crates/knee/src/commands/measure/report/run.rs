@@ -46,8 +46,10 @@ pub(super) fn recorded(record: &RunRecord, results: &Results, path: &Path) -> Ru
         warnings.push(what.to_owned());
     }
     if let Some(counters) = &r.counters {
-        let mode = if counters.user_only { ", which covers only user mode" } else { "" };
-        warnings.push(format!("The rates include the cost of counting events (--counters){mode}."));
+        warnings.push("The rates include the cost of counting events (--counters).".to_owned());
+        if counters.user_only {
+            warnings.push("All counters except task-clock cover only user mode.".to_owned());
+        }
         let missing = counters.what_is_unavailable();
         warnings.extend(missing.map(|what| format!("Not counted: {what}.")));
     }
