@@ -25,7 +25,7 @@ pub(super) fn table(panel: &Panel) -> Markup {
                 "Medians over the rounds, for each operation; in brackets per second, over all tasks. "
                 "“task-clock” is CPU time. The cost of counting is part of the rates."
                 @if all.iter().any(|counters| !counters.shares.is_empty()) {
-                    " “~” marks an estimate, because the processor cannot count all of this at once."
+                    " “~” marks an estimate, because the processor counted this event only part of the time."
                 }
             }
             div.scroll tabindex="0" role="region"
