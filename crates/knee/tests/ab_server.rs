@@ -91,7 +91,7 @@ fn a_side_of_another_kind_and_options_of_others_are_refused() {
     refused(["nginx", "getppid1"], &[], "--before is a server, but --after is a testcase");
     refused(["echo 1", "good.toml"], &[], "--before is a command, but --after is a server");
     refused(["family:server", "redis"], &[], "family:server matches several servers");
-    refused(["redsi", "redis"], &[], "redis");
+    refused(["redsi", "redis"], &[], "or redis?), and no program has this name");
     refused(both, &["--rate"], "--rate applies only to commands, but both sides are servers");
     refused(both, &["-m", "threads"], "--mode applies only to testcases");
     refused(both, &["-s", "2"], "--samples applies only to testcases");

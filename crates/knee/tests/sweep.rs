@@ -128,9 +128,14 @@ fn without_task_counts_a_sweep_has_the_largest_and_says_so() {
 #[test]
 fn an_interrupted_sweep_is_resumed_with_its_connections() {
     let scratch = Scratch::new();
-    describe(&scratch, "echo", "", "");
+    // Only the first load ends before the file exists.
+    describe_commanded(&scratch, "{connections}");
+    let file = scratch.path().join("commanded.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    let waits = "mkdir {here}/first || until [ -e {here}/resumed ]; do sleep 0.05; done; sleep {";
+    fs::write(&file, text.replace("sleep {", waits)).unwrap();
     let args = ["run", "-q", "-r", "1", "-t", "1", "--interval", "1", "--latency=off"];
-    let more = ["-o", "record", "--sweep", "connections=1,2", "echo.toml"];
+    let more = ["-o", "record", "--sweep", "connections=1,2", "commanded.toml"];
     let mut knee = start(scratch.knee(&args).args(more));
     wait_until("a round is recorded", || {
         fs::read_to_string(scratch.record().join("samples.jsonl"))
@@ -140,9 +145,10 @@ fn an_interrupted_sweep_is_resumed_with_its_connections() {
     assert_eq!(knee.wait().unwrap().code(), Some(130));
     let other = ["run", "--resume", "record", "--sweep", "connections=1,2,3"];
     finish(&mut scratch.knee(&other)).assert_code(2).assert_stderr_has("cannot be used with");
+    fs::write(scratch.path().join("resumed"), "").unwrap();
     finish(&mut scratch.knee(&["run", "-q", "--resume", "record"])).assert_code(0);
     let measured = scratch.measured();
-    for name in ["echo@connections=1", "echo@connections=2"] {
+    for name in ["commanded@connections=1", "commanded@connections=2"] {
         assert!(measured.iter().any(|line| line["testcase"] == name), "{name}: {measured:?}");
     }
 }
@@ -176,15 +182,26 @@ fn only_servers_whose_load_takes_connections_are_swept() {
 fn a_sweep_beyond_the_limit_of_open_files_fails_before_it_begins() {
     let scratch = Scratch::new();
     describe(&scratch, "echo", "", "");
-    let mut limited = std::process::Command::new("sh");
-    let knee = env!("CARGO_BIN_EXE_knee");
-    let line = format!("ulimit -n 300; {knee} run -o record echo.toml --sweep connections=1,900");
-    limited.args(["-c", &line]).current_dir(scratch.path());
-    let failed = finish(&mut limited);
+    let limited = |connections: &str| {
+        let mut shell = std::process::Command::new("sh");
+        let knee = env!("CARGO_BIN_EXE_knee");
+        let sweep = format!("--sweep connections={connections}");
+        let line = format!("ulimit -n 300; {knee} run -o record echo.toml {sweep}");
+        let failed = finish(shell.args(["-c", &line]).current_dir(scratch.path()));
+        assert!(!scratch.record().exists());
+        failed.assert_code(3);
+        failed
+    };
     let reason =
         "--sweep connections=1,900: 900 connections need 964 open files, but the limit is 300";
+    let failed = limited("1,900");
     failed.assert_stderr_has(reason).assert_stderr_has("(ulimit -n 964)");
-    assert!(failed.code != Some(0) && !scratch.record().exists());
+
+    let file = scratch.path().join("echo.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text + "[files]\nconf = 'at most {max_connections}'\n").unwrap();
+    let reason = "8 connections and 1000 spare ones need 1008 open files, but the limit is 300";
+    limited("8").assert_stderr_has(reason).assert_stderr_has("(ulimit -n 1008)");
 }
 
 #[test]

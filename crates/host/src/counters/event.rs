@@ -1,7 +1,6 @@
 //! Counters as the kernel takes them.
 
 use std::io;
-use std::mem::size_of;
 use std::os::fd::OwnedFd;
 
 use perf_event_open_sys::bindings;
@@ -27,7 +26,6 @@ pub(super) fn open(
     let (kind, number) = counter.numbers();
     let mut attr = bindings::perf_event_attr {
         type_: kind,
-        size: size_of::<bindings::perf_event_attr>() as u32,
         config: number,
         // Both are equal unless the processor has fewer counters than needed and the kernel takes turns.
         read_format: u64::from(

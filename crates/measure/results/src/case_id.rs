@@ -106,17 +106,20 @@ impl CaseId {
     pub fn param(&self, key: &str) -> Option<&str> {
         self.params.iter().find(|(other, _)| other == key).map(|(_, value)| value.as_str())
     }
+
+    /// The parameters as they are compared: a number sorts after text, and by its value.
+    fn compared_params(&self) -> impl Iterator<Item = (&str, Option<u64>, &str)> {
+        self.params.iter().map(|(key, value)| (key.as_str(), value.parse().ok(), value.as_str()))
+    }
 }
 
 impl Ord for CaseId {
+    /// Compares without allocation, because readers of samples sort by identity.
     fn cmp(&self, other: &Self) -> Ordering {
-        let parts = |id: &Self| {
-            let number = |(key, value): &(String, String)| {
-                (key.clone(), value.parse::<u64>().ok(), value.clone())
-            };
-            (id.testcase.clone(), id.params.iter().map(number).collect::<Vec<_>>(), id.side)
-        };
-        parts(self).cmp(&parts(other))
+        self.testcase
+            .cmp(&other.testcase)
+            .then_with(|| self.compared_params().cmp(other.compared_params()))
+            .then_with(|| self.side.cmp(&other.side))
     }
 }
 
@@ -237,6 +240,33 @@ mod tests {
         ids.sort();
         let sorted: Vec<String> = ids.iter().map(CaseId::to_string).collect();
         assert_eq!(sorted, ["a", "before:a", "a@n=x", "a@n=8", "a@n=64", "b"]);
+    }
+
+    #[test]
+    fn each_part_decides_only_between_identities_whose_earlier_parts_are_equal() {
+        let sorted = [
+            "a",
+            "before:a",
+            "after:a",
+            "a@a=9",
+            // A number beyond 64 bits is text.
+            "a@k=18446744073709551616",
+            // Equal numbers are sorted as text.
+            "a@k=01,z=9",
+            // Fewer parameters come first, and the side comes last.
+            "a@k=1",
+            "after:a@k=1",
+            "a@k=1,a=1",
+            "a@z=",
+            "ab",
+            "b@a=1",
+        ];
+        let ids = sorted.map(|text| text.parse::<CaseId>().unwrap());
+        for (nr, id) in ids.iter().enumerate() {
+            for (other_nr, other) in ids.iter().enumerate() {
+                assert_eq!(id.cmp(other), nr.cmp(&other_nr), "{id} and {other}");
+            }
+        }
     }
 
     #[test]

@@ -19,15 +19,28 @@ const LOAD_TASKS: &str = "{load_tasks}";
 const LOAD_CPUS: &str = "{load_cpus}";
 /// Placeholder for the number of connections of a load.
 pub const CONNECTIONS: &str = "{connections}";
+/// Placeholder for the number of connections that a server should allow; see [`max_connections`].
+pub(crate) const MAX_CONNECTIONS: &str = "{max_connections}";
 /// Placeholder for the directory of a description.
 pub const HERE: &str = "{here}";
 
 /// All placeholders.
-pub(crate) const PLACEHOLDERS: [&str; 9] =
-    [TASKS, CPUS, LOAD_TASKS, LOAD_CPUS, CONNECTIONS, SECONDS, DIR, PORT, HERE];
+pub(crate) const PLACEHOLDERS: [&str; 10] =
+    [TASKS, CPUS, LOAD_TASKS, LOAD_CPUS, CONNECTIONS, MAX_CONNECTIONS, SECONDS, DIR, PORT, HERE];
+
+/// Connections that a server should allow beyond those of the load.
+///
+/// The number is fixed, so that a larger load changes the configuration only as far as it must. It is large because
+/// memcached limits its open files to its connections, and then opens four files for each thread.
+pub(crate) const SPARE_CONNECTIONS: u32 = 1000;
+
+/// The number of connections that a server should allow for `connections` of the load.
+pub(crate) fn max_connections(connections: u32) -> u32 {
+    connections.saturating_add(SPARE_CONNECTIONS)
+}
 
 /// What the placeholders stand for in one round.
-pub(crate) struct Values([(&'static str, String); 9]);
+pub(crate) struct Values([(&'static str, String); 10]);
 
 impl Values {
     /// The values of a server on the CPUs `server` and a load on the CPUs `load`.
@@ -46,6 +59,7 @@ impl Values {
             (LOAD_TASKS, load.len().to_string()),
             (LOAD_CPUS, list(load)),
             (CONNECTIONS, connections.to_string()),
+            (MAX_CONNECTIONS, max_connections(connections).to_string()),
             (SECONDS, seconds.to_string()),
             (DIR, dir),
             (PORT, port.to_string()),
@@ -82,6 +96,7 @@ mod tests {
         let values = Values::new([&[0, 2, 1], &[3]], 64, 1.5, "/private".to_owned(), 4711, here);
         let text = "{tasks} {cpus} {load_tasks} {load_cpus} {connections} {seconds} {dir}/{port} {here} {x}";
         assert_eq!(values.fill(text), "3 0-2 1 3 64 1.5 /private/4711 /home/me {x}");
+        assert_eq!(values.fill("{max_connections}"), "1064");
     }
 
     #[test]

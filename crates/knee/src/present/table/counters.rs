@@ -1,6 +1,6 @@
 //! Events of the processors and the kernel at each point, if the run counted them.
 
-use knee_host::counters::Counter;
+use knee_host::counters::{Counter, CounterSet};
 use knee_host::number::{count, plural, three_digits, time};
 use knee_host::text::{Cell, Column, Table};
 use knee_results::{Axis, Curve, PointCounters};
@@ -17,20 +17,36 @@ const AXIS: usize = 0;
 /// The mark of an estimated value.
 const ESTIMATE: &str = "~";
 
-/// Empty without counters. Each title row names the axis of the `curves` below it.
+/// The counters of all points, and which ones have no value. Empty if the run did not count. Each title row names
+/// the axis of the curves below it.
 pub(super) fn render(run: &RunRecord, curves: &[Curve], view: &View<'_>) -> String {
-    let counters = || curves.iter().flat_map(Curve::points).filter_map(|p| p.counters.as_ref());
-    let Some(set) = run.request.counters.as_ref().filter(|_| counters().next().is_some()) else {
+    let has_points = curves.iter().any(|curve| !curve.points().is_empty());
+    let Some(set) = run.request.counters.as_ref().filter(|_| has_points) else {
         return String::new();
     };
-    let is_shown = |shown: &&Shown| counters().any(|counters| shown.value(counters).is_some());
+    let counters: Vec<&PointCounters> =
+        curves.iter().flat_map(Curve::points).filter_map(|point| point.counters.as_ref()).collect();
+    let mut text = String::new();
+    if !counters.is_empty() {
+        let mode = if set.user_only { ", in user mode only" } else { "" };
+        let title = format!("{BOLD}counters{BOLD:#}  per operation, of {}{mode}", subject(run));
+        text += &table(title, curves, &counters).render(&view.screen);
+    }
+    for line in notes(set, &counters) {
+        text += &view.screen.wrap(&line, "  ");
+        text.push('\n');
+    }
+    text + "\n"
+}
+
+fn table(title: String, curves: &[Curve], counters: &[&PointCounters]) -> Table {
+    let is_shown = |shown: &&Shown| counters.iter().any(|one| shown.value(one).is_some());
     let shown: Vec<&Shown> = Shown::ALL.iter().filter(is_shown).collect();
     let mut columns = vec![Column::right(Axis::Tasks.as_str())];
     columns.extend(shown.iter().map(|shown| shown.column()));
     columns.push(Column::left("").gap(1));
     let mut table = Table::new(columns);
-    let mode = if set.user_only { ", in user mode only" } else { "" };
-    table.text(format!("{BOLD}counters{BOLD:#}  per operation, of {}{mode}", subject(run)));
+    table.text(title);
     let mut axis = None;
     for curve in curves.iter().filter(|curve| curve.points().iter().any(|p| p.counters.is_some())) {
         if axis.replace(curve.axis.as_str()) != Some(curve.axis.as_str()) {
@@ -51,19 +67,32 @@ pub(super) fn render(run: &RunRecord, curves: &[Curve], view: &View<'_>) -> Stri
             table.row(row);
         }
     }
-    let mut text = table.render(&view.screen);
-    let estimated = counters().any(|counters| !counters.shares.is_empty()).then(|| {
+    table
+}
+
+/// What qualifies the values, and the reasons for missing ones.
+fn notes(set: &CounterSet, counters: &[&PointCounters]) -> Vec<String> {
+    let estimated = counters.iter().any(|one| !one.shares.is_empty()).then(|| {
         format!(
-            "{ESTIMATE} marks estimates, because the processor cannot count all of this at once; for exact \
-             numbers, name fewer counters: --counters=LIST"
+            "{ESTIMATE} marks estimates, because the processor counted these events only part of the time; if it \
+             cannot count all of them at once, name fewer counters: --counters=LIST"
         )
     });
-    let missing = set.what_is_unavailable().map(|what| format!("not counted: {what}"));
-    for line in estimated.into_iter().chain(missing) {
-        text += &view.screen.wrap(&line, "  ");
-        text.push('\n');
-    }
-    text + "\n"
+    let never: Vec<&str> = set
+        .counters
+        .iter()
+        .filter(|counter| counters.iter().all(|one| !one.per_second.contains_key(counter)))
+        .map(|counter| counter.name())
+        .collect();
+    let never = (!never.is_empty()).then(|| {
+        format!(
+            "not counted: {} (the kernel gave no hardware counter at any point; other programs may use them \
+             all)",
+            never.join(", ")
+        )
+    });
+    let unavailable = set.what_is_unavailable().map(|what| format!("not counted: {what}"));
+    [estimated, never, unavailable].into_iter().flatten().collect()
 }
 
 /// Whose events these are.

@@ -27,7 +27,7 @@ pub(super) fn table(panel: &Panel) -> Markup {
                 @if is_server { "of the server without its load. " } @else { "over all tasks. " }
                 "“task-clock” is CPU time. The cost of counting is part of the rates."
                 @if all.iter().any(|counters| !counters.shares.is_empty()) {
-                    " “~” marks an estimate, because the processor cannot count all of this at once."
+                    " “~” marks an estimate, because the processor counted this event only part of the time."
                 }
             }
             div.scroll tabindex="0" role="region"

@@ -6,7 +6,7 @@ use knee_host::suggest::{nearest, question};
 use knee_load::{End, Reply, TextError};
 
 use super::fields::{RequestDescription, Server};
-use crate::placeholders::{self, CONNECTIONS, NUMBER};
+use crate::placeholders::{self, CONNECTIONS, MAX_CONNECTIONS, NUMBER};
 
 /// The longest time that a description can ask for, in seconds.
 const MOST_SECONDS: f64 = 86_400.0;
@@ -126,6 +126,11 @@ impl Server {
     /// Whether the number of connections reaches the load. Only a command can ignore it.
     pub fn takes_connections(&self) -> bool {
         self.load.command.as_ref().is_none_or(|command| command.contains(CONNECTIONS))
+    }
+
+    /// Whether the server is told how many connections to allow.
+    pub(crate) fn takes_max_connections(&self) -> bool {
+        self.uses(MAX_CONNECTIONS) || self.files.values().any(|text| text.contains(MAX_CONNECTIONS))
     }
 
     fn check_texts(&self) -> Result<(), DescriptionError> {
@@ -294,6 +299,7 @@ reply_ends = '\n'
             Server::parse(&(text + "[ready]\noutput = 'up'")).unwrap().takes_connections()
         };
         assert!(commanded("load -c {connections}") && !commanded("load -c 8"));
+        assert!(!commanded("load -c {max_connections}"));
         assert!(Server::parse(ECHO).unwrap().takes_connections());
     }
 

@@ -10,8 +10,9 @@ use serde::{Deserialize, Serialize};
 ///
 /// Commands, addresses and files may contain placeholders: `{tasks}` is the number of CPUs of the server
 /// and `{cpus}` their list, such as `0-3`. `{load_tasks}` and `{load_cpus}` are the same for the load.
-/// `{connections}` is the number of connections, `{seconds}` the length of the measurement, `{dir}` a
-/// private directory, `{port}` a free TCP port, and `{here}` the directory of the description.
+/// `{connections}` is the number of connections, and `{max_connections}` the number that the server
+/// should allow, which is 1000 more. `{seconds}` is the length of the measurement, `{dir}` a private
+/// directory, `{port}` a free TCP port, and `{here}` the directory of the description.
 ///
 /// Commands run in the private directory, which knee removes afterwards. knee uses a shell only for a
 /// command that contains shell syntax.

@@ -26,11 +26,11 @@ use crate::command::words::words;
 use crate::description::{Server, StopSignal};
 use crate::job::{Failure, FailureKind, Job};
 use crate::needs::unusable_dir;
-use crate::placeholders::Values;
+use crate::placeholders::{SPARE_CONNECTIONS, Values, max_connections};
 use crate::stopped::Stopped;
 
 /// Descriptors that knee and a server need in addition to one for each connection.
-const OTHER_FILES: u64 = 64;
+const OTHER_FILES: u32 = 64;
 
 /// A round of a server.
 pub(super) struct Round<'r> {
@@ -208,19 +208,34 @@ impl<'r> Round<'r> {
 /// They need more than the limit of knee.
 pub fn require_open_files(server: &Server) -> Result<Rlimit, Failure> {
     let usual = raise_open_files();
-    let needed = u64::from(server.load.connections.get()) + OTHER_FILES;
+    let needed = u64::from(needed_files(server));
     let is_enough = |limit: Option<u64>| limit.is_none_or(|limit| limit >= needed);
     if !is_enough(getrlimit(Resource::Nofile).current) {
         let most = usual.maximum.unwrap_or(u64::MAX);
         let connections = server.load.connections;
-        let reason =
-            format!("{connections} connections need {needed} open files, but the limit is {most}");
+        let spare = match server.takes_max_connections() {
+            true => format!(" and {SPARE_CONNECTIONS} spare ones"),
+            false => String::new(),
+        };
+        let reason = format!(
+            "{connections} connections{spare} need {needed} open files, but the limit is {most}"
+        );
         let remedy = format!("raise the limit (ulimit -n {needed}), or use fewer connections");
         return Err(Failure::new(FailureKind::CannotRun, reason, remedy));
     }
     // Some programs take long to start with a high limit.
     let current = if is_enough(usual.current) { usual.current } else { Some(needed) };
     Ok(Rlimit { current, ..usual })
+}
+
+/// The open files that `server`, its load, and knee need.
+fn needed_files(server: &Server) -> u32 {
+    let connections = server.load.connections.get();
+    match server.takes_max_connections() {
+        // Some programs set their limit to this number.
+        true => max_connections(connections),
+        false => connections.saturating_add(OTHER_FILES),
+    }
 }
 
 fn write_files(
@@ -237,4 +252,25 @@ fn write_files(
         }
     }
     user.map_or(Ok(()), |user| user.take(dir))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SERVER: &str = "name = 'a'\nserver.command = 'a {port}'\nready.output = 'up'\n\
+                          load = { command = 'b {connections}', read = 'tps = #', connections = 8 }\n";
+
+    fn needed(text: &str) -> u32 {
+        needed_files(&Server::parse(text).unwrap())
+    }
+
+    #[test]
+    fn a_server_needs_open_files_for_the_connections_that_it_allows() {
+        assert_eq!(needed(SERVER), 8 + OTHER_FILES);
+        let in_command = SERVER.replace("a {port}", "a {port} {max_connections}");
+        assert_eq!(needed(&in_command), 8 + SPARE_CONNECTIONS);
+        let in_file = format!("files.conf = 'max {{max_connections}}'\n{SERVER}");
+        assert_eq!(needed(&in_file), 8 + SPARE_CONNECTIONS);
+    }
 }
