@@ -20,6 +20,7 @@ use knee_report::{Matrix, Page, render};
 use knee_results::{Compared, Results, history};
 use knee_run::noise::NoiseFloors;
 use knee_run::record::Record;
+use knee_run::server::Server;
 use knee_stats::ministat::{Comparison, DataSet, Quantiles, ReadError, Reader, plot};
 use knee_stats::{ChangeOptions, CompareOptions};
 use knee_trace::findings::{Diff, Findings, Ranking, Tally, TestLine};
@@ -187,6 +188,18 @@ pub fn cpu_list(text: &[u8]) {
             let named = text.split(',').any(|piece| error.contains(piece.trim()));
             assert!(named, "{error:?} names no piece of {text:?}");
         }
+    }
+}
+
+/// Descriptions of servers.
+pub fn server_toml(text: &[u8]) {
+    let Ok(text) = std::str::from_utf8(text) else { return };
+    match Server::parse(text) {
+        Ok(server) => {
+            let recorded = serde_json::to_string(&server).unwrap();
+            assert_eq!(serde_json::from_str::<Server>(&recorded).unwrap(), server);
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
     }
 }
 

@@ -227,6 +227,16 @@ fn lists_of_cpus() {
 }
 
 #[test]
+fn descriptions_of_servers() {
+    let scratch = Scratch::new();
+    for (name, text) in corpus("server_toml") {
+        readers::server_toml(&text);
+        fs::write(scratch.path().join("server.toml"), text).unwrap();
+        survives(&name, scratch.knee(&["list", "./server.toml"]), "server.toml");
+    }
+}
+
+#[test]
 fn captures() {
     for (_, text) in corpus("capture_json") {
         readers::capture_json(&text);

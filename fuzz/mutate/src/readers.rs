@@ -494,12 +494,14 @@ fn cpu_lists(inputs: &Inputs) -> anyhow::Result<Reader> {
 
 /// Descriptions of servers.
 fn descriptions(inputs: &Inputs) -> anyhow::Result<Reader> {
+    let mut texts = inputs.directory("crates/measure/testcases/servers")?;
+    texts.extend(inputs.corpus("server_toml")?);
     Ok(Reader {
         name: "description",
         share: 3,
         commands: &["list server.toml", "list server.toml --json", "list server.toml --toml"],
         beside: Vec::new(),
-        originals: at("server.toml", inputs.directory("crates/measure/testcases/servers")?),
+        originals: at("server.toml", texts),
         accepted: 0,
     })
 }
