@@ -178,6 +178,9 @@
     return data;
   }
 
+  // In seconds.
+  const QUANTILES = ["p50", "p90", "p99", "p99_9", "max"];
+
   // A point with rates and shares instead of integer parts.
   function plain(point, part) {
     const digits = (value) => Number(value.toPrecision(6));
@@ -188,6 +191,7 @@
     for (const key of ["min", "max"]) point[key] = ofTask(point[key]);
     for (const key of ["confidence", "fairness", "user", "system", "idle", "efficiency"]) point[key] = share(point[key]);
     point.rounds = point.rounds.map(ofAll);
+    point.latency &&= Object.fromEntries(QUANTILES.map((name, i) => [name, point.latency[i]]));
     return point;
   }
 
@@ -308,7 +312,7 @@
 
   // ---- Downloads
 
-  const COLUMNS = ["run", "testcase", "mode", "tasks", "rate", "low", "high", "confidence", "min", "max", "fairness", "user", "system", "idle", "samples", "marked", "efficiency", "measured", "disturbed", "oversubscribed", "implausible", "ratio", "ratio_low", "ratio_high", "p", "verdict", "rounds", "missing", "connections"];
+  const COLUMNS = ["run", "testcase", "mode", "tasks", "rate", "low", "high", "confidence", "min", "max", "fairness", "user", "system", "idle", "samples", "marked", "efficiency", "measured", "disturbed", "oversubscribed", "implausible", "ratio", "ratio_low", "ratio_high", "p", "verdict", "rounds", ...QUANTILES.map((name) => `latency_${name}`), "missing", "connections"];
 
   function lines({ case: testcase, curves }) {
     const lines = [];
@@ -319,7 +323,7 @@
       for (const p of curve.points) {
         const { ratio, p: chance, verdict } = p.change ?? {};
         const { value, low, high } = ratio ?? {};
-        lines.push([...key, tasks(p), p.rate, p.low, p.high, p.confidence, p.min, p.max, p.fairness, p.user, p.system, p.idle, p.samples, p.marked, p.efficiency, p.measured, p.disturbed, p.oversubscribed, p.implausible, value, low, high, chance, verdict, p.rounds.join(" "), "", connections(p)]);
+        lines.push([...key, tasks(p), p.rate, p.low, p.high, p.confidence, p.min, p.max, p.fairness, p.user, p.system, p.idle, p.samples, p.marked, p.efficiency, p.measured, p.disturbed, p.oversubscribed, p.implausible, value, low, high, chance, verdict, p.rounds.join(" "), ...QUANTILES.map((name) => p.latency?.[name]), "", connections(p)]);
       }
       for (const gap of curve.missing) lines.push([...key, tasks(gap), ...Array(COLUMNS.length - 6).fill(""), gap.reason, connections(gap)]);
     }

@@ -1,7 +1,7 @@
 //! The numbers of a page as JSON in the page: for its script, for downloads, and for later analysis
 //! of the file. Each testcase is separate, so that the script parses only what it shows.
 
-use knee_results::{PerTask, Point, Scaling};
+use knee_results::{PerTask, Point, PointLatency, Scaling};
 use knee_stats::usl::{Estimate, Fit};
 use maud::{Markup, PreEscaped, html};
 use serde_json::{Value, json};
@@ -36,8 +36,9 @@ type Column = (&'static str, fn(&Row) -> Value);
 /// The numbers of a row. Their names are written once, not with each number.
 ///
 /// `low`, `high` and the rounds are differences to the rate, in parts of it; `min` and `max` are
-/// differences to the rate per task. If the rate is 0, the differences are relative to 1.
-const COLUMNS: [Column; 20] = [
+/// differences to the rate per task. If the rate is 0, the differences are relative to 1. Latencies are quantiles in
+/// seconds, in the order of [`Quantiles::NAMES`](knee_stats::Quantiles::NAMES).
+const COLUMNS: [Column; 21] = [
     ("tasks", |row| json!(row.point.tasks)),
     ("rate", |row| json!(row.rate)),
     ("low", |row| json!(beside(row.rate, row.point.low))),
@@ -58,6 +59,10 @@ const COLUMNS: [Column; 20] = [
     ("implausible", |row| json!(row.scaling.is_some_and(|scaling| scaling.is_implausible()))),
     ("rounds", |row| row.point.rounds.iter().map(|&round| beside(row.rate, round)).collect()),
     ("change", |row| json!(row.change.map(change))),
+    ("latency", |row| {
+        let quantiles = |latency: &PointLatency| latency.quantiles.values().map(to_digits);
+        json!(row.point.latency.as_ref().map(quantiles))
+    }),
 ];
 
 impl Row<'_> {

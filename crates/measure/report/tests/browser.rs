@@ -285,6 +285,31 @@ fn doubtful_points_are_told_apart_in_the_downloads_and_beside_the_slider() {
 }
 
 #[test]
+fn the_downloads_contain_the_latency() {
+    let Some(page) = Opened::new("latency") else { return };
+    let shown = played(
+        &page,
+        "const details = document.querySelector('details[data-case]');
+         location.hash = `#case=${details.dataset.case}`;
+         await new Promise((resolve) => setTimeout(resolve));
+         const texts = [];
+         URL.createObjectURL = (blob) => { texts.push(blob.text()); return '#'; };
+         for (const button of details.querySelectorAll('.tools button')) button.click();
+         const [csv, json] = await Promise.all(texts);
+         const [names, first] = csv.split('\\n').map((line) => line.split(','));
+         const point = JSON.parse(json).cases[0].curves[0].points[0];
+         const seen = ['p50', 'p99', 'p99_9', 'max'].map((name) => {
+           const cell = Number(first[names.indexOf(`latency_${name}`)]);
+           return cell > 0 && cell === point.latency[name];
+         });
+         const { p50, p90, p99, max } = point.latency;
+         document.body.dataset.seen = [...seen, p50 < p90, p90 < p99, p99 < max].join(' ');",
+    );
+    let seen = ["true"; 7].join(" ");
+    assert!(shown.dom.contains(&format!("data-seen=\"{seen}\"")), "{}", shown.log);
+}
+
+#[test]
 fn the_pair_that_commutes_least_is_shown_until_another_one_is_selected() {
     let Some(page) = Opened::new("matrices") else { return };
     let shown = page.show("#commute=made-up-4.call1.call2");
