@@ -7,8 +7,6 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
-use std::thread;
-use std::time::Duration;
 
 use rustix::process::Signal;
 use support::{
@@ -239,20 +237,17 @@ fn assert_part_is_kept(scratch: &Scratch) {
 fn ctrl_c_keeps_the_samples_of_a_server() {
     let scratch = Scratch::new();
     let Some(_) = profile(&scratch, &["-d", "0.1", "-o", "all.json", "--", "true"]) else { return };
-    let began = scratch.path().join("began");
-    let text = format!(
-        "name = 'busy'\n[server]\ncommand = \"sh -c 'echo up; while :; do :; done'\"\n\
-         [ready]\noutput = 'up'\n[load]\ncommand = \"sh -c 'touch {}; exec sleep 600'\"\n",
-        began.display()
-    );
+    let text = "name = 'busy'\n[server]\ncommand = \"sh -c 'echo up; while :; do :; done'\"\n\
+                [ready]\noutput = 'up'\n[load]\ncommand = 'sleep 600'\n";
     fs::write(scratch.path().join("busy.toml"), text).unwrap();
     let args = ["profile", "busy.toml", "-t", "1", "-d", "600", "-o", "part.json"];
-    let knee = start_telling(&mut scratch.knee(&args), Stdio::null());
-    // From here on, knee samples.
-    wait_until("the load runs", || began.exists());
-    thread::sleep(Duration::from_secs(2));
+    let mut knee = start_telling(&mut scratch.knee(&args), Stdio::piped());
+    let mut said = BufReader::new(knee.stderr.take().unwrap()).lines();
+    assert!(said.any(|line| line.unwrap().contains(" samples so far")));
     signal(&knee, Signal::INT);
-    assert_eq!(knee.wait_with_output().unwrap().status.code(), Some(130));
+    // So that knee never waits for a reader.
+    said.for_each(drop);
+    assert_eq!(knee.wait().unwrap().code(), Some(130));
     assert_part_is_kept(&scratch);
 }
 

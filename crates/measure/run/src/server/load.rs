@@ -242,6 +242,9 @@ fn follow(
                 window = Some(Window::open(&round.places, server, load));
             }
         }
+        if window.is_some() {
+            round.tell(|observer| observer.measuring())?;
+        }
         // The server first: if it has died, it is the reason for the end of the load.
         if server.end().is_some() {
             return Err(round.dead(server).into());

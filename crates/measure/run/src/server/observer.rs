@@ -20,6 +20,14 @@ pub trait RoundObserver {
         Ok(())
     }
 
+    /// Called again and again in the measured part of the load.
+    ///
+    /// # Errors
+    /// Ends the round.
+    fn measuring(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// The measured part of the load has ended.
     ///
     /// # Errors

@@ -21,6 +21,7 @@ use super::testcase::{Intervals, Sampled, no_capture};
 use super::watch::Recorder;
 use crate::args::{existing, require_one_word};
 use crate::exit::bail_usage;
+use crate::progress::Progress;
 use crate::session::{SERVER_WARMUP, topology};
 
 /// A server to sample.
@@ -114,7 +115,8 @@ impl<'a> Service<'a> {
             dir: dir.clone(),
             layout: 0,
         };
-        let mut recording = Recording::<W>::new(self.how.options(), describes);
+        let progress = Progress::new(self.how.quiet);
+        let mut recording = Recording::<W>::new(self.how.options(), describes, seconds, progress);
         let result = run_observed(server, here, &job, interrupt, &mut recording);
         work.end_round(&dir)?;
         if recording.since.is_some() {
@@ -122,7 +124,8 @@ impl<'a> Service<'a> {
             recording.end()?;
         }
         let point = PointId { case: self.case.id.clone(), mode: Mode::Processes, tasks };
-        let Recording { recorder, seconds, .. } = recording;
+        let Recording { recorder, seconds, progress, .. } = recording;
+        drop(progress);
         let (title, work, intervals, interrupted) = match result {
             Ok(samples) => {
                 let intervals = Intervals::of(&samples);
@@ -162,11 +165,14 @@ struct Recording<W> {
     since: Option<Instant>,
     /// Seconds for which it recorded.
     seconds: f64,
+    /// Seconds for which it is to record.
+    planned: f64,
+    progress: Progress,
 }
 
 impl<W: Recorder> Recording<W> {
-    fn new(options: Options, describes: bool) -> Self {
-        Self { options, describes, recorder: None, since: None, seconds: 0.0 }
+    fn new(options: Options, describes: bool, planned: f64, progress: Progress) -> Self {
+        Self { options, describes, recorder: None, since: None, seconds: 0.0, planned, progress }
     }
 
     fn recorder(&mut self) -> &mut W {
@@ -187,6 +193,14 @@ impl<W: Recorder> RoundObserver for Recording<W> {
     fn begin(&mut self) -> io::Result<()> {
         self.recorder().enable().map_err(io::Error::other)?;
         self.since = Some(Instant::now());
+        Ok(())
+    }
+
+    fn measuring(&mut self) -> io::Result<()> {
+        if let (Some(recorder), Some(since)) = (&self.recorder, self.since) {
+            let done = since.elapsed().as_secs_f64();
+            recorder.show(&mut self.progress, done, Some(self.planned));
+        }
         Ok(())
     }
 
