@@ -75,8 +75,7 @@ impl CounterSet {
     /// `cycles and instructions (REASON)`; `None` if everything requested is counted.
     pub fn what_is_unavailable(&self) -> Option<String> {
         let one = |(reason, counters): (&String, &Vec<Counter>)| {
-            let names: Vec<&str> = counters.iter().map(|counter| counter.name()).collect();
-            format!("{} ({reason})", names.join(", "))
+            format!("{} ({reason})", names(counters))
         };
         let all: Vec<String> = self.unavailable.iter().map(one).collect();
         (!all.is_empty()).then(|| all.join("; "))
@@ -86,10 +85,14 @@ impl CounterSet {
 impl fmt::Display for CounterSet {
     /// `cycles, page-faults in user mode`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> = self.counters.iter().map(|counter| counter.name()).collect();
         let mode = if self.user_only { " in user mode" } else { "" };
-        write!(f, "{}{mode}", names.join(", "))
+        write!(f, "{}{mode}", names(&self.counters))
     }
+}
+
+/// `cycles, page-faults`
+fn names(counters: &[Counter]) -> String {
+    counters.iter().map(|counter| counter.name()).collect::<Vec<_>>().join(", ")
 }
 
 /// The reason for a refusal, if `needed` is the greatest setting that permits the counter. The rules:

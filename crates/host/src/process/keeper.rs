@@ -290,11 +290,6 @@ impl Keeper {
             patience = Duration::from_millis(1);
         }
     }
-
-    /// Asks the keeper to end what it keeps.
-    fn ask_to_end(&self) -> io::Result<()> {
-        self.control.shutdown(Shutdown::Write)
-    }
 }
 
 impl Drop for Keeper {
@@ -488,7 +483,7 @@ impl Kept {
     /// Has the keeper kill the program, and kills it from here if the keeper cannot, for example because the program
     /// stops it.
     fn kill(&self) -> io::Result<()> {
-        self.keeper.ask_to_end()?;
+        self.keeper.control.shutdown(Shutdown::Write)?;
         if !wait_readable(&self.exit, STOPPED) {
             let _ = pidfd_send_signal(&self.exit, Signal::KILL);
         }

@@ -55,10 +55,7 @@ impl CountedWork {
         for (&counter, value) in &counts.values {
             *self.counts.values.entry(counter).or_default() += value;
         }
-        for (&counter, &share) in &counts.shares {
-            let least = self.counts.shares.entry(counter).or_insert(share);
-            *least = least.min(share);
-        }
+        keep_least(&mut self.counts.shares, &counts.shares);
     }
 
     /// The number of this event per operation; `None` if it was not counted or there were no operations.
@@ -78,6 +75,14 @@ impl CountedWork {
             .map(|counter| self.counts.values.get(&counter));
         let (instructions, cycles) = (instructions?, cycles?);
         (*cycles > 0.0).then(|| instructions / cycles)
+    }
+}
+
+/// Makes each of the `shares` the least of what it is and of its share among `others`.
+fn keep_least(shares: &mut BTreeMap<Counter, f64>, others: &BTreeMap<Counter, f64>) {
+    for (&counter, &share) in others {
+        let least = shares.entry(counter).or_insert(share);
+        *least = least.min(share);
     }
 }
 
@@ -109,10 +114,7 @@ impl PointCounters {
                 .collect::<BTreeMap<Counter, f64>>()
         };
         let mut shares = BTreeMap::new();
-        for (&counter, &share) in rounds.iter().flat_map(|round| &round.counts.shares) {
-            let least = shares.entry(counter).or_insert(share);
-            *least = f64::min(*least, share);
-        }
+        rounds.iter().for_each(|round| keep_least(&mut shares, &round.counts.shares));
         let per_second = each(CountedWork::per_second);
         let per_operation = each(CountedWork::per_operation);
         let ipc = typical(&CountedWork::ipc);

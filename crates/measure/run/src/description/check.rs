@@ -128,7 +128,7 @@ impl Server {
         self.load.command.as_ref().is_none_or(|command| command.contains(CONNECTIONS))
     }
 
-    /// Whether the server is told how many connections to allow.
+    /// Whether the description tells the server how many connections to allow.
     pub(crate) fn takes_max_connections(&self) -> bool {
         self.uses(MAX_CONNECTIONS) || self.files.values().any(|text| text.contains(MAX_CONNECTIONS))
     }

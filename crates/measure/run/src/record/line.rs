@@ -38,38 +38,30 @@ pub(super) struct Line {
 
 impl From<Line> for SampleLine {
     fn from(line: Line) -> Self {
-        let Line { testcase, mode, tasks, round, sample, phase, seconds, .. } = line;
-        let Line { total, min, max, mean, stddev, fairness, .. } = line;
-        let Line {
-            rates,
-            cpu,
-            lost,
-            reference,
-            memory,
-            server,
-            latency,
-            latency_failure,
-            counters,
-            marks,
-            ..
-        } = line;
         Self {
-            point: PointId { case: testcase, mode, tasks },
-            round,
-            sample,
-            phase,
-            seconds,
-            spread: Spread { total, min, max, mean, stddev, fairness },
-            rates,
-            cpu,
-            lost,
-            reference,
-            memory,
-            server,
-            latency,
-            latency_failure,
-            counters,
-            marks,
+            point: PointId { case: line.testcase, mode: line.mode, tasks: line.tasks },
+            round: line.round,
+            sample: line.sample,
+            phase: line.phase,
+            seconds: line.seconds,
+            spread: Spread {
+                total: line.total,
+                min: line.min,
+                max: line.max,
+                mean: line.mean,
+                stddev: line.stddev,
+                fairness: line.fairness,
+            },
+            rates: line.rates,
+            cpu: line.cpu,
+            lost: line.lost,
+            reference: line.reference,
+            memory: line.memory,
+            server: line.server,
+            latency: line.latency,
+            latency_failure: line.latency_failure,
+            counters: line.counters,
+            marks: line.marks,
         }
     }
 }

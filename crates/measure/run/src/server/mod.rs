@@ -88,40 +88,34 @@ pub fn run_observed(
     };
     let is_disturbed = round.is_disturbed(&measured.usage, measured.load_cpu, measured.seconds);
     let is_disturbed_later = open_loop.as_ref().is_some_and(|measured| measured.is_disturbed);
-    let (latency, latency_failure) = match open_loop.map(|measured| measured.latency) {
-        Some(Ok(latency)) => (Some(latency), None),
-        Some(Err(failure)) => (None, Some(failure)),
-        None => (None, None),
+    let (latency, latency_failure) = match open_loop.map(|measured| measured.latency).transpose() {
+        Ok(latency) => (latency, None),
+        Err(failure) => (None, Some(failure)),
     };
     let sample = Sample {
         phase: Phase::Measure,
         seconds: measured.seconds,
         rates: vec![measured.rate],
-        cpu: Some(measured.usage.cpus.shares),
+        cpu: Some(measured.usage.server_cpus.cpus.shares),
         lost: (!round.places.shared).then(|| measured.usage.lost()),
         reference,
         memory: None,
         server: Some(used),
-        latency,
-        latency_failure,
-        counters: measured.usage.counts.clone(),
-        left_running: Vec::new(),
-        marks: vec![Mark::Starved; usize::from(is_disturbed)],
-    };
-    let reference = knee_reference::speed_on(&cpus);
-    let mut whole = Sample {
-        phase: Phase::Round,
-        reference,
         latency: None,
         latency_failure: None,
         counters: None,
+        left_running: Vec::new(),
+        marks: vec![Mark::Starved; usize::from(is_disturbed)],
+    };
+    let whole = Sample {
+        phase: Phase::Round,
+        reference: knee_reference::speed_on(&cpus),
+        // The rate may be sound, but the latency shares its round.
+        marks: vec![Mark::Starved; usize::from(is_disturbed || is_disturbed_later)],
         ..sample.clone()
     };
-    // The rate may be sound, but the latency shares its round.
-    if is_disturbed_later && !whole.marks.contains(&Mark::Starved) {
-        whole.marks.push(Mark::Starved);
-    }
-    Ok([sample, whole])
+    let counters = measured.usage.counts;
+    Ok([Sample { latency, latency_failure, counters, ..sample }, whole])
 }
 
 /// Starts the server of `round`, measures it, and stops it.

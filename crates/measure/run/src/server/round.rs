@@ -178,10 +178,12 @@ impl<'r> Round<'r> {
     pub(super) fn is_disturbed(&self, usage: &Usage, load: f64, seconds: f64) -> bool {
         let load = load * usage.seconds / seconds;
         match self.places.shared {
-            false => usage.is_disturbed(0.0) || usage.is_load_disturbed(load),
+            false => {
+                usage.server_cpus.is_disturbed(usage.server) || usage.load_cpus.is_disturbed(load)
+            }
             // The load ran on the same CPUs, and is not other work.
             true if self.job.pin && self.places.load == self.places.server => {
-                usage.is_disturbed(load)
+                usage.server_cpus.is_disturbed(usage.server + load)
             }
             // Who ran on which CPU is unknown.
             true => false,

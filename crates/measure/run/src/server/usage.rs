@@ -14,10 +14,8 @@ const LOST_SHARE: f64 = 0.05;
 /// CPU times at the start of the measured part.
 pub(super) struct Window {
     begun: Instant,
-    cpus: usize,
-    times: CpuTimes,
-    load_cpus: usize,
-    load_times: CpuTimes,
+    server_cpus: Watched,
+    load_cpus: Watched,
     server: f64,
     load: f64,
 }
@@ -32,33 +30,32 @@ pub(super) struct Usage {
     pub(super) load: f64,
     /// The events of the server, if they are counted.
     pub(super) counts: Option<Counts>,
-    /// How the server's CPUs spent their time.
-    pub(super) cpus: CpuUse,
-    balance: Balance,
+    pub(super) server_cpus: Spent,
+    pub(super) load_cpus: Spent,
+}
+
+/// CPUs at the start of the measured part.
+struct Watched {
     count: usize,
-    /// How the CPUs of the load spent their time.
-    load_cpus: CpuUse,
-    load_count: usize,
+    times: CpuTimes,
+}
+
+/// How some CPUs spent the measured part.
+pub(super) struct Spent {
+    count: usize,
+    seconds: f64,
+    pub(super) cpus: CpuUse,
 }
 
 impl Window {
     pub(super) fn open(places: &Places, server: &mut Process, load: Option<&Process>) -> Self {
-        let (cpus, load_cpus) = (&places.server, &places.load);
         let load = load.map_or(0.0, Process::cpu_seconds);
         // What happened before does not count.
         server.counts_since_last();
         let server = server.cpu_seconds();
-        let times = CpuTimes::watch(cpus);
-        let load_times = CpuTimes::watch(load_cpus);
-        Self {
-            begun: Instant::now(),
-            cpus: cpus.len(),
-            times,
-            load_cpus: load_cpus.len(),
-            load_times,
-            server,
-            load,
-        }
+        let [server_cpus, load_cpus] = [&places.server, &places.load]
+            .map(|cpus| Watched { count: cpus.len(), times: CpuTimes::watch(cpus) });
+        Self { begun: Instant::now(), server_cpus, load_cpus, server, load }
     }
 
     /// `None` if the part was shorter than a clock tick, or the times cannot be read.
@@ -68,20 +65,16 @@ impl Window {
         let load = (load.map_or(0.0, Process::cpu_seconds) - self.load).max(0.0);
         let counts = server.counts_since_last();
         let server = (server.cpu_seconds() - self.server).max(0.0);
-        let cpus = self.times.since_last()?;
-        let load_cpus = self.load_times.since_last()?;
+        let server_cpus = self.server_cpus.times.since_last()?;
+        let load_cpus = self.load_cpus.times.since_last()?;
         let seconds = self.begun.elapsed().as_secs_f64();
-        let balance = Balance::of(self.cpus, seconds, &cpus, server);
         Some(Usage {
             seconds,
             server,
             load,
             counts,
-            cpus,
-            balance,
-            count: self.cpus,
-            load_cpus,
-            load_count: self.load_cpus,
+            server_cpus: Spent { count: self.server_cpus.count, seconds, cpus: server_cpus },
+            load_cpus: Spent { count: self.load_cpus.count, seconds, cpus: load_cpus },
         })
     }
 }
@@ -89,26 +82,23 @@ impl Window {
 impl Usage {
     /// Share of the time of the server's CPUs in which the server or interrupts ran, 0 to 1.
     pub(super) fn busy(&self) -> f64 {
-        let had = self.count as f64 * self.seconds;
-        ((self.server + self.cpus.taken) / had).clamp(0.0, 1.0)
+        let had = self.server_cpus.count as f64 * self.seconds;
+        ((self.server + self.server_cpus.cpus.taken) / had).clamp(0.0, 1.0)
     }
 
     /// The share of the server's CPUs that other work got.
     pub(super) fn lost(&self) -> f64 {
-        self.balance.share()
+        self.server_cpus.balance(self.server).share()
+    }
+}
+
+impl Spent {
+    /// Whether other work got so much of the CPUs that it may have slowed down what used `own` CPU seconds of them.
+    pub(super) fn is_disturbed(&self, own: f64) -> bool {
+        self.balance(own).has_lost(LOST_SHARE, self.count, &self.cpus, TICK)
     }
 
-    /// Whether other work got so much of the server's CPUs that it may have slowed down the server. The load
-    /// may have used `load` CPU seconds of them.
-    pub(super) fn is_disturbed(&self, load: f64) -> bool {
-        let balance = Balance { lost: self.balance.lost - load, ..self.balance };
-        balance.has_lost(LOST_SHARE, self.count, &self.cpus, TICK)
-    }
-
-    /// Whether other work got so much of the load's own CPUs that the load, which used `load` CPU seconds of them,
-    /// may have been too slow for the server.
-    pub(super) fn is_load_disturbed(&self, load: f64) -> bool {
-        let balance = Balance::of(self.load_count, self.seconds, &self.load_cpus, load);
-        balance.has_lost(LOST_SHARE, self.load_count, &self.load_cpus, TICK)
+    fn balance(&self, own: f64) -> Balance {
+        Balance::of(self.count, self.seconds, &self.cpus, own)
     }
 }
