@@ -101,11 +101,14 @@ struct LeftOut {
 impl LeftOut {
     fn of<'c>(curves: impl IntoIterator<Item = &'c FittedCurve>) -> Self {
         let mut left_out = Self::default();
-        for point in curves.into_iter().flat_map(|fitted| fitted.curve.points()) {
+        let curves = curves.into_iter().map(|fitted| &fitted.curve);
+        for (curve, point) in
+            curves.flat_map(|curve| curve.points().iter().map(move |point| (curve, point)))
+        {
             // An oversubscribed point is left out even if nothing disturbs it.
             left_out.oversubscribed += usize::from(point.oversubscribed);
             left_out.disturbed += usize::from(point.disturbed && !point.oversubscribed);
-            let is_other = !point.disturbed && !point.oversubscribed && !point.is_sound();
+            let is_other = !point.disturbed && !point.oversubscribed && !curve.is_sound(point);
             left_out.servers += usize::from(is_other);
         }
         left_out

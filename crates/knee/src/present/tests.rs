@@ -27,6 +27,28 @@ struct Example {
     view: View<'static>,
 }
 
+/// The first sample of a round of one second, in which one task had this rate.
+fn line(point: &PointId, round: u32, rate: f64) -> SampleLine {
+    SampleLine {
+        point: point.clone(),
+        round,
+        sample: 0,
+        phase: Phase::Measure,
+        seconds: 1.0,
+        spread: Spread::of(&[rate]).unwrap(),
+        rates: vec![rate],
+        reference: None,
+        memory: None,
+        server: None,
+        latency: None,
+        latency_failure: None,
+        counters: None,
+        lost: None,
+        cpu: None,
+        marks: Vec::new(),
+    }
+}
+
 impl Example {
     /// A run of `names` as processes at the task counts `tasks`, without rounds.
     fn new(names: &[&str], tasks: &[u32]) -> Self {
@@ -56,22 +78,9 @@ impl Example {
         let round = self.rounds.of(&point).count() as u32;
         for sample in 0..2 {
             self.rounds.add(&SampleLine {
-                point: point.clone(),
-                round,
                 sample,
-                phase: Phase::Measure,
-                seconds: 1.0,
-                spread: Spread::of(&[rate]).unwrap(),
-                rates: vec![rate],
-                reference: None,
-                memory: None,
-                server: None,
-                latency: None,
-                latency_failure: None,
-                counters: None,
-                lost: None,
-                cpu: None,
                 marks: vec![Mark::Starved; usize::from((sample as usize) < marked)],
+                ..line(&point, round, rate)
             });
         }
         self
@@ -82,22 +91,9 @@ impl Example {
         let point = PointId { case: testcase.parse().unwrap(), mode: Mode::Processes, tasks: 1 };
         let round = self.rounds.of(&point).count() as u32;
         self.rounds.add(&SampleLine {
-            point,
-            round,
-            sample: 0,
-            phase: Phase::Measure,
-            seconds: 1.0,
-            spread: Spread::of(&[100.0]).unwrap(),
-            rates: vec![100.0],
-            reference: None,
-            memory: None,
-            server: None,
             latency: latency.ok().cloned(),
             latency_failure: latency.err().cloned(),
-            counters: None,
-            lost: None,
-            cpu: None,
-            marks: Vec::new(),
+            ..line(&point, round, 100.0)
         });
         self
     }
@@ -125,24 +121,12 @@ impl Example {
             let case = server.clone().with_connections(connections.try_into().unwrap());
             let server =
                 ServerUse { server_cpu: 1.0, server_busy, load_cpu: 0.5, load_busy, shared };
+            let point = PointId { case: case.id.clone(), mode: Mode::Processes, tasks: 1 };
             for round in 0..2 {
                 example.rounds.add(&SampleLine {
-                    point: PointId { case: case.id.clone(), mode: Mode::Processes, tasks: 1 },
-                    round,
-                    sample: 0,
-                    phase: Phase::Measure,
-                    seconds: 1.0,
-                    spread: Spread::of(&[rate]).unwrap(),
-                    rates: vec![rate],
-                    reference: None,
-                    memory: None,
                     server: Some(server),
-                    latency: None,
-                    latency_failure: None,
                     counters: Some(counts.clone()),
-                    lost: None,
-                    cpu: None,
-                    marks: Vec::new(),
+                    ..line(&point, round, rate)
                 });
             }
             example.record.run.cases.push(case);

@@ -30,6 +30,7 @@ pub(super) fn warnings(record: &Record, curves: &[Curve], view: &View<'_>) -> Ve
         // There is nothing to trust or to distrust yet.
         return lacking(record).into_iter().collect();
     }
+    let sweeps = Curve::over_connections(curves);
     let candidates = [
         lacking(record),
         run.environment.cgroup_cpu_quota.map(|cpus| {
@@ -39,7 +40,7 @@ pub(super) fn warnings(record: &Record, curves: &[Curve], view: &View<'_>) -> Ve
             )
         }),
         other_work(run, curves, &points),
-        lower_bounds(curves, &points),
+        lower_bounds(&sweeps, &points),
         late_generator(&points),
         missing_latency(run, &points),
         run.request.latency.filter(|latency| latency.slows_rates()).map(|_| {
@@ -58,7 +59,7 @@ pub(super) fn warnings(record: &Record, curves: &[Curve], view: &View<'_>) -> Ve
         few_rounds(run, &points),
         run.request.precision.and_then(|asked| imprecise(&points, asked)),
         marked(&points),
-        no_single_task(run, curves),
+        no_single_task(run, curves, &sweeps),
         // The detailed table says so above these points.
         shared_beyond(run, curves).filter(|_| !view.detail).map(|beyond| {
             format!("with more than {beyond}, tasks share CPUs, so there is no efficiency or knee")
@@ -208,13 +209,12 @@ fn missing_latency(run: &RunRecord, points: &[(&Curve, &Point)]) -> Option<Strin
     ))
 }
 
-/// The points at which the server was not busy, although it could be.
-fn lower_bounds(curves: &[Curve], points: &[(&Curve, &Point)]) -> Option<String> {
-    let sweeps = Curve::over_connections(curves);
+/// The points at which the server was not busy, although it could be. `sweeps` are the curves over connections.
+fn lower_bounds(sweeps: &[Curve], points: &[(&Curve, &Point)]) -> Option<String> {
     let is_bound = |(curve, point): &&(&Curve, &Point)| {
         // Few connections leave a server idle, which the curve over connections shows.
         let counts =
-            if curve.is_on(&sweeps) { point.is_limited_by_load() } else { point.is_lower_bound() };
+            if curve.is_on(sweeps) { point.is_limited_by_load() } else { point.is_lower_bound() };
         // Another warning covers disturbed points.
         counts && !point.disturbed
     };
@@ -369,13 +369,12 @@ fn describe(mark: Mark) -> &'static str {
 }
 
 /// A warning about curves without a sound point at one task.
-fn no_single_task(run: &RunRecord, curves: &[Curve]) -> Option<String> {
+fn no_single_task(run: &RunRecord, curves: &[Curve], sweeps: &[Curve]) -> Option<String> {
     // Another warning says that the run shows nothing at all.
     if is_useless(curves) {
         return None;
     }
-    let sweeps = Curve::over_connections(curves);
-    let curves: Vec<&Curve> = curves.iter().filter(|curve| !curve.is_on(&sweeps)).collect();
+    let curves: Vec<&Curve> = curves.iter().filter(|curve| !curve.is_on(sweeps)).collect();
     let subject = match (curves.iter().filter(|c| c.base().is_none()).count(), curves.len()) {
         (0, _) => return None,
         (lacking, of) if lacking == of => "no curve has a usable result".to_owned(),

@@ -124,16 +124,20 @@ impl Curve {
         self.points.iter().find(|point| point.tasks == tasks)
     }
 
-    /// Whether a point of this curve shows how throughput grows along the axis.
+    /// Whether a point of this curve shows how throughput grows along the axis: it is undisturbed, each task
+    /// has a CPU, and its rate is not [only a lower bound](Self::is_bound).
+    pub fn is_sound(&self, point: &Point) -> bool {
+        !point.disturbed && !point.shares_cpus() && !self.is_bound(point)
+    }
+
+    /// Whether the rate of a point of this curve is only a lower bound, because a server left its CPUs idle.
     ///
     /// Few connections leave a server idle. A curve over connections shows just this, so such a point counts,
     /// unless the load was full: then its rate is a limit of the load.
-    pub fn is_sound(&self, point: &Point) -> bool {
+    pub fn is_bound(&self, point: &Point) -> bool {
         match self.axis {
-            Axis::Tasks => point.is_sound(),
-            Axis::Connections { .. } => {
-                !point.disturbed && !point.shares_cpus() && !point.is_limited_by_load()
-            }
+            Axis::Tasks => point.is_lower_bound(),
+            Axis::Connections { .. } => point.is_limited_by_load(),
         }
     }
 

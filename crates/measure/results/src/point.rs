@@ -165,10 +165,4 @@ impl Point {
     pub fn shares_cpus(&self) -> bool {
         self.oversubscribed || self.server.is_some_and(|server| server.shared)
     }
-
-    /// Whether the point shows how the testcase scales: it is undisturbed, each task has a CPU, and a
-    /// server used all of its CPUs.
-    pub fn is_sound(&self) -> bool {
-        !self.disturbed && !self.shares_cpus() && !self.is_lower_bound()
-    }
 }

@@ -290,11 +290,10 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
     let topology = topology(args.cpus.as_ref())?;
     let cpus = args.placement.order(&topology);
     let (tasks, quota) = (args.tasks.clone(), cgroup::cpu_quota());
-    let auto = || "auto".parse::<Tasks>().expect("a word");
     let tasks = match kind {
         Kind::Commands => tasks.map_or(vec![1], |tasks| tasks.resolve(&topology, quota)),
-        Kind::Testcases => tasks.unwrap_or_else(auto).resolve(&topology, quota),
-        Kind::Servers => tasks.unwrap_or_else(auto).resolve_for_servers(&cpus, &topology, quota),
+        Kind::Testcases => tasks.unwrap_or_default().resolve(&topology, quota),
+        Kind::Servers => tasks.unwrap_or_default().resolve_for_servers(&cpus, &topology, quota),
     };
     let deaf = |case: &&Case| command(case).is_some_and(|command| !command.takes_tasks());
     let deaf: Vec<&Case> = cases.iter().filter(deaf).collect();

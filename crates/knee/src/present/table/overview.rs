@@ -54,7 +54,7 @@ pub(super) fn render(
         let name = if last == Some(&curve.case) { String::new() } else { curve.case.to_string() };
         last = Some(&curve.case);
         let mut row = vec![Cell::from(name), curve.mode.as_str().into()];
-        row.extend(shown.iter().map(|n| rate(curve.at(*n))));
+        row.extend(shown.iter().map(|n| rate(curve, *n)));
         row.extend(verdict(curve, view, summary));
         let remarks = curve.last().map(|last| remarks(run, curves, curve, last, view).join("  "));
         row.push(Cell::new(remarks.unwrap_or_default(), DIM));
@@ -101,8 +101,9 @@ fn columns(run: &RunRecord, summary: Summary) -> Vec<Column> {
 }
 
 /// The rate at a task count. Rates that are not sound are dimmed.
-fn rate(point: Option<&Point>) -> Cell {
-    let style = if point.is_none_or(Point::is_sound) { PLAIN } else { DIM };
+fn rate(curve: &Curve, tasks: u32) -> Cell {
+    let point = curve.at(tasks);
+    let style = if point.is_none_or(|point| curve.is_sound(point)) { PLAIN } else { DIM };
     Cell::new(point.map_or(UNKNOWN.to_owned(), remark::rate), style)
 }
 

@@ -1,7 +1,7 @@
 //! Remarks beside the numbers of a curve.
 
 use knee_host::number::si;
-use knee_results::{Axis, Curve, Knee, Mode, Point, Scaling};
+use knee_results::{Curve, Knee, Mode, Point, Scaling};
 
 use crate::present::view::View;
 use crate::present::warnings::LEAST_CONFIDENCE;
@@ -17,7 +17,7 @@ pub(super) fn against_processes(
         return None;
     }
     let processes = curves.iter().find(|c| c.case == curve.case && c.mode == Mode::Processes)?;
-    let processes = processes.at(last.tasks).filter(|point| point.is_sound())?;
+    let processes = processes.at(last.tasks).filter(|point| processes.is_sound(point))?;
     let ratio = last.rate / processes.rate;
     let floor = view.floors.map_or(0.0, |floors| floors.of(&curve.id(last.tasks)));
     // Intervals of a few rounds are too short to show a difference by not overlapping.
@@ -54,7 +54,7 @@ pub(super) fn knee_and_peak(curve: &Curve, threshold: f64) -> String {
         Knee::Unknown if curve.base().is_none() => {
             format!("unknown without a usable result at {}", count(1))
         }
-        Knee::Unknown if curve.points().iter().any(|point| is_bound(curve, point)) => {
+        Knee::Unknown if curve.points().iter().any(|point| curve.is_bound(point)) => {
             "unknown, because a point that is only a lower bound could be the knee".to_owned()
         }
         Knee::Unknown => "unknown, because a disturbed point could be the knee".to_owned(),
@@ -64,12 +64,4 @@ pub(super) fn knee_and_peak(curve: &Curve, threshold: f64) -> String {
     let peak =
         curve.peak().map_or("unknown".to_owned(), |peak| format!("at {}", count(peak.tasks)));
     format!("knee {knee}, peak {peak}")
-}
-
-/// Whether a point is a lower bound that does not count on its curve.
-fn is_bound(curve: &Curve, point: &Point) -> bool {
-    match curve.axis {
-        Axis::Tasks => point.is_lower_bound(),
-        Axis::Connections { .. } => point.is_limited_by_load(),
-    }
 }
