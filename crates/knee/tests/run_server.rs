@@ -13,7 +13,8 @@ use std::thread;
 use knee_host::process::Tied;
 use rustix::process::{Signal, geteuid};
 use support::{
-    Finished, Scratch, describe, example, finish, processes_in, signal, skip, start, wait_until,
+    Finished, Scratch, describe, describe_commanded, example, finish, processes_in, signal, skip,
+    start, wait_until,
 };
 
 /// `knee run` with few and short rounds.
@@ -237,13 +238,7 @@ fn too_few_descriptors_are_reported_with_the_limit() {
 #[test]
 fn a_pattern_that_never_matches_is_reported_with_the_last_line() {
     let scratch = Scratch::new();
-    let server = example("knee-load", "line_server");
-    let text = format!(
-        "name = 'silent'\n[server]\ncommand = '{} {{port}}'\n[ready]\noutput = 'ready'\n\
-         [load]\ncommand = 'sleep {{seconds}}; echo 7 done'\nread = 'tps = #'\n",
-        server.display()
-    );
-    fs::write(scratch.path().join("silent.toml"), text).unwrap();
+    describe_commanded(&scratch, "silent", "sleep {seconds}; echo 7 done");
     let failed = run(&scratch, &["silent.toml"]);
     failed.assert_code(4).assert_stdout_has("printed no text that matches \"tps = #\"");
     failed.assert_stdout_has("its last line: 7 done").assert_stdout_has("correct load.read");

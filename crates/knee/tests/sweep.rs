@@ -7,7 +7,9 @@ use std::os::unix::fs::PermissionsExt;
 
 use rustix::process::Signal;
 use serde_json::Value;
-use support::{Finished, Scratch, describe, example, finish, signal, skip, start, wait_until};
+use support::{
+    Finished, Scratch, describe, describe_commanded, finish, signal, skip, start, wait_until,
+};
 
 /// `knee run --sweep` with one short round of each point.
 fn sweep(scratch: &Scratch, connections: &str, args: &[&str]) -> Finished {
@@ -21,15 +23,10 @@ fn output(scratch: &Scratch, args: &[&str]) -> String {
     finish(&mut scratch.knee(args)).assert_code(0).stdout.clone()
 }
 
-/// Describes a server whose load prints the number of its connections as the rate.
-fn describe_commanded(scratch: &Scratch, connections: &str) {
-    let server = example("knee-load", "line_server");
-    let text = format!(
-        "name = 'commanded'\n[server]\ncommand = '{} {{port}}'\n[ready]\noutput = 'ready'\n\
-         [load]\ncommand = 'sleep {{seconds}}; echo tps = {connections}'\nread = 'tps = #'\n",
-        server.display()
-    );
-    fs::write(scratch.path().join("commanded.toml"), text).unwrap();
+/// Describes a server whose load prints `connections` as the rate.
+fn describe_rate(scratch: &Scratch, connections: &str) {
+    let load = format!("sleep {{seconds}}; echo tps = {connections}");
+    describe_commanded(scratch, "commanded", &load);
 }
 
 #[test]
@@ -74,7 +71,7 @@ fn a_sweep_shows_a_server_with_each_number_of_connections() {
 #[test]
 fn the_page_draws_a_sweep_over_connections() {
     let scratch = Scratch::new();
-    describe_commanded(&scratch, "{connections}");
+    describe_rate(&scratch, "{connections}");
     sweep(&scratch, "connections=1,64", &["commanded.toml", "-t", "1"]).assert_code(0);
     output(&scratch, &["report", "record", "-o", "page.html"]);
     let page = fs::read_to_string(scratch.path().join("page.html")).unwrap();
@@ -90,7 +87,7 @@ fn the_page_draws_a_sweep_over_connections() {
 #[test]
 fn the_load_has_the_number_of_connections_of_its_point() {
     let scratch = Scratch::new();
-    describe_commanded(&scratch, "{connections}");
+    describe_rate(&scratch, "{connections}");
     sweep(&scratch, "connections=2,40", &["commanded.toml", "-t", "1,2"]).assert_code(0);
     let mut measured: Vec<(String, u64, f64)> = scratch
         .measured()
@@ -115,7 +112,7 @@ fn the_load_has_the_number_of_connections_of_its_point() {
 #[test]
 fn without_task_counts_a_sweep_has_the_largest_and_says_so() {
     let scratch = Scratch::new();
-    describe_commanded(&scratch, "{connections}");
+    describe_rate(&scratch, "{connections}");
     let mut command = scratch.knee(&["run", "-r", "1", "--interval", "1", "-o", "record"]);
     let finished = finish(command.args(["--sweep", "connections=1,2", "commanded.toml"]));
     finished.assert_code(0).assert_stderr_has("knee: the servers of the sweep have ");
@@ -129,7 +126,7 @@ fn without_task_counts_a_sweep_has_the_largest_and_says_so() {
 fn an_interrupted_sweep_is_resumed_with_its_connections() {
     let scratch = Scratch::new();
     // Only the first load ends before the file exists.
-    describe_commanded(&scratch, "{connections}");
+    describe_rate(&scratch, "{connections}");
     let file = scratch.path().join("commanded.toml");
     let text = fs::read_to_string(&file).unwrap();
     let waits = "mkdir {here}/first || until [ -e {here}/resumed ]; do sleep 0.05; done; sleep {";
@@ -156,7 +153,7 @@ fn an_interrupted_sweep_is_resumed_with_its_connections() {
 #[test]
 fn only_servers_whose_load_takes_connections_are_swept() {
     let scratch = Scratch::new();
-    describe_commanded(&scratch, "8");
+    describe_rate(&scratch, "8");
     let refused = |args: &[&str], text: &str| {
         sweep(&scratch, "connections=1,8", args).assert_code(2).assert_stderr_has(text);
     };

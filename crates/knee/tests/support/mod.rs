@@ -315,6 +315,18 @@ pub(crate) fn example(package: &str, name: &str) -> PathBuf {
     programs.next_back().expect("cargo says where it is")
 }
 
+/// Writes the description NAME.toml of a `line_server` whose load is the shell command `load`, which prints the rate
+/// as `tps = RATE`.
+pub(crate) fn describe_commanded(scratch: &Scratch, name: &str, load: &str) {
+    let server = example("knee-load", "line_server");
+    let text = format!(
+        "name = '{name}'\n[server]\ncommand = '{} {{port}}'\n[ready]\noutput = 'ready'\n\
+         [load]\ncommand = '{load}'\nread = 'tps = #'\n",
+        server.display()
+    );
+    fs::write(scratch.path().join(format!("{name}.toml")), text).unwrap();
+}
+
 /// Writes the description NAME.toml of the `line_server` with this behaviour, and `more` at its end.
 pub(crate) fn describe(scratch: &Scratch, name: &str, behaviour: &str, more: &str) {
     let server = example("knee-load", "line_server");
