@@ -110,6 +110,19 @@ fn the_jobs_of_a_killed_knee_end_and_resume_runs_those_that_are_not_done() {
     assert_eq!(fs::read_to_string(file("first")).unwrap(), "1\n");
 }
 
+/// A host removes the directory of its jobs as soon as the connection ends, at the same time as the jobs.
+#[test]
+fn a_job_ends_with_knee_even_if_its_directory_is_gone() {
+    let scratch = Scratch::new();
+    let lines = ["touch begun; sleep 300"];
+    let mut knee = start_telling(&mut jobs(&scratch, &lines, &[]), Stdio::null());
+    wait_until("the job runs", || scratch.path().join("begun").exists());
+    fs::remove_dir_all(scratch.path().join("out")).unwrap();
+    signal(&knee, Signal::KILL);
+    knee.wait().unwrap();
+    wait_until("no job is left", || processes_in(scratch.path()).is_empty());
+}
+
 #[test]
 fn a_job_that_knee_ended_is_not_done_even_if_it_ends_well() {
     let scratch = Scratch::new();

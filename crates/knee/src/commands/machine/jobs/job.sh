@@ -36,8 +36,9 @@ if [ "${3-}" = tied ]; then
     (umask "$mask" && exec setsid sh -c "$line") >"$log" 2>&1 </dev/null 3<&- &
     group=$!
     ended=$status.$$
-    # Nobody writes to standard input: `read` returns when it is closed.
-    { read -r nothing <&3; : >"$ended"; end "$group"; } >/dev/null 2>&1 &
+    # Nobody writes to standard input: `read` returns when it is closed. The directory may be gone then, and `:` would
+    # end this shell if it cannot create the file.
+    { read -r nothing <&3; true >"$ended"; end "$group"; } >/dev/null 2>&1 &
     watch=$!
     wait "$group"
     code=$?
