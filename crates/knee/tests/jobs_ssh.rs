@@ -196,6 +196,22 @@ fn hostile_ssh(scratch: &Scratch, pack: &str) -> PathBuf {
 }
 
 #[test]
+fn results_that_contain_a_link_are_refused() {
+    let scratch = Scratch::new();
+    let pack = format!(
+        "cd {}/host/1; ln -s / results/way; exec tar -cf - results jobs",
+        scratch.path().display()
+    );
+    let bin = hostile_ssh(&scratch, &pack);
+    let mut command = jobs(&scratch, &["true"], &["--on", "ssh:host"]);
+    command.env("PATH", format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()));
+    finish(&mut command)
+        .assert_code(3)
+        .assert_stderr_has("results/way is neither a file nor a directory");
+    assert_eq!(fs::read_dir(scratch.path().join("out/results")).unwrap().count(), 0);
+}
+
+#[test]
 fn ctrl_c_ends_the_wait_for_results_that_do_not_arrive() {
     let scratch = Scratch::new();
     let bin = hostile_ssh(&scratch, "touch asked; exec sleep 600");

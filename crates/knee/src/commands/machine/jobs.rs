@@ -9,6 +9,7 @@ mod machine;
 mod plan;
 mod pool;
 mod queue;
+mod received;
 mod run;
 mod slurm;
 mod ssh;

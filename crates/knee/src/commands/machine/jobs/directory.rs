@@ -15,7 +15,7 @@ use knee_host::process::last_line;
 use knee_host::regular_file::RegularFile;
 use knee_host::{LockFile, OwnDirectory, fixed};
 
-use super::list;
+use super::{list, received};
 use crate::exit::{bail_usage, ensure_usage};
 use crate::file::write;
 use crate::present::jobs::End;
@@ -77,6 +77,7 @@ impl Directory {
         let Some(lock) = lock else {
             bail_usage!("another knee process runs the jobs of {name}; wait until it ends");
         };
+        received::delete_unchecked(&path).with_context(|| format!("cannot clean up {name}"))?;
         if !has_jobs {
             write(&path.join(LIST), (commands.join("\n") + "\n").as_bytes())?;
         }
@@ -133,9 +134,19 @@ impl Directory {
         last_line(&tail)
     }
 
-    fn file(&self, job: usize, kind: &str) -> PathBuf {
-        self.path.join(JOBS).join(format!("{job}.{kind}"))
+    /// What a job writes: paths in the directory. The status is last, because it says that the others are there.
+    pub(super) fn written_by(job: usize) -> [PathBuf; 3] {
+        [RESULTS.into(), file(job, "log"), file(job, "status")]
     }
+
+    fn file(&self, job: usize, kind: &str) -> PathBuf {
+        self.path.join(file(job, kind))
+    }
+}
+
+/// The path of a file of a job, in the directory.
+fn file(job: usize, kind: &str) -> PathBuf {
+    Path::new(JOBS).join(format!("{job}.{kind}"))
 }
 
 /// A file of a job. It may come from an archive that another host has made, and be a FIFO.

@@ -18,6 +18,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::directory::Directory;
 use super::machine::{Machine, ends_before, run_tied};
+use super::received::Received;
 use crate::args::is_one_word;
 use crate::stderr::tell;
 
@@ -161,19 +162,19 @@ impl<'a> Host<'a> {
     /// `stop` is closed, because a host can send a part of an archive, and no end.
     fn copy_back(&self, job: usize, stop: BorrowedFd<'_>) -> anyhow::Result<()> {
         let here = format!("{}/{job}", self.remote);
-        let mut session = self.session(format!(
-            "tar -C {here} -cf - results jobs/{job}.log jobs/{job}.status && rm -rf {here}"
-        ));
+        let paths = Directory::written_by(job);
+        let written = paths.each_ref().map(|path| path.to_string_lossy()).join(" ");
+        let mut session = self.session(format!("tar -C {here} -cf - {written} && rm -rf {here}"));
         session.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let pack = spawn(&mut session, Ties::bound()).context("cannot start ssh")?;
         let mut pack = Tied(pack);
         let packed = pack.0.stdout.take().context("ssh has no standard output")?;
-        let mut unpack = Command::new("tar");
-        unpack
-            .args(["-xf", "-", "--no-same-owner", "--no-same-permissions", "-C"])
-            .arg(self.directory.path());
+        let received = Received::create(self.directory.path())
+            .with_context(|| format!("cannot write to {}", self.directory.path().display()))?;
         // Nothing else, such as another list.
-        unpack.arg("results").args(["log", "status"].map(|end| format!("jobs/{job}.{end}")));
+        let mut unpack = Command::new("tar");
+        unpack.args(["-xf", "-", "--no-same-owner", "--no-same-permissions", "-C"]);
+        unpack.arg(received.path()).args(&paths);
         unpack.stdin(packed).stdout(Stdio::null()).stderr(Stdio::piped());
         let unpack = spawn(&mut unpack, Ties::bound()).context("cannot start tar")?;
         let mut both = [pack, Tied(unpack)];
@@ -191,7 +192,7 @@ impl<'a> Host<'a> {
         }
         let mut messages = messages.into_iter().map(|message| message.join().ok().flatten());
         ensure!(have_succeeded, "{}", messages.find_map(|message| message).unwrap_or_default());
-        Ok(())
+        received.accept(&paths, self.directory.path())
     }
 }
 

@@ -1,0 +1,158 @@
+//! What a host sends back. It is unpacked into a directory of its own, and moved to the other results only if it
+//! contains nothing but files and directories. A later archive could write to other files through a link.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use tempfile::TempDir;
+
+/// How the name of a directory with received files begins.
+const PREFIX: &str = ".received-";
+
+/// Received files that are not checked yet. They are deleted when this value is dropped.
+pub(super) struct Received(TempDir);
+
+impl Received {
+    /// An empty directory in `directory`.
+    pub(super) fn create(directory: &Path) -> io::Result<Self> {
+        tempfile::Builder::new().prefix(PREFIX).tempdir_in(directory).map(Self)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Moves the files at these relative paths to the same paths in `directory`, in this order.
+    ///
+    /// # Errors
+    /// There is a link, a device, a FIFO or a socket, so nothing was moved; or a file cannot be moved.
+    pub(super) fn accept(self, paths: &[PathBuf], directory: &Path) -> anyhow::Result<()> {
+        for path in paths {
+            check(&self.path().join(path), path)?;
+        }
+        for path in paths {
+            let to = directory.join(path);
+            take(&self.path().join(path), &to)
+                .with_context(|| format!("cannot write {}", to.display()))?;
+        }
+        Ok(())
+    }
+}
+
+/// Deletes what a killed process had received in `directory`.
+pub(super) fn delete_unchecked(directory: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes()) {
+            fs::remove_dir_all(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes sure that there are only files and directories, without special permissions.
+fn check(path: &Path, name: &Path) -> anyhow::Result<()> {
+    let cannot = || format!("cannot read the received {}", name.display());
+    let metadata = fs::symlink_metadata(path).with_context(cannot)?;
+    if metadata.is_dir() {
+        for entry in fs::read_dir(path).with_context(cannot)? {
+            let entry = entry.with_context(cannot)?.file_name();
+            check(&path.join(&entry), &name.join(&entry))?;
+        }
+    } else if !metadata.is_file() {
+        bail!(
+            "{} is neither a file nor a directory, so knee keeps none of the results",
+            name.display()
+        );
+    }
+    // Set-user-ID would give others the rights of this user.
+    fs::set_permissions(path, Permissions::from_mode(metadata.permissions().mode() & 0o777))
+        .with_context(cannot)
+}
+
+/// Moves a file, or the content of a directory. Replaces files that exist.
+fn take(from: &Path, to: &Path) -> io::Result<()> {
+    if !fs::symlink_metadata(from)?.is_dir() {
+        return fs::rename(from, to);
+    }
+    match fs::create_dir(to) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && is_directory(to) => {}
+        created => created?,
+    }
+    for entry in fs::read_dir(from)? {
+        let name = entry?.file_name();
+        take(&from.join(&name), &to.join(&name))?;
+    }
+    Ok(())
+}
+
+fn is_directory(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use rustix::fs::{CWD, Mode, mkfifoat};
+
+    use super::*;
+
+    /// A directory with an older result, and received results.
+    fn received() -> (TempDir, Received) {
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir_all(directory.path().join("results/both")).unwrap();
+        fs::write(directory.path().join("results/both/old"), "old").unwrap();
+        fs::write(directory.path().join("results/both/new"), "old").unwrap();
+        let received = Received::create(directory.path()).unwrap();
+        fs::create_dir_all(received.path().join("results/both/below")).unwrap();
+        fs::write(received.path().join("results/both/new"), "new").unwrap();
+        fs::write(received.path().join("results/both/below/file"), "below").unwrap();
+        (directory, received)
+    }
+
+    fn results() -> [PathBuf; 1] {
+        ["results".into()]
+    }
+
+    #[test]
+    fn received_results_join_those_of_other_jobs() {
+        let (directory, received) = received();
+        let own = received.path().join("results/both/new");
+        fs::set_permissions(own, Permissions::from_mode(0o4755)).unwrap();
+        received.accept(&results(), directory.path()).unwrap();
+        let both = directory.path().join("results/both");
+        let read = |name: &str| fs::read_to_string(both.join(name)).unwrap();
+        assert_eq!(["old", "new", "below/file"].map(read), ["old", "new", "below"]);
+        let mode = fs::metadata(both.join("new")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o755);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn nothing_is_kept_of_results_with_a_link_or_a_fifo() {
+        let link = |path: &Path| symlink("/", path).unwrap();
+        let fifo = |path: &Path| mkfifoat(CWD, path, Mode::RUSR | Mode::WUSR).unwrap();
+        for make in [&link as &dyn Fn(&Path), &fifo] {
+            let (directory, received) = received();
+            make(&received.path().join("results/both/below/special"));
+            let refused = received.accept(&results(), directory.path()).unwrap_err().to_string();
+            assert!(refused.starts_with("results/both/below/special is neither"), "{refused}");
+            let new = fs::read_to_string(directory.path().join("results/both/new")).unwrap();
+            assert_eq!(new, "old");
+            assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+        }
+    }
+
+    #[test]
+    fn what_a_killed_process_had_received_is_deleted() {
+        let (directory, received) = received();
+        let _ = received.0.keep();
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
+        delete_unchecked(directory.path()).unwrap();
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+}
