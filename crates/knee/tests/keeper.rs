@@ -76,8 +76,14 @@ fn a_command_that_leaves_nothing_is_not_reported() {
 
 /// A run of a command that ignores requests to end, in a process group of its own, when its daemon runs.
 fn long_run(scratch: &Scratch) -> Child {
-    let line = "trap '' INT TERM; touch {dir}/file; sh start; touch started; sleep 600";
-    let args = ["run", "-q", "-r", "1", "-t", "1", "-o", "record", "--", line];
+    long_run_with(scratch, "")
+}
+
+/// The command also runs this, when its daemon runs.
+fn long_run_with(scratch: &Scratch, also: &str) -> Child {
+    let line =
+        format!("trap '' INT TERM; touch {{dir}}/file; sh start; {also} touch started; sleep 600");
+    let args = ["run", "-q", "-r", "1", "-t", "1", "-o", "record", "--", &line];
     let knee = start(scratch.knee(&args).process_group(0));
     wait_until("the daemon runs", || scratch.path().join("started").exists());
     assert!(processes_in(scratch.path()).iter().any(|process| process.contains(": sleep 600")));
@@ -98,12 +104,14 @@ fn an_interrupted_run_leaves_neither_a_daemon_nor_a_file() {
 
 #[test]
 fn a_run_that_is_killed_leaves_neither_a_daemon_nor_a_file() {
-    let scratch = scratch();
-    let mut knee = long_run(&scratch);
-    signal(&knee, Signal::KILL);
-    knee.wait().unwrap();
-    wait_until("no process is left", || processes_in(scratch.path()).is_empty());
-    wait_until("no file is left", || scratch.leftovers().is_empty());
+    for also in ["", "kill -STOP $PPID;"] {
+        let scratch = scratch();
+        let mut knee = long_run_with(&scratch, also);
+        signal(&knee, Signal::KILL);
+        knee.wait().unwrap();
+        wait_until("no process is left", || processes_in(scratch.path()).is_empty());
+        wait_until("no file is left", || scratch.leftovers().is_empty());
+    }
 }
 
 #[test]
