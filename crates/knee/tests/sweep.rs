@@ -167,12 +167,40 @@ fn only_servers_whose_load_takes_connections_are_swept() {
     refused(&[], "name a server, such as nginx");
     refused(
         &["nginx@connections=64"],
-        "nginx@connections=64 is a point of a sweep; to measure it: knee run nginx --sweep connections=64",
+        "--sweep connections=1,8: nginx@connections=64 already has a number; name nginx",
     );
     let command = ["run", "--sweep", "connections=1,8", "-o", "record", "--", "true", "{tasks}"];
     let failed = finish(&mut scratch.knee(&command));
     failed.assert_code(2).assert_stderr_has("for a command, -t sweeps {tasks}");
     assert!(!scratch.record().exists());
+}
+
+#[test]
+fn a_number_of_connections_can_follow_the_name_of_a_server() {
+    let scratch = Scratch::new();
+    describe_rate(&scratch, "{connections}");
+    let run = |words: &[&str]| {
+        let args = ["run", "-q", "--patience", "1", "-r", "1", "--interval", "1", "-t", "1"];
+        finish(scratch.knee(&args).args(["-o", "record"]).args(words))
+    };
+    let refused = |words: &[&str], text: &str| {
+        run(words).assert_code(2).assert_stderr_has(text);
+    };
+    refused(&["commanded.toml@connections=0"], "\"0\" is not a whole number from 1 to 1000000");
+    refused(&["redis@connections=x"], "redis@connections=x: \"x\" is not a whole number");
+    let twice = ["commanded.toml@connections=2", "commanded.toml@connections=2"];
+    refused(&twice, "two servers are named commanded@connections=2");
+    refused(&["getppid1@connections=2"], "getppid1 has no parameter \"connections\"");
+    run(&["commanded.toml@connections=2", "commanded.toml@connections=40"])
+        .assert_code(0)
+        .assert_stdout_has("commanded on 1 CPU, over connections");
+    let sides = ["--before", "commanded.toml@connections=40"];
+    let mut compared =
+        scratch.knee(&["ab", "-q", "--patience", "1", "-r", "6", "--interval", "0.2", "-t", "1"]);
+    finish(compared.args(sides).args(["--after", "commanded.toml@connections=2"]))
+        .assert_code(0)
+        .assert_stdout_has("40.0")
+        .assert_stdout_has("2.00");
 }
 
 #[test]

@@ -11,6 +11,7 @@ use knee_run::server::Server;
 use knee_testcases::{BuiltInServer, CATALOGUE, SERVERS, servers};
 
 use super::existing;
+use super::sweep::{as_in_word, split_connections};
 use crate::exit::usage;
 
 /// Extension of a file that describes a server.
@@ -22,7 +23,13 @@ const LARGEST: u64 = 1 << 20;
 #[derive(Default)]
 pub(crate) struct Selection {
     pub(crate) testcases: Vec<Selected>,
-    pub(crate) servers: Vec<&'static BuiltInServer>,
+    pub(crate) servers: Vec<ChosenServer>,
+}
+
+/// A built-in server, as a word selects it.
+pub(crate) struct ChosenServer {
+    pub(crate) server: &'static BuiltInServer,
+    word: String,
 }
 
 impl Selection {
@@ -34,17 +41,22 @@ impl Selection {
         let mut selection = Self::default();
         let mut testcases: Vec<&String> = Vec::new();
         for word in words {
-            let servers = servers(word);
+            let servers = servers(split_connections(word).0);
             let is_testcase = servers.is_empty() || CATALOGUE.select(&[word]).is_ok();
             if is_testcase {
                 testcases.push(word);
             }
             if mixed || !is_testcase {
-                let is_new = |one: &&BuiltInServer| {
-                    !selection.servers.iter().any(|other| other.name == one.name)
-                };
-                let new: Vec<_> = servers.into_iter().filter(is_new).collect();
-                selection.servers.extend(new);
+                for server in servers {
+                    let connections = split_connections(word).1;
+                    let is_same = |other: &ChosenServer| {
+                        let others = split_connections(&other.word).1;
+                        other.server.name == server.name && others == connections
+                    };
+                    if !selection.servers.iter().any(is_same) {
+                        selection.servers.push(ChosenServer { server, word: word.clone() });
+                    }
+                }
             }
         }
         selection.testcases = CATALOGUE.select(&testcases).map_err(|mut error| {
@@ -57,29 +69,35 @@ impl Selection {
     }
 }
 
-/// Whether `word` names a file that describes a server.
+/// Whether `word` names a file that describes a server, with or without a number of connections.
 pub(crate) fn is_description(word: &str) -> bool {
-    Path::new(word).extension().is_some_and(|extension| extension == DESCRIPTION)
+    Path::new(split_connections(word).0)
+        .extension()
+        .is_some_and(|extension| extension == DESCRIPTION)
 }
 
-/// The case of a built-in server. Its description has no directory, so the current one takes its place.
-pub(crate) fn built_in_server(server: &BuiltInServer) -> anyhow::Result<Case> {
-    let here = existing("the current directory", Path::new("."))?;
-    Ok(Case::server(server.parsed(), here))
+impl ChosenServer {
+    /// Its case. A built-in description has no directory, so the current one takes its place.
+    pub(crate) fn case(&self) -> anyhow::Result<Case> {
+        let here = existing("the current directory", Path::new("."))?;
+        as_in_word(Case::server(self.server.parsed(), here), &self.word)
+    }
 }
 
-/// The case that the file `word` describes.
+/// The case that the file in `word` describes.
 pub(crate) fn described_server(word: &str) -> anyhow::Result<Case> {
-    let file = existing("the description", Path::new(word))?;
-    let (_, server) = description(word)?;
+    let (name, _) = split_connections(word);
+    let file = existing("the description", Path::new(name))?;
+    let (_, server) = description(name)?;
     let here = file.parent().unwrap_or(Path::new("/"));
-    Ok(Case::server(server, here.to_owned()))
+    as_in_word(Case::server(server, here.to_owned()), word)
 }
 
-/// The text of the file `word`, and the server that it describes.
+/// The text of the file in `word`, and the server that it describes.
 pub(crate) fn description(word: &str) -> anyhow::Result<(String, Server)> {
-    let text = RegularFile::at(Path::new(word)).at_most(LARGEST).read_to_string();
-    let text = text.with_context(|| format!("cannot read {word}"))?;
-    let server = Server::parse(&text).map_err(|error| usage(format!("{word}: {error}")))?;
+    let (name, _) = split_connections(word);
+    let text = RegularFile::at(Path::new(name)).at_most(LARGEST).read_to_string();
+    let text = text.with_context(|| format!("cannot read {name}"))?;
+    let server = Server::parse(&text).map_err(|error| usage(format!("{name}: {error}")))?;
     Ok((text, server))
 }

@@ -62,6 +62,7 @@ const ROUNDS: u32 = 10;
   knee ab --before old/mine.so --after new/mine.so -m threads        plug-ins
   knee ab --before read1 --after read1@file=same                     parameters
   knee ab --before nginx --after ./my-nginx.toml                     servers
+  knee ab --before redis@connections=8 --after redis@connections=64  numbers of connections
   knee ab --until-decided 2% --before ./old --after ./new            as many rounds as it takes
   knee ab --resume runs/2026-11-21T090000Z                           continue
 

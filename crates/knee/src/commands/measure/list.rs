@@ -67,6 +67,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
             (true, false) => Default::default(),
             (false, _) => {
                 let Selection { testcases, servers } = Selection::of(&words, true)?;
+                let servers = servers.iter().map(|chosen| chosen.server).collect();
                 (testcases.iter().map(|selected| selected.testcase).collect(), servers)
             }
         };

@@ -30,7 +30,7 @@ use crate::args::latency::{LatencyChoice, latency};
 use crate::args::modes::Modes;
 use crate::args::patience::PatienceArgs;
 use crate::args::score::ScoreArgs;
-use crate::args::selection::{Selection, built_in_server, described_server, is_description};
+use crate::args::selection::{ChosenServer, Selection, described_server, is_description};
 use crate::args::sweep::Sweep;
 use crate::args::tasks::Tasks;
 use crate::args::view::ViewArgs;
@@ -70,7 +70,7 @@ const QUICK_WARMUP: f64 = 0.05;
 #[command(args_override_self = true, after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Testcases and servers: names, globs, NAME@KEY=VALUE or family:NAME (see `knee list`), or files
-    /// that describe a server
+    /// that describe a server. SERVER@connections=N has another number of connections
     #[arg(value_name = "NAME | GLOB | family:NAME | FILE.toml", add = complete::testcases())]
     words: Vec<String>,
 
@@ -406,10 +406,9 @@ fn cases(args: &Args) -> anyhow::Result<Vec<Case>> {
     };
     let (files, words): (Vec<String>, Vec<String>) =
         words.into_iter().partition(|word| is_description(word));
-    sweep::require_no_points(&words)?;
     let selected = Selection::of(&words, false)?;
     let mut cases: Vec<Case> = selected.testcases.iter().map(Case::built_in).collect();
-    let built_in = selected.servers.iter().map(|server| built_in_server(server));
+    let built_in = selected.servers.iter().map(ChosenServer::case);
     let servers = built_in.chain(files.iter().map(|file| described_server(file)));
     let servers = servers.collect::<anyhow::Result<Vec<Case>>>()?;
     if !servers.is_empty() {

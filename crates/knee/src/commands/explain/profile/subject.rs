@@ -7,7 +7,7 @@ use super::args::HowArgs;
 use super::service::Service;
 use super::testcase::{Bench, Sampled};
 use super::watch::Recorder;
-use crate::args::selection::{Selection, built_in_server, described_server, is_description};
+use crate::args::selection::{Selection, described_server, is_description};
 use crate::exit::{bail_usage, usage};
 
 /// A testcase or a server.
@@ -27,7 +27,7 @@ impl<'a> Subject<'a> {
         })?;
         match (&selection.testcases[..], &selection.servers[..]) {
             ([testcase], []) => Ok(Self::Testcase(Bench::of(testcase, mode, how)?)),
-            ([], [server]) => Ok(Self::Server(Service::of(built_in_server(server)?, mode, how)?)),
+            ([], [server]) => Ok(Self::Server(Service::of(server.case()?, mode, how)?)),
             ([], servers) => {
                 bail_usage!("{name} matches {} servers; give the name of one", servers.len())
             }

@@ -12,7 +12,7 @@ use knee_run::runner::check_plugin;
 
 use crate::args::existing;
 use crate::args::score::ScoreArgs;
-use crate::args::selection::{Selection, built_in_server, described_server, is_description};
+use crate::args::selection::{Selection, described_server, is_description};
 use crate::exit::{bail_usage, ensure_usage};
 use crate::stderr::tell;
 
@@ -122,7 +122,7 @@ fn case(option: &str, text: &str, score: &ScoreArgs) -> anyhow::Result<Case> {
     match Selection::of(&[text.to_owned()], false) {
         Ok(selected) if !is_command => match (&selected.testcases[..], &selected.servers[..]) {
             ([testcase], []) => return Ok(Case::built_in(testcase)),
-            ([], [server]) => return built_in_server(server),
+            ([], [server]) => return server.case(),
             _ if is_program => {}
             (_, servers) => {
                 let what = if servers.is_empty() { "testcases" } else { "servers" };

@@ -1,15 +1,10 @@
 //! Servers with several numbers of connections.
 
-use anyhow::anyhow;
 use knee_host::number::plural;
-use knee_results::CaseId;
-use knee_run::job::Source;
 use knee_run::plan::Case;
-use knee_run::server::{CONNECTIONS, require_open_files};
-use knee_testcases::servers;
 
-use crate::args::sweep::Sweep;
-use crate::exit::ensure_usage;
+use crate::args::sweep::{Sweep, with_connections};
+use crate::exit::{bail_usage, ensure_usage};
 use crate::stderr::tell;
 
 /// Refuses a sweep of anything but servers, with this `advice`.
@@ -19,42 +14,18 @@ pub(super) fn require_servers(sweep: Option<&Sweep>, advice: &str) -> anyhow::Re
     Ok(())
 }
 
-/// Refuses the names of points of a sweep among `words`, such as `nginx@connections=64`.
-pub(super) fn require_no_points(words: &[String]) -> anyhow::Result<()> {
-    for word in words {
-        let Ok(id) = word.parse::<CaseId>();
-        let Some((server, connections)) = id.split_connections() else { continue };
-        ensure_usage!(
-            servers(&server.testcase).is_empty(),
-            "{word} is a point of a sweep; to measure it: knee run {server} --sweep \
-             connections={connections}"
-        );
-    }
-    Ok(())
-}
-
 /// Each of `servers` with each number of connections of `sweep`.
 pub(super) fn cases(sweep: &Sweep, servers: &[Case]) -> anyhow::Result<Vec<Case>> {
-    for case in servers {
-        let Source::Server { server, .. } = &case.source else { continue };
-        ensure_usage!(
-            server.takes_connections(),
-            "--sweep {sweep}: load.command of {} does not use the number of connections; insert \
-             {CONNECTIONS} where it belongs",
-            case.id
-        );
+    let mut cases = Vec::new();
+    for server in servers {
+        if let Some((name, _)) = server.id.split_connections() {
+            bail_usage!("--sweep {sweep}: {} already has a number; name {name}", server.id);
+        }
+        for connections in sweep.connections() {
+            cases.push(with_connections(server, connections, format_args!("--sweep {sweep}"))?);
+        }
     }
-    let swept = servers.iter().flat_map(|server| {
-        sweep.connections().map(|connections| server.clone().with_connections(connections))
-    });
-    let swept: Vec<Case> = swept.collect();
-    for case in &swept {
-        let Source::Server { server, .. } = &case.source else { continue };
-        require_open_files(server).map_err(|failure| {
-            anyhow!("--sweep {sweep}: {}; {}", failure.reason, failure.remedy)
-        })?;
-    }
-    Ok(swept)
+    Ok(cases)
 }
 
 /// The task count of a sweep without `-t`: the largest of `all`. Prints it, unless the run `is_quiet`.
