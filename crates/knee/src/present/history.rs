@@ -76,14 +76,14 @@ fn closing(series: &[Series], fewest: usize) -> String {
     let changed = series.iter().filter(|series| !series.changes.is_empty()).count();
     match (tested, series.len() - tested) {
         (0, _) => {
-            format!("Nothing could be tested: no point has undisturbed results in {fewest} runs.")
+            format!("Nothing could be tested: no point has results that count in {fewest} runs.")
         }
         (_, 0) => format!("{changed} of {} changed.", plural(tested, "point")),
         (_, untested) => {
             let (others, have) = if untested == 1 { ("other", "has") } else { ("others", "have") };
             format!(
-                "{changed} of {} changed; {untested} {others} {have} undisturbed results in fewer \
-                 than {fewest} runs.",
+                "{changed} of {} changed; {untested} {others} {have} results that count in \
+                 fewer than {fewest} runs.",
                 plural(tested, "point")
             )
         }
@@ -111,6 +111,7 @@ fn gaps(runs: &[Results], series: &[Series]) -> Vec<Gaps> {
             let reason = match measured {
                 None => "not requested",
                 Some(measured) if measured.disturbed => "too disturbed",
+                Some(measured) if measured.is_bound(&series.key.case) => "server not busy",
                 Some(measured) => measured.gap.as_deref().unwrap_or("no rounds"),
             };
             (series.key.to_string(), reason.to_owned())
@@ -184,7 +185,7 @@ pub(crate) fn json(runs: &[Results], series: &[Series], fewest: usize) -> Value 
     object!({
         "schema": SCHEMA,
         "runs": labels,
-        // A point is tested if it has undisturbed results in this many runs.
+        // A point is tested if it has results that count in this many runs.
         "fewest_runs": fewest,
         "tested": tested,
         "series": series,

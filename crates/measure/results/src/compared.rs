@@ -101,15 +101,9 @@ pub struct ComparedPoint {
 }
 
 impl ComparedPoint {
-    /// Whether the rates before and after are only lower bounds, because a server left its CPUs idle. At a swept
-    /// number of connections that is normal, unless the CPUs of the load were full. On CPUs that server and load
-    /// share, the rate is that of both.
+    /// Whether the rates before and after are [only lower bounds](Served::is_bound).
     pub fn lower_bounds(&self) -> [bool; 2] {
-        let is_swept = self.key.case.connections().is_some();
-        let is_bound = |server: Served| {
-            server.is_lower_bound() && !server.shared && (!is_swept || server.is_load_full())
-        };
-        self.server.map(|server| server.is_some_and(is_bound))
+        self.server.map(|server| server.is_some_and(|server| server.is_bound(&self.key.case)))
     }
 
     /// Whether nothing is claimed, and a rate is only a lower bound.

@@ -14,8 +14,8 @@ pub struct Series {
     pub key: Key,
     /// What its rates count, in the plural.
     pub unit: String,
-    /// (which run, median rate of its rounds), in time order. Runs without rounds are left out, and
-    /// runs in which other work disturbed the point.
+    /// (which run, median rate of its rounds), in time order. Runs without rounds are left out, and runs in
+    /// which other work disturbed the point or its rate is [only a lower bound](crate::Served::is_bound).
     pub values: Vec<(usize, f64)>,
     /// Whether there are enough values to find a change. Otherwise there are no `changes`.
     pub tested: bool,
@@ -54,8 +54,9 @@ fn series(runs: &[Results], key: &Key, options: &ChangeOptions) -> Series {
         .iter()
         .enumerate()
         .filter_map(|(nr, run)| {
-            let measured = run.points.get(key).filter(|measured| !measured.disturbed)?;
-            Some((nr, median(&measured.rounds)?))
+            let measured = run.points.get(key)?;
+            let counts = !measured.disturbed && !measured.is_bound(&key.case);
+            Some((nr, median(&measured.rounds).filter(|_| counts)?))
         })
         .collect();
     let rates: Vec<f64> = values.iter().map(|&(_, rate)| rate).collect();
@@ -73,7 +74,7 @@ fn series(runs: &[Results], key: &Key, options: &ChangeOptions) -> Series {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::CaseId;
+    use crate::{CaseId, Served};
     use std::path::Path;
 
     #[test]
@@ -99,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn disturbed_medians_are_left_out_and_few_values_are_not_tested() {
+    fn disturbed_medians_and_lower_bounds_are_left_out_and_few_values_are_not_tested() {
         let key = Key { case: CaseId::new("a"), mode: None, tasks: Some(1) };
         let mut runs: Vec<Results> = (0..16)
             .map(|nr| {
@@ -114,7 +115,19 @@ mod tests {
         for run in &mut runs[8..] {
             run.points.values_mut().for_each(|measured| measured.disturbed = true);
         }
-        let series = of(&runs);
+        assert_left_out(of(&runs));
+        let idle =
+            Served { server_busy: 0.5, load_busy: 0.9, cpu_per_request: 1e-5, shared: false };
+        for run in &mut runs[8..] {
+            run.points.values_mut().for_each(|measured| {
+                (measured.disturbed, measured.server) = (false, Some(idle));
+            });
+        }
+        assert_left_out(of(&runs));
+    }
+
+    /// Asserts that only the first eight of 16 runs count, which are too few.
+    fn assert_left_out(series: Series) {
         assert_eq!(
             series.values.iter().map(|&(nr, _)| nr).collect::<Vec<_>>(),
             [0, 1, 2, 3, 4, 5, 6, 7]

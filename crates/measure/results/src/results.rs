@@ -125,6 +125,11 @@ impl Default for CaseInfo {
 }
 
 impl Measured {
+    /// See [`Served::is_bound`].
+    pub fn is_bound(&self, case: &CaseId) -> bool {
+        self.server.is_some_and(|server| server.is_bound(case))
+    }
+
     /// The point at `tasks`; `None` if there is no round.
     pub fn point(&self, tasks: u32) -> Option<Point> {
         Some(Point {

@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::CaseId;
+
 /// A server that is less busy than this could serve more: its load, or something that it waits for,
 /// limits the rate. The clocks of CPU time are exact to one or two percent of a second.
 const SATURATED: f64 = 0.95;
@@ -44,6 +46,14 @@ impl Served {
     /// serve.
     pub fn is_lower_bound(&self) -> bool {
         self.server_busy < SATURATED
+    }
+
+    /// Whether no claim can be based on the rate of `case`, because it is only a lower bound. At a swept number of
+    /// connections it is normal that a server is idle, unless the CPUs of the load were full. On CPUs that server and
+    /// load share, the rate is that of both.
+    pub fn is_bound(&self, case: &CaseId) -> bool {
+        let is_swept = case.connections().is_some();
+        self.is_lower_bound() && !self.shared && (!is_swept || self.is_load_full())
     }
 
     /// Whether the load had hardly any CPU time left, so that it may limit the rate.
