@@ -77,7 +77,7 @@ impl Directory {
         let Some(lock) = lock else {
             bail_usage!("another knee process runs the jobs of {name}; wait until it ends");
         };
-        received::delete_unchecked(&path).with_context(|| format!("cannot clean up {name}"))?;
+        received::delete_unchecked(&path);
         if !has_jobs {
             write(&path.join(LIST), (commands.join("\n") + "\n").as_bytes())?;
         }

@@ -42,35 +42,39 @@ impl Received {
     }
 }
 
-/// Deletes what a killed process had received in `directory`.
-pub(super) fn delete_unchecked(directory: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(directory)? {
-        let entry = entry?;
+/// Deletes what a killed process had received in `directory`, as far as that is possible: a host chooses the permissions
+/// of what it sends, and must not be able to end the jobs of others.
+pub(super) fn delete_unchecked(directory: &Path) {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    for entry in entries {
         if entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes()) {
-            fs::remove_dir_all(entry.path())?;
+            let _ = fs::remove_dir_all(entry.path());
         }
     }
-    Ok(())
 }
 
 /// Makes sure that there are only files and directories, without special permissions.
 fn check(path: &Path, name: &Path) -> anyhow::Result<()> {
     let cannot = || format!("cannot read the received {}", name.display());
     let metadata = fs::symlink_metadata(path).with_context(cannot)?;
+    let permit = |mode: u32| fs::set_permissions(path, Permissions::from_mode(mode));
+    let mode = metadata.permissions().mode() & 0o777;
     if metadata.is_dir() {
+        permit(mode | 0o700).with_context(cannot)?;
         for entry in fs::read_dir(path).with_context(cannot)? {
             let entry = entry.with_context(cannot)?.file_name();
             check(&path.join(&entry), &name.join(&entry))?;
         }
-    } else if !metadata.is_file() {
+        return Ok(());
+    }
+    if !metadata.is_file() {
         bail!(
             "{} is neither a file nor a directory, so knee keeps none of the results",
             name.display()
         );
     }
     // Set-user-ID would give others the rights of this user.
-    fs::set_permissions(path, Permissions::from_mode(metadata.permissions().mode() & 0o777))
-        .with_context(cannot)
+    permit(mode).with_context(cannot)
 }
 
 /// Moves a file, or the content of a directory. Replaces files that exist.
@@ -152,7 +156,7 @@ mod tests {
         let (directory, received) = received();
         let _ = received.0.keep();
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
-        delete_unchecked(directory.path()).unwrap();
+        delete_unchecked(directory.path());
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
     }
 }
