@@ -7,7 +7,7 @@
 //! directories of tasks.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
@@ -27,6 +27,8 @@ const NOTICE: Duration = Duration::from_millis(500);
 /// How long a command may take to end after it noticed a signal. Longer than a second, because
 /// on a busy machine the results are worth the wait.
 const SAVE: Duration = Duration::from_secs(10);
+/// How long the output of a command that noticed a signal may be blocked.
+const BLOCKED: Duration = Duration::from_millis(200);
 /// How long the last message may take on a busy machine.
 const PRINT: Duration = Duration::from_secs(5);
 
@@ -89,29 +91,44 @@ fn next() -> MutexGuard<'static, Option<String>> {
 
 /// Waits for a signal, and then for the command to end. Ends the process if that takes too long.
 fn end_after(signals: &Interrupt) {
-    let mut until = None;
-    while let Ok([true]) = readable([Some(signals.as_fd())], until) {
-        if IS_POLLED.load(Ordering::Relaxed) {
-            std::thread::sleep(NOTICE);
+    let (mut noticed, mut blocked) = (None::<Instant>, false);
+    loop {
+        let patience = if noticed.is_some() { BLOCKED } else { NOTICE };
+        match readable([Some(signals.as_fd())], Some(Instant::now() + patience)) {
+            Ok([true]) if IS_POLLED.load(Ordering::Relaxed) => std::thread::sleep(NOTICE),
+            Ok(_) => {}
+            Err(_) => break,
         }
+        // Another signal ends a command that saves for too long.
         if signals.take().is_some() {
             break;
         }
-        // The command has noticed the signal. Another one ends a command that saves for too long.
-        until = Some(Instant::now() + SAVE);
+        // The command may have taken the signal before this thread woke up.
+        if Interrupt::last().is_none() {
+            continue;
+        }
+        let is_late = noticed.get_or_insert_with(Instant::now).elapsed() >= SAVE;
+        // Nobody reads the output, so the command would wait for ever.
+        let is_blocked =
+            !is_writable(rustix::stdio::stdout()) || !is_writable(rustix::stdio::stderr());
+        if is_late || (is_blocked && blocked) {
+            break;
+        }
+        blocked = is_blocked;
     }
     end(Interrupt::last().unwrap_or(libc::SIGTERM))
 }
 
-fn is_stderr_writable() -> bool {
-    let stderr = PollFd::from_borrowed_fd(rustix::stdio::stderr(), PollFlags::OUT);
-    event::poll(&mut [stderr], Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+/// Whether a write would not wait for a reader.
+fn is_writable(file: BorrowedFd<'_>) -> bool {
+    let file = PollFd::from_borrowed_fd(file, PollFlags::OUT);
+    event::poll(&mut [file], Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
 fn end(signal: i32) -> ! {
     temporary::remove_all();
     // A pipe that nobody reads would block the message forever.
-    if is_stderr_writable() {
+    if is_writable(rustix::stdio::stderr()) {
         let (printed, is_printed) = mpsc::channel();
         std::thread::spawn(move || {
             tell!("knee: {}", message());

@@ -257,3 +257,21 @@ fn big_record(scratch: &Scratch) -> String {
     fs::write(dir.join("samples.jsonl"), rounds.collect::<String>()).unwrap();
     dir.to_str().unwrap().to_owned()
 }
+
+#[test]
+fn a_signal_ends_a_command_whose_output_nobody_reads() {
+    let scratch = Scratch::new();
+    for nr in 0..MOMENTS {
+        let mut command = scratch.knee(&["commute", "tests"]);
+        let mut knee = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let output = knee.stdout.take().unwrap();
+        let size = rustix::pipe::fcntl_getpipe_size(&output).unwrap() as u64;
+        // A write that does not fit waits.
+        let is_full = || rustix::io::ioctl_fionread(&output).unwrap() >= size - 4096;
+        wait_until("the pipe is full", is_full);
+        let (sent, code) = if nr % 2 == 0 { (Signal::INT, 130) } else { (Signal::TERM, 143) };
+        kill_process(Pid::from_child(&knee), sent).unwrap();
+        let ended = wait_at_most(&mut knee, AT_MOST, "a command with a full pipe");
+        assert_eq!(ended.code(), Some(code));
+    }
+}
