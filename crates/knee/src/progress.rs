@@ -20,6 +20,8 @@ const LINE_INTERVAL: Duration = Duration::from_secs(10);
 pub(crate) struct Progress {
     style: Style,
     start: Instant,
+    /// When the first results were there, and how many. The pace counts from then, because guests boot before.
+    first: Option<(Instant, u64)>,
     /// Amount that was already done when a run was resumed.
     done_before: u64,
     next: Instant,
@@ -56,7 +58,7 @@ impl Progress {
     fn with(style: Style) -> Self {
         let start = Instant::now();
         let first = if matches!(style, Style::Bar(_)) { BAR_INTERVAL } else { FIRST_LINE };
-        Self { style, start, done_before: 0, next: start + first }
+        Self { style, start, first: None, done_before: 0, next: start + first }
     }
 
     /// Sets the amount that was already done when a run was resumed.
@@ -73,11 +75,19 @@ impl Progress {
     /// Shows the amount and the remaining time if an update is due. Estimates the remaining time
     /// from the pace so far. `about` returns further text to show, or an empty string.
     pub(crate) fn show(&mut self, amount: &Amount<'_>, about: impl FnOnce() -> String) {
-        let new = amount.done.saturating_sub(self.done_before);
-        let seconds = self.start.elapsed().as_secs_f64();
-        let ahead = amount.of.saturating_sub(amount.done) as f64;
-        let left = (new > 0).then(|| seconds / new as f64 * ahead);
+        let left = self.left(amount);
         self.show_with(amount, left, about);
+    }
+
+    /// The remaining seconds at the pace since the first results.
+    fn left(&mut self, amount: &Amount<'_>) -> Option<f64> {
+        if amount.done <= self.done_before {
+            return None;
+        }
+        let (since, before) = *self.first.get_or_insert_with(|| (Instant::now(), amount.done));
+        let new = amount.done.checked_sub(before).filter(|&new| new > 0)?;
+        let ahead = amount.of.saturating_sub(amount.done);
+        Some(since.elapsed().as_secs_f64() / new as f64 * ahead as f64)
     }
 
     /// Like [`Progress::show`], but the caller passes the remaining seconds, if known.

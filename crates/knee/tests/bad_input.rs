@@ -186,9 +186,16 @@ fn missing_rounds_of_a_record_are_measured_again_by_the_printed_command() {
     let lost = finish(&mut scratch.knee(&["show", "record"]));
     let advice = "to measure the missing rounds again: knee run --resume record";
     lost.assert_code(3).assert_stderr_has(advice);
-    finish(&mut scratch.knee(&["run", "-q", "--resume", "record"])).assert_code(0);
-    finish(&mut scratch.knee(&["show", "record"])).assert_code(0);
-    assert_eq!(scratch.samples().len(), lines.len());
+    let resume = || {
+        finish(&mut scratch.knee(&["run", "-q", "--resume", "record"]))
+            .assert_code(0)
+            .assert_stderr_has("is complete; knee measures only rounds that lack samples");
+        finish(&mut scratch.knee(&["show", "record"])).assert_code(0);
+        assert_eq!(scratch.samples().len(), lines.len());
+    };
+    resume();
+    fs::remove_file(&samples).unwrap();
+    resume();
 }
 
 #[test]

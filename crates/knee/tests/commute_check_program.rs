@@ -458,8 +458,10 @@ fn a_program_without_a_binding_is_reported() {
     let scratch = Scratch::new();
     let told =
         |program: &str| finish(&mut scratch.knee(&["commute", "check", "--program", program]));
-    told("/bin/true").assert_code(4).assert_stderr_has("/bin/true: is not a model");
-    told("/bin/ls").assert_code(4).assert_stderr_has("/bin/ls: is not a model, and does not bind");
+    told("/bin/true").assert_code(4).assert_stderr_has("/bin/true: this is not a model");
+    told("/bin/ls")
+        .assert_code(4)
+        .assert_stderr_has("/bin/ls: this is not a model, and does not bind");
     told("/nowhere/binding")
         .assert_code(3)
         .assert_stderr_has("cannot run /nowhere/binding: No such");

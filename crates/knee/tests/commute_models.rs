@@ -99,7 +99,7 @@ fn a_model_that_asks_forever_is_abandoned_with_a_warning() {
 #[test]
 fn a_program_that_is_not_a_model_is_reported() {
     let told = |program: &str| commute(std::path::Path::new(program), &["matrix"]);
-    told("/bin/true").assert_code(4).assert_stderr_has("/bin/true: is not a model");
+    told("/bin/true").assert_code(4).assert_stderr_has("/bin/true: this is not a model");
     told("/nowhere/lamp")
         .assert_code(3)
         .assert_stderr_has("cannot run /nowhere/lamp: No such file");

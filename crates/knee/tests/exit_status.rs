@@ -144,6 +144,32 @@ fn an_output_directory_that_is_in_use_is_status_2_in_every_command() {
 }
 
 #[test]
+fn an_output_that_cannot_be_written_is_status_3_in_every_command() {
+    let scratch = Scratch::new();
+    let record = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/record");
+    fs::create_dir(scratch.path().join("directory")).unwrap();
+    let report = format!("report {} -o F", record.display());
+    for command in
+        ["profile -o F -- true", "profile --locks -o F -- true", &report, "commute tests -o F"]
+    {
+        for output in ["./missing/file", "./directory"] {
+            let command = command.replace('F', output);
+            assert_eq!(status(&scratch, &command), Some(ENVIRONMENT), "{command}");
+        }
+    }
+    assert!(!scratch.path().join("profiles").exists());
+}
+
+#[test]
+fn a_list_without_tests_is_status_2_in_every_command() {
+    let scratch = Scratch::new();
+    fs::write(scratch.path().join("empty"), "").unwrap();
+    for command in ["commute verify --tests empty", "commute check --tests empty"] {
+        assert_eq!(status(&scratch, command), Some(USAGE), "{command}");
+    }
+}
+
+#[test]
 fn what_fails_under_test_is_status_4_in_every_command() {
     let scratch = Scratch::new();
     for command in [

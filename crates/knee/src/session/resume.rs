@@ -18,7 +18,8 @@ pub(crate) fn resume(dir: &Path) -> anyhow::Result<(Writer, RunRecord, Rounds)> 
     let paused = Paused::open(dir)?;
     let run = paused.run();
     if run.complete {
-        tell!("knee: the run in {} is complete, so nothing is left to measure", dir.display());
+        let name = dir.display();
+        tell!("knee: the run in {name} is complete; knee measures only rounds that lack samples");
     }
     let (then, now) =
         (Machine::from(&run.environment), Machine::from(&Environment::capture(&run.request.dir)));

@@ -333,8 +333,10 @@
   function csv(all) {
     const cell = (value) => {
       const text = String(value ?? "");
-      // A spreadsheet takes text that begins with one of these characters for a formula, and could run it.
-      const harmless = typeof value === "string" && /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+      // A spreadsheet takes text that begins with one of these characters for a formula, and could run it. It ignores
+      // quotation marks, blanks and invisible characters before them.
+      const isFormula = /^(?:"|[^\p{L}\p{N}!-~])*[=+\-@＝＋－＠]/u.test(text);
+      const harmless = typeof value === "string" && isFormula ? `'${text}` : text;
       return /[",\n\r]/.test(harmless) ? `"${harmless.replaceAll('"', '""')}"` : harmless;
     };
     return [COLUMNS, ...all.flatMap(lines)].map((line) => line.map(cell).join(",") + "\n").join("");

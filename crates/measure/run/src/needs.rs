@@ -3,7 +3,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io;
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -67,7 +67,10 @@ pub fn check(need: Need, context: &Context<'_>) -> Result<(), Failure> {
             )
         }
         Need::Loopback => ensure(
-            TcpListener::bind("127.0.0.1:0").is_ok(),
+            // An address can be bound while the interface is down.
+            TcpListener::bind("127.0.0.1:0")
+                .and_then(|listener| TcpStream::connect(listener.local_addr()?))
+                .is_ok(),
             || "the loopback interface is down".to_owned(),
             "ip link set lo up",
         ),
@@ -176,6 +179,8 @@ pub(crate) fn blaming_full_disk(failure: Failure, dir: &Path, tasks: u32) -> Fai
 
 #[cfg(test)]
 mod tests {
+    use knee_host::skip::skip;
+
     use super::*;
 
     #[test]
@@ -217,6 +222,24 @@ mod tests {
         assert!(failure.reason.contains("SIGBUS: the file system of /proc is full"), "{failure:?}");
         assert!(full("task 0: short pwrite: 1 of 2 bytes").reason.contains("is full"));
         assert_eq!(full("task 0 was killed by SIGSEGV"), died("task 0 was killed by SIGSEGV"));
+    }
+
+    /// A new network namespace has a loopback interface, which is down.
+    #[test]
+    fn a_loopback_interface_that_is_down_is_reported() {
+        let context = Context { dir: Path::new("/"), mode: Mode::Threads, tasks: 1 };
+        let found = std::thread::scope(|scope| {
+            let in_namespace = || {
+                // SAFETY: only the network of this thread changes, and it ends with the closure.
+                let is_new = unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0;
+                is_new.then(|| check(Need::Loopback, &context))
+            };
+            scope.spawn(in_namespace).join().unwrap()
+        });
+        match found {
+            None => skip("root", "only root can create a network namespace"),
+            Some(found) => assert_eq!(found.unwrap_err().remedy, "ip link set lo up"),
+        }
     }
 
     #[test]

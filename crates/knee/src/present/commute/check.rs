@@ -111,7 +111,7 @@ fn text(tally: &Tally, title: &str) -> String {
         let _ = writeln!(text, "\nData shared in every run, with the number of tests:");
     }
     let lines = data.iter().map(|(name, tests)| format!("{tests:>6}  {name}"));
-    list(&mut text, lines, MOST_DATA, "; to rank all, use -o DIR and knee commute explain");
+    list(&mut text, lines, MOST_DATA, "; knee commute explain ranks all of a record (-o DIR)");
     let unexpected = tally.unexpected();
     if !unexpected.is_empty() {
         let n = plural(unexpected.len(), "test");

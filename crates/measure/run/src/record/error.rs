@@ -37,6 +37,12 @@ pub enum RecordError {
         /// The directory.
         dir: PathBuf,
     },
+    /// There is no such directory.
+    #[error("{} does not exist; name the directory of a run (by default, knee writes runs to runs/)", .dir.display())]
+    NoDirectory {
+        /// The directory.
+        dir: PathBuf,
+    },
     /// Another process writes the record.
     #[error("another knee is writing {}; wait until it ends, or choose another \
         directory", .dir.display())]
@@ -137,6 +143,13 @@ fn advice(access: Access, error: &io::Error) -> &'static str {
 }
 
 impl RecordError {
+    /// `dir` has no description of a run.
+    pub(super) fn no_record(dir: &Path) -> Self {
+        let exists = dir.exists();
+        let dir = dir.to_owned();
+        if exists { Self::NoRecord { dir } } else { Self::NoDirectory { dir } }
+    }
+
     pub(super) fn io(access: Access, path: &Path, error: io::Error) -> Self {
         Self::Io { access, path: path.to_owned(), error }
     }

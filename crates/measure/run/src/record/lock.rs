@@ -28,7 +28,7 @@ impl Lock {
         let directory = OwnDirectory::open(dir).map_err(|error| match error {
             FileError::System(error) => match error.kind() {
                 io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-                    RecordError::NoRecord { dir: dir.to_owned() }
+                    RecordError::no_record(dir)
                 }
                 _ => RecordError::io(Access::Read, dir, error),
             },

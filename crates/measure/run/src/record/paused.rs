@@ -1,5 +1,7 @@
 //! A record that is about to be continued.
 
+use std::fs::File;
+use std::io;
 use std::path::Path;
 
 use knee_host::AtomicFile;
@@ -36,10 +38,17 @@ impl Paused {
     pub fn go_on(self) -> Result<(Writer, RunRecord, Rounds), RecordError> {
         let Self { record, lock } = self;
         let locked = lock.path();
-        let mut finished = record.rounds_in(record.own_samples(&locked)?)?;
-        finished.retain(|_, _, round| round.failure().is_none());
         let named = record.dir.join(SAMPLES_FILE);
         let failed = |e| RecordError::io(Access::Write, &named, e);
+        // Without the file, all rounds are measured again.
+        match File::options().write(true).create_new(true).open(locked.join(SAMPLES_FILE)) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(failed(error));
+            }
+            _ => {}
+        }
+        let mut finished = record.rounds_in(record.own_samples(&locked)?)?;
+        finished.retain(|_, _, round| round.failure().is_none());
         let mut kept = AtomicFile::create(&locked.join(SAMPLES_FILE)).map_err(failed)?;
         for line in record.own_samples(&locked)? {
             let line = line?;

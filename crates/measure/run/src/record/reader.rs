@@ -57,9 +57,7 @@ impl Record {
     fn parse(dir: &Path, text: Result<Vec<u8>, FileError>) -> Result<Self, RecordError> {
         let path = dir.join(RUN_FILE);
         let text = text.map_err(|error| match error {
-            FileError::System(error) if is_absence(&error) => {
-                RecordError::NoRecord { dir: dir.to_owned() }
-            }
+            FileError::System(error) if is_absence(&error) => RecordError::no_record(dir),
             error => unreadable(dir, &path, error),
         })?;
         let malformed = |e| RecordError::json(&path, 1, &e);

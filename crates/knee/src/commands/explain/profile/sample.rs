@@ -1,8 +1,9 @@
 //! `knee profile` itself: taking a capture.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use knee_host::OwnDirectory;
 use knee_host::text::Screen;
 use knee_profile::Capture;
@@ -12,7 +13,7 @@ use knee_profile::view::functions::{functions, table};
 use super::args::SampleArgs;
 use super::locks;
 use super::recording::take;
-use crate::exit::{ExitStatus, ensure_usage};
+use crate::exit::ExitStatus;
 use crate::file::Output;
 use crate::interrupt;
 use crate::present::profile::{losses, summary};
@@ -35,7 +36,10 @@ pub(super) fn run(args: &SampleArgs) -> anyhow::Result<ExitStatus> {
         OwnDirectory::create(Path::new(PROFILES))
             .with_context(|| format!("cannot create the directory {PROFILES}; use -o FILE"))?;
     }
-    let (capture, left) = take::<Sampler>(args, &interrupt)?;
+    let (capture, left) = take::<Sampler>(args, &interrupt).inspect_err(|_| {
+        // It may be new. A directory with captures stays.
+        let _ = fs::remove_dir(PROFILES);
+    })?;
     let file = keep(&capture, output)?;
     if !args.how.quiet {
         let table = table(&functions(&capture), SHOWN).render(&Screen::of_stdout());
@@ -56,13 +60,9 @@ pub(super) fn run(args: &SampleArgs) -> anyhow::Result<ExitStatus> {
 
 /// Checks before sampling that knee can write the result.
 fn prepare(file: &Path) -> anyhow::Result<Output> {
-    ensure_usage!(!file.is_dir(), "-o {} is a directory; name a file in it", file.display());
+    ensure!(!file.is_dir(), "-o {} is a directory; name a file in it", file.display());
     let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty());
-    ensure_usage!(
-        dir.is_none_or(Path::is_dir),
-        "-o {}: its directory does not exist",
-        file.display()
-    );
+    ensure!(dir.is_none_or(Path::is_dir), "-o {}: its directory does not exist", file.display());
     Output::begin(file)
 }
 

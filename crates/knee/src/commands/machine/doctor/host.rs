@@ -158,7 +158,7 @@ fn not_visible(environment: &Environment, in_guest: &str, on_machine: &str) -> F
 pub(super) fn noise_floor(environment: &Environment) -> Finding {
     let measure = command("knee run --aa");
     let Some(file) = noise::file() else {
-        let remedy = command("export XDG_STATE_HOME=$HOME/.local/state");
+        let remedy = statement("set XDG_STATE_HOME to a writable directory");
         return limited("no place for it: neither XDG_STATE_HOME nor HOME is set", remedy);
     };
     match NoiseFloors::kept_on(&Machine::from(environment)) {

@@ -104,7 +104,7 @@ impl Program {
 
     fn not_understood(&self, what: &str) -> ModelError {
         self.failed(format!(
-            "is not a model, or writes other text to standard output: its answer is invalid \
+            "this is not a model, or writes other text to standard output: its answer is invalid \
              ({what}); see \"A model of your own\" in docs/commuting.md"
         ))
     }
@@ -145,7 +145,7 @@ impl Program {
         if !in_time {
             let seconds = within.unwrap_or_default().as_secs();
             return Err(self.failed(format!(
-                "is not a model: it has not described itself within {seconds} s"
+                "this is not a model: it has not described itself within {seconds} s"
             )));
         }
         if status.success() {
@@ -161,7 +161,7 @@ impl Program {
             Some(_) => {
                 let line: String = why.lines().next().unwrap_or_default().chars().take(80).collect();
                 format!(
-                    "is not a model, and does not bind a library to one: asked for its description, \
+                    "this is not a model, and does not bind a library to one: asked for its description, \
                      it failed ({line}); see \"A model of your own\" in docs/commuting.md, and \
                      docs/libraries.md"
                 )

@@ -15,7 +15,7 @@ use knee_host::workdir::WorkDir;
 
 use super::complete;
 use super::test_lines::{heads, posix, tests};
-use crate::exit::ExitStatus;
+use crate::exit::{ExitStatus, ensure_usage};
 use crate::interrupt;
 use crate::progress::{Amount, Progress};
 use crate::stderr::tell;
@@ -71,6 +71,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let tests = tests(&*posix(), &args.operations, &[], args.tests.as_deref(), true)?;
     let interrupt = interrupt::poll()?;
     let count = heads(&tests)?.len();
+    // A lost file would look like tests that passed.
+    ensure_usage!(count > 0, "there are no tests to run");
     let parent = match &args.dir {
         Some(dir) => dir.clone(),
         None if Path::new(TMPFS).is_dir() => TMPFS.into(),
