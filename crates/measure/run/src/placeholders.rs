@@ -28,6 +28,9 @@ pub const HERE: &str = "{here}";
 pub(crate) const PLACEHOLDERS: [&str; 10] =
     [TASKS, CPUS, LOAD_TASKS, LOAD_CPUS, CONNECTIONS, MAX_CONNECTIONS, SECONDS, DIR, PORT, HERE];
 
+/// The bytes of the longest placeholder.
+const LONGEST: usize = MAX_CONNECTIONS.len();
+
 /// Connections that a server should allow beyond those of the load.
 ///
 /// The number is fixed, so that a larger load changes the configuration only as far as it must. It is large because
@@ -77,7 +80,9 @@ impl Values {
 /// placeholder. Other words in braces belong to the program.
 pub(crate) fn misspelt(text: &str) -> Option<(&str, &'static str)> {
     text.match_indices('{').find_map(|(begin, _)| {
-        let length = text[begin..].find('}')? + 1;
+        // In a longer word, a letter is not all that differs.
+        let mut near = text.as_bytes()[begin..].iter().take(LONGEST + "ü".len());
+        let length = near.position(|&byte| byte == b'}')? + 1;
         let word = &text[begin..begin + length];
         // `${word}` is a variable of a shell.
         let is_placeholder = PLACEHOLDERS.contains(&word) || text[..begin].ends_with('$');
@@ -102,6 +107,11 @@ mod tests {
     #[test]
     fn only_a_word_that_is_similar_to_a_placeholder_is_misspelt() {
         assert_eq!(misspelt("a {port} {task}"), Some(("{task}", "{tasks}")));
+        assert!(PLACEHOLDERS.iter().all(|name| name.len() <= LONGEST));
+        let longer = "a {max_connectionss}";
+        assert_eq!(misspelt(longer), Some(("{max_connectionss}", MAX_CONNECTIONS)));
+        // Comparing each word to the end would take hours.
+        assert_eq!(misspelt(&("{".repeat(1 << 20) + "}")), None);
         for text in ["{port}", "{print}", "${port_number}", "{a,b}", "{", "{}", "{random:9}"] {
             assert_eq!(misspelt(text), None, "{text}");
         }

@@ -27,11 +27,15 @@
 //! inconsistent for a median. Hesterberg's expanded percentiles reach 0.99 and are 40% wider at
 //! five rounds.
 
+use std::ops::Range;
+
 use crate::binomial::{at_least, ln_choose};
 use crate::median::{median, sorted};
 
 /// Less probable outcomes are left out, so that hundreds of rounds stay cheap.
 const NEGLIGIBLE: f64 = 1e-15;
+/// Standard deviations from the middle at which a probability is negligible.
+const DEVIATIONS: f64 = 9.0;
 /// Tolerance for the rounding errors of cumulative probabilities.
 const ROUNDING: f64 = 1e-10;
 /// Bisection ends when the remaining interval is too narrow for two different ratios of measured
@@ -79,17 +83,25 @@ impl MedianBootstrap {
     }
 }
 
+/// The rounds, in ascending order, that a middle draw of `n` can be with a probability that is not negligible. The middle
+/// draws are normally distributed around n/2, with a standard deviation of √n/2.
+fn possible(n: usize) -> Range<usize> {
+    let reach = (DEVIATIONS * (n as f64).sqrt() / 2.0).ceil() as usize;
+    (n / 2).saturating_sub(reach)..(n / 2 + reach + 1).min(n)
+}
+
 /// The median of an odd number of draws is round i if the majority of the draws are rounds up to i,
 /// but the majority are not rounds up to i − 1.
 fn odd(sorted: &[f64]) -> Vec<(f64, f64)> {
     let n = sorted.len();
     let at_most = |i: usize| at_least(n / 2 + 1, n, i as f64 / n as f64);
-    let mut below = 0.0;
-    (1..=n)
+    let possible = possible(n);
+    let mut below = at_most(possible.start);
+    possible
         .map(|i| {
-            let probability = at_most(i) - below;
+            let probability = at_most(i + 1) - below;
             below += probability;
-            (sorted[i - 1], probability)
+            (sorted[i], probability)
         })
         .filter(|&(_, p)| p > NEGLIGIBLE)
         .collect()
@@ -105,13 +117,14 @@ fn even(sorted: &[f64]) -> Vec<(f64, f64)> {
     // is n + 1 − j.
     let ln_touch: Vec<f64> = (1..=n).map(|i| (share(i) - share(i - 1)).ln()).collect();
     let ln_ways = ln_choose(n, n / 2);
-    let mut outcomes = Vec::with_capacity(n * (n + 1) / 2);
-    let mut below = 0.0;
-    for i in 0..n {
+    let mut outcomes = Vec::new();
+    let possible = possible(n);
+    let mut below = at_least(n / 2, n, possible.start as f64 / n as f64);
+    for i in possible.clone() {
         let at_most = at_least(n / 2, n, (i + 1) as f64 / n as f64);
         let mut both = at_most - below;
         below = at_most;
-        for j in i + 1..n {
+        for j in i + 1..possible.end {
             let probability = (ln_ways + ln_touch[i] + ln_touch[n - 1 - j]).exp();
             both -= probability;
             if probability > NEGLIGIBLE {

@@ -13,12 +13,13 @@
 
 use std::io::{self, BufRead};
 
+use super::MOST_FRAMES;
 use crate::capture::{Capture, Clock, Function, Kind, Losses, Stacks};
 use knee_host::regular_file::read_line;
 
 /// Reads folded stacks.
 ///
-/// Lines that do not end in a number are skipped and counted in [`Losses::unreadable`]. So is a last line
+/// Lines that do not end in a number or have more than [`MOST_FRAMES`] functions are skipped and counted in [`Losses::unreadable`]. So is a last line
 /// without a newline, because its number may be truncated.
 ///
 /// # Errors
@@ -33,6 +34,9 @@ pub fn folded(mut reader: impl BufRead, title: &str) -> io::Result<Capture> {
         if !content.is_empty() && !content.starts_with("# ") {
             let is_whole = line.last() == Some(&b'\n');
             let read = split_count(&content).filter(|_| is_whole).and_then(|(stack, count)| {
+                if stack.matches(';').count() > MOST_FRAMES {
+                    return None;
+                }
                 sum = sum.checked_add(count)?;
                 Some((stack, count))
             });

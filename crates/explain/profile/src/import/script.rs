@@ -37,6 +37,7 @@ use foldhash::HashMap;
 use frame::Frame;
 use knee_host::regular_file::read_line;
 
+use super::MOST_FRAMES;
 use crate::capture::{Capture, Clock, Losses, Machine, Stacks, Unit};
 
 /// Reads the output of `perf script`: the samples of its first event.
@@ -63,7 +64,7 @@ struct Text {
     /// The sample's functions, from the innermost to the outermost.
     stack: Vec<u32>,
     /// Lines of the sample's stack, readable or not.
-    lines: u64,
+    lines: usize,
     weight: u64,
     machine: Machine,
     times: Option<(f64, f64)>,
@@ -141,7 +142,8 @@ impl Text {
 
     fn frame(&mut self, line: &str) {
         self.lines += 1;
-        if self.sample.as_ref().is_some_and(|sample| !sample.is_wanted) {
+        let is_wanted = self.sample.as_ref().is_none_or(|sample| sample.is_wanted);
+        if !is_wanted || self.lines > MOST_FRAMES {
             return;
         }
         if let Some(functions) = self.frames.get(line) {
@@ -161,6 +163,7 @@ impl Text {
         match sample.is_wanted {
             false => {}
             true if lines > 0 && self.stack.is_empty() => self.losses.unreadable += 1,
+            true if lines > MOST_FRAMES => self.losses.unreadable += 1,
             true => {
                 let weight = sample.period.unwrap_or(1);
                 let Some(sum) = self.weight.checked_add(weight) else {

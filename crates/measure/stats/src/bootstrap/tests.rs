@@ -53,6 +53,18 @@ fn many_rounds_lose_no_probability() {
     }
 }
 
+/// The median of many draws is normally distributed. Its variance is n/4 rounds, as that of the binomial distribution.
+#[test]
+fn the_median_of_many_rounds_has_the_known_variance() {
+    for n in [9_999, 10_000] {
+        let values: Vec<f64> = (1..=n).map(f64::from).collect();
+        let middle = f64::from(n + 1) / 2.0;
+        let variance: f64 =
+            shares(&values).iter().map(|&(value, p)| p * (value - middle).powi(2)).sum();
+        assert!((variance / (f64::from(n) / 4.0) - 1.0).abs() < 0.01, "{n}: {variance}");
+    }
+}
+
 #[test]
 fn constant_rounds_have_a_sharp_ratio() {
     let r = ratio_of_medians(&[3.0; 5], &[6.0; 4], 0.95).unwrap();

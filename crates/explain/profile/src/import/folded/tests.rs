@@ -52,3 +52,11 @@ proptest! {
         prop_assert_eq!(write(&read(&text), true), text);
     }
 }
+
+#[test]
+fn a_stack_of_millions_of_functions_is_skipped() {
+    let text = format!("prog{} 1\nprog;main 2\n", ";f".repeat(MOST_FRAMES + 1));
+    let capture = read(&text);
+    assert_eq!(capture.losses.unreadable, 1);
+    assert_eq!(write(&capture, false), "prog;main 2\n");
+}
