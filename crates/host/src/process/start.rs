@@ -25,6 +25,8 @@ pub struct Ties {
     pub no_core: bool,
     /// Its limit of open files; `None`: that of this process.
     pub open_files: Option<Rlimit>,
+    /// The most memory that it may map, in bytes; `None`: as much as this process.
+    pub memory: Option<u64>,
     /// Whether no signal is blocked in it. knee blocks those that ask it to end.
     pub resets_signals: bool,
     /// Descriptors that it inherits under the same numbers. They must stay open until it is started.
@@ -71,6 +73,9 @@ pub fn spawn(command: &mut Command, ties: Ties) -> io::Result<Child> {
         }
         if let Some(limit) = ties.open_files {
             setrlimit(Resource::Nofile, limit)?;
+        }
+        if let Some(most) = ties.memory {
+            setrlimit(Resource::As, Rlimit { current: Some(most), maximum: Some(most) })?;
         }
         for &fd in &ties.inherited {
             // SAFETY: whoever made `ties` keeps its descriptors open until the program is started.

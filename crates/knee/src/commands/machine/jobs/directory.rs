@@ -26,7 +26,7 @@ pub(super) const SCRIPT: &str = include_str!("job.sh");
 const LIST: &str = "list";
 const JOB: &str = "job";
 const JOBS: &str = "jobs";
-const RESULTS: &str = "results";
+pub(super) const RESULTS: &str = "results";
 /// How much of the end of a log is read for its last line.
 const TAIL: u64 = 4 << 10;
 /// The largest status file that is read.
@@ -184,7 +184,9 @@ fn end(text: &str) -> Option<End> {
     let (status, begun, ended, machine) =
         (words.next()?, words.next()?, words.next()?, words.next()?);
     // A `date` without nanoseconds prints %N as it is.
-    let seconds = |time: &str| time.trim_end_matches(".%N").parse::<f64>().ok();
+    let seconds = |time: &str| {
+        time.trim_end_matches(".%N").parse::<f64>().ok().filter(|seconds| seconds.is_finite())
+    };
     let seconds = (seconds(ended)? - seconds(begun)?).max(0.0);
     Some(End { status: status.parse().ok()?, seconds, machine: machine.to_owned() })
 }
@@ -207,6 +209,7 @@ mod tests {
         for length in 0..whole.len() {
             assert!(end(&whole[..length]).is_none(), "{length}");
         }
+        assert!(end("0 0 inf alpha\n").is_none() && end("0 NaN 1 alpha\n").is_none());
         assert_eq!(end("3 10.%N 11.%N beta\n").unwrap().seconds, 1.0);
     }
 

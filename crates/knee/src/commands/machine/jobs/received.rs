@@ -6,8 +6,10 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use tempfile::TempDir;
+
+use super::directory::RESULTS;
 
 /// How the name of a directory with received files begins.
 const PREFIX: &str = ".received-";
@@ -32,6 +34,9 @@ impl Received {
     pub(super) fn accept(self, paths: &[PathBuf], directory: &Path) -> anyhow::Result<()> {
         for path in paths {
             check(&self.path().join(path), path)?;
+            let is_results = path.as_os_str() == RESULTS;
+            let shown = path.display();
+            ensure!(self.path().join(path).is_dir() == is_results, "{shown} is of the wrong kind");
         }
         for path in paths {
             let to = directory.join(path);
@@ -149,6 +154,15 @@ mod tests {
             assert_eq!(new, "old");
             assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
         }
+    }
+
+    #[test]
+    fn a_status_that_is_a_directory_is_refused() {
+        let (directory, received) = received();
+        let status = PathBuf::from("status");
+        fs::create_dir(received.path().join(&status)).unwrap();
+        let refused = received.accept(&[status], directory.path()).unwrap_err().to_string();
+        assert_eq!(refused, "status is of the wrong kind");
     }
 
     #[test]

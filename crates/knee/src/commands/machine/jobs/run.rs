@@ -167,7 +167,7 @@ fn work(
             let cannot = || format!("cannot create a directory in {}", parent.display());
             let work = sockets.insert(WorkDir::create(&parent).with_context(cannot)?);
             let dir = work.begin_round().with_context(cannot)?;
-            for host in ssh::connect(hosts, seats, directory, &dir)? {
+            for host in ssh::connect(hosts, seats, left, directory, &dir)? {
                 machines.push(Box::new(host));
             }
         }

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
-use knee_host::process::{Tied, Ties, last_line, output, read_tail, readable, spawn};
+use knee_host::process::{Tied, Ties, last_line, read_tail, readable, spawn};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::directory::Directory;
@@ -31,8 +31,12 @@ const REMOVE: Duration = Duration::from_secs(5);
 const MOST_BYTES: u64 = 1 << 20;
 /// How much of the end of its error output to keep.
 const TAIL_BYTES: usize = 64 << 10;
+/// The most memory that tar may map. It needs a few megabytes.
+const TAR_MEMORY: u64 = 1 << 30;
 /// More CPUs than any machine has.
 const MOST_CPUS: usize = 10_000;
+/// The most connections to a host without `-j`. Each takes megabytes here, and the host says how many it needs.
+const MOST_CONNECTIONS: usize = 64;
 /// What precedes the answer of a host. A login shell may print other lines first.
 const ANSWER: &str = "knee-jobs ";
 /// Creates the temporary directory, prints the number of CPUs and the directory, and removes it when standard
@@ -64,13 +68,15 @@ pub(super) struct Host<'a> {
 }
 
 /// Connects to hosts, all at the same time, and prints which of them do not answer. `seats` is the number of
-/// jobs at a time on each host; by default, the number of its CPUs. The sockets are created in `sockets`.
+/// jobs at a time on each host; by default, the number of its CPUs, but at most the number of jobs, `most`. The
+/// sockets are created in `sockets`.
 ///
 /// # Errors
 /// No host answers.
 pub(super) fn connect<'a>(
     hosts: &[String],
     seats: Option<usize>,
+    most: usize,
     directory: &'a Directory,
     sockets: &Path,
 ) -> anyhow::Result<Vec<Host<'a>>> {
@@ -78,7 +84,7 @@ pub(super) fn connect<'a>(
         let mut threads = Vec::new();
         for (nr, host) in hosts.iter().enumerate() {
             let socket = sockets.join(format!("{nr}"));
-            threads.push(scope.spawn(move || connections(host, seats, directory, &socket)));
+            threads.push(scope.spawn(move || connections(host, seats, most, directory, &socket)));
         }
         let results = threads.into_iter().map(|thread| thread.join());
         results.map(|result| result.unwrap_or_else(|panic| resume_unwind(panic))).collect()
@@ -94,19 +100,20 @@ pub(super) fn connect<'a>(
     Ok(usable)
 }
 
-/// As many connections to a host as its jobs need.
+/// As many connections to a host as its jobs need, which are at most `most`.
 fn connections<'a>(
     name: &str,
     seats: Option<usize>,
+    most: usize,
     directory: &'a Directory,
     socket: &Path,
 ) -> anyhow::Result<Vec<Host<'a>>> {
     let mut all = Vec::new();
-    let mut left = seats;
+    let mut left = seats.map(|seats| seats.min(most));
     loop {
         let socket = socket.with_extension(all.len().to_string());
         let (mut host, cpus) = Host::connect(name, directory, socket)?;
-        let seats = left.unwrap_or(cpus);
+        let seats = left.unwrap_or(cpus.min(most).min(MOST_CONNECTIONS * MAX_SEATS));
         host.seats = seats.min(MAX_SEATS);
         left = Some(seats - host.seats);
         all.push(host);
@@ -152,9 +159,12 @@ impl<'a> Host<'a> {
         let content =
             File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
         let mut session = self.session(format!("cat >{}/{name}", self.remote));
-        let copied = output(session.stdin(content)).context("cannot start ssh")?;
-        let reason = || last_line(&copied.stderr).unwrap_or_default();
-        ensure!(copied.status.success(), "cannot copy the list of jobs: {}", reason());
+        session.stdin(content).stdout(Stdio::null()).stderr(Stdio::piped());
+        let session = spawn(&mut session, Ties::bound()).context("cannot start ssh")?;
+        let mut session = Tied(session);
+        let message = session.0.stderr.take().and_then(last_message);
+        let is_copied = session.0.wait()?.success();
+        ensure!(is_copied, "cannot copy the list of jobs: {}", message.unwrap_or_default());
         Ok(())
     }
 
@@ -176,7 +186,9 @@ impl<'a> Host<'a> {
         unpack.args(["-xf", "-", "--no-same-owner", "--no-same-permissions", "-C"]);
         unpack.arg(received.path()).args(&paths);
         unpack.stdin(packed).stdout(Stdio::null()).stderr(Stdio::piped());
-        let unpack = spawn(&mut unpack, Ties::bound()).context("cannot start tar")?;
+        // tar reads names of any length into memory.
+        let ties = Ties { memory: Some(TAR_MEMORY), ..Ties::bound() };
+        let unpack = spawn(&mut unpack, ties).context("cannot start tar")?;
         let mut both = [pack, Tied(unpack)];
         // A program with a warning for each file would wait for a reader.
         let pipes = both.each_mut().map(|program| program.0.stderr.take());
