@@ -145,8 +145,12 @@ fn other_user(_: &Path) {
     if !geteuid().is_root() {
         return knee_host::skip::skip("root", "only root can become another user");
     }
-    let kept = shell("id -u; id -g; id -G; sleep 600", Path::new("/")).user(65534, 65533);
-    let mut kept = kept.start().unwrap();
+    let program = shell("id -u; id -g; id -G; sleep 600", Path::new("/")).user(65534, 65533);
+    let mut kept = program.prepare().unwrap().held().unwrap();
+    // The user could stop it before knee can wait for its end.
+    let status = fs::read_to_string(format!("/proc/{}/status", kept.id().as_raw_pid())).unwrap();
+    assert!(status.contains("\nUid:\t0\t"), "{status}");
+    kept.release().unwrap();
     let mut ids = String::new();
     while ids.lines().count() < 3 {
         wait_for_output(&kept);

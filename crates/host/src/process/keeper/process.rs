@@ -159,22 +159,19 @@ impl Program {
     fn spawn(&self, control: &UnixStream) -> io::Result<Pid> {
         let mut command = Command::new(&self.words[0]);
         command.args(&self.words[1..]).process_group(self.group);
-        if let Some((uid, gid)) = self.user {
-            command.uid(uid).gid(gid);
-        }
-        let (keeper, mut control) = (getpid(), control.try_clone()?);
-        let is_other_user = self.user.is_some();
+        let (keeper, mut control, user) = (getpid(), control.try_clone()?, self.user);
         let hold = move || {
             die_with(keeper)?;
             reset_signals();
-            if is_other_user {
-                close_files_at_exec();
-            }
             control.write_all(&Message::Held(getpid()).to_bytes())?;
             // If knee has died, there is nothing to read.
-            match control.read(&mut [0])? {
-                0 => Err(Errno::CANCELED.into()),
-                _ => Ok(()),
+            if control.read(&mut [0])? == 0 {
+                return Err(Errno::CANCELED.into());
+            }
+            // Not earlier: that user could stop this process before knee knows it, and knee would wait for it for ever.
+            match user {
+                Some((uid, gid)) => become_user(uid, gid, keeper),
+                None => Ok(()),
             }
         };
         // SAFETY: between fork and exec the closure only makes system calls. It allocates nothing: its errors
@@ -182,6 +179,22 @@ impl Program {
         unsafe { command.pre_exec(hold) };
         Ok(Pid::from_child(&command.spawn()?))
     }
+}
+
+/// Makes this process one of another user, without supplementary groups. It still ends with the keeper.
+fn become_user(uid: u32, gid: u32, keeper: Pid) -> io::Result<()> {
+    // SAFETY: the calls change only this process. It has one thread, and nothing in it relies on its user.
+    let has_changed = unsafe {
+        libc::setgroups(0, std::ptr::null()) == 0
+            && libc::setgid(gid) == 0
+            && libc::setuid(uid) == 0
+    };
+    if !has_changed {
+        return Err(io::Error::last_os_error());
+    }
+    close_files_at_exec();
+    // The kernel forgets this when the user changes.
+    die_with(keeper)
 }
 
 /// Has the kernel close all files except standard input, output and error output when this process executes a program.
