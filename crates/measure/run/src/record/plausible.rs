@@ -24,6 +24,9 @@ const SHARE: RangeInclusive<f64> = -1.0..=100.0;
 /// take weeks.
 const MAX_POINTS: usize = 1_000_000;
 
+/// The most testcases of a run. They are compared with each other.
+const MAX_CASES: usize = 5_000;
+
 /// Levels of confidence for which knee can plan looks.
 const CONFIDENCE: RangeInclusive<f64> = 0.0..=0.9999;
 
@@ -71,7 +74,11 @@ pub(super) fn check_run(run: &RunRecord) -> Result<(), String> {
 /// Checks that a run does not have too many points.
 pub(super) fn check_point_count(run: &RunRecord) -> Result<(), String> {
     let (modes, tasks) = (run.request.modes.len(), run.request.tasks.len());
-    match run.cases.len().saturating_mul(modes).saturating_mul(tasks) {
+    let cases = run.cases.len();
+    if cases > MAX_CASES {
+        return Err(format!("the run has {cases} testcases, and knee reads at most {MAX_CASES}"));
+    }
+    match cases.saturating_mul(modes).saturating_mul(tasks) {
         ..=MAX_POINTS => Ok(()),
         points => Err(format!(
             "the run has {points} points, and knee reads at most {MAX_POINTS}; name fewer testcases or \

@@ -724,19 +724,24 @@ mod files {
         // A short text for many points.
         let case = run.cases[0].clone();
         let named = |n: i32| Case { id: knee_results::CaseId::new(n.to_string()), ..case.clone() };
+        let all_refuse = |run: &RunRecord, expected: &str| {
+            std::fs::write(record.join("run.json"), serde_json::to_vec(run).unwrap()).unwrap();
+            for error in [
+                Record::open(&record).err(),
+                Paused::open(&record).err(),
+                Writer::create(&dir.path().join("new"), run).err(),
+            ] {
+                let error = error.unwrap().to_string();
+                assert!(error.contains(expected), "{error}");
+            }
+            assert!(!dir.path().join("new").exists());
+        };
         run.cases = (0..100).map(named).collect();
         run.request.tasks = (1..=16_384).collect();
-        std::fs::write(record.join("run.json"), serde_json::to_vec(&run).unwrap()).unwrap();
-        let expected = "the run has 1638400 points, and knee reads at most 1000000";
-        for error in [
-            Record::open(&record).err(),
-            Paused::open(&record).err(),
-            Writer::create(&dir.path().join("new"), &run).err(),
-        ] {
-            let error = error.unwrap().to_string();
-            assert!(error.contains(expected), "{error}");
-        }
-        assert!(!dir.path().join("new").exists());
+        all_refuse(&run, "the run has 1638400 points, and knee reads at most 1000000");
+        run.cases = (0..5001).map(named).collect();
+        run.request.tasks = vec![1];
+        all_refuse(&run, "the run has 5001 testcases, and knee reads at most 5000");
     }
 
     #[test]

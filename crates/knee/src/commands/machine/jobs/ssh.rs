@@ -3,8 +3,8 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::io::Read;
+use std::os::fd::BorrowedFd;
 use std::os::unix::process::CommandExt;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
-use knee_host::process::{Tied, Ties, last_line, read_tail, readable, spawn};
+use knee_host::process::{Tied, Ties, last_line, read_tail, readable, spawn, wait_readable};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::directory::Directory;
@@ -28,7 +28,9 @@ const MAX_SEATS: usize = 8;
 /// How long the temporary directory of a host may take to disappear.
 const REMOVE: Duration = Duration::from_secs(5);
 /// The most bytes that are read before the answer of a host.
-const MOST_BYTES: u64 = 1 << 20;
+const MOST_BYTES: usize = 1 << 20;
+/// How long a host may take to answer after the connection is made, so that the others need not wait for ever.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
 /// How much of the end of its error output to keep.
 const TAIL_BYTES: usize = 64 << 10;
 /// The most memory that tar may map. It needs a few megabytes.
@@ -243,36 +245,62 @@ fn ssh(socket: &Path) -> Command {
     ssh
 }
 
+/// The answer among whole lines that a host printed.
+fn answer(printed: &[u8]) -> Option<(usize, String)> {
+    let lines = printed.split_inclusive(|&byte| byte == b'\n');
+    let mut lines = lines.filter_map(|line| str::from_utf8(line).ok()?.strip_suffix('\n'));
+    let (cpus, directory) = lines.find_map(|line| line.strip_prefix(ANSWER))?.split_once(' ')?;
+    let cpus = cpus.parse().ok().filter(|cpus| (1..=MOST_CPUS).contains(cpus));
+    Some((cpus.unwrap_or(1), directory.to_owned()))
+}
+
 /// The process that holds a connection. The connection ends when this value is dropped.
 struct Connection(Child);
 
 impl Connection {
     /// The number of CPUs and the temporary directory of the host.
     fn answer(&mut self) -> Option<(usize, String)> {
-        let printed = self.0.stdout.take()?.take(MOST_BYTES);
-        let lines = BufReader::new(printed).lines().map_while(Result::ok);
-        let mut answers = lines.filter_map(|line| Some(line.strip_prefix(ANSWER)?.to_owned()));
-        let answer = answers.next()?;
-        let (cpus, directory) = answer.split_once(' ')?;
-        let cpus = cpus.parse().ok().filter(|cpus| (1..=MOST_CPUS).contains(cpus));
-        Some((cpus.unwrap_or(1), directory.to_owned()))
+        let mut stdout = self.0.stdout.take()?;
+        let until = Instant::now() + ANSWER_PATIENCE;
+        let mut printed = Vec::new();
+        while printed.len() < MOST_BYTES {
+            let left = until.saturating_duration_since(Instant::now());
+            let mut part = [0; 4096];
+            if !wait_readable(&stdout, left) {
+                return None;
+            }
+            match stdout.read(&mut part).ok()? {
+                0 => return None,
+                length => printed.extend(&part[..length]),
+            }
+            if let Some(answer) = answer(&printed) {
+                return Some(answer);
+            }
+        }
+        None
     }
 
     /// Why there is no answer.
     fn failure(&mut self) -> String {
         drop(self.0.stdin.take());
+        if !self.ends_within(REMOVE) {
+            let _ = self.0.kill();
+            return format!("it did not answer within {} s", ANSWER_PATIENCE.as_secs());
+        }
         let message = self.0.stderr.take().and_then(last_message);
         message.unwrap_or_else(|| "ssh cannot run a command there".to_owned())
+    }
+
+    fn ends_within(&self, patience: Duration) -> bool {
+        pidfd_open(Pid::from_child(&self.0), PidfdFlags::empty())
+            .is_ok_and(|exit| wait_readable(exit, patience))
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
         drop(self.0.stdin.take());
-        let until = Some(Instant::now() + REMOVE);
-        if let Ok(exit) = pidfd_open(Pid::from_child(&self.0), PidfdFlags::empty()) {
-            let _ = readable([Some(exit.as_fd())], until);
-        }
+        self.ends_within(REMOVE);
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
