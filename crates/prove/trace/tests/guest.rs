@@ -5,6 +5,7 @@
 //! not available, the tests print the reason and pass.
 
 use std::collections::HashMap;
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -355,6 +356,18 @@ fn a_guest_pauses_after_a_test_with_conflicts_until_it_is_resumed() {
         }
     }
     assert_eq!((results.len(), end), (8, Some(End::Hung(PATIENCE_WITH_HANGING))));
+}
+
+#[test]
+fn the_system_calls_of_a_guest_are_filtered_where_qemu_can_do_it() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(mut guest) = start("lseek 5", traced(Tracing::default())) else { return };
+    // QEMU installs the filter before it runs the guest.
+    guest.next_event().expect("listen to the guest").expect("the guest prints something");
+    let status = fs::read_to_string(format!("/proc/{}/status", guest.id())).unwrap();
+    let emulator = Emulator::of_user().expect("the QEMU that KNEE_QEMU names");
+    let filtered = "\nNoNewPrivs:\t1\nSeccomp:\t2\n";
+    assert!(status.contains(filtered) || !emulator.has_sandbox(), "{status}");
 }
 
 #[test]
