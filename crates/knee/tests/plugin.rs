@@ -23,6 +23,26 @@ fn a_plugin_runs_in_both_modes_and_is_prepared_and_cleaned_up() {
 }
 
 #[test]
+fn a_counter_that_counts_no_iterations_fails_its_point() {
+    let scratch = Scratch::new();
+    for (step, words) in [("-= 1", "counted backwards"), ("+= 1UL << 50", "more than a CPU can do")]
+    {
+        let source = scratch.path().join("wild1.c");
+        let code = format!(
+            "char *testcase_description = \"wild\";\n\
+             void testcase(unsigned long *iterations, unsigned long nr)\n\
+             {{ *iterations = 1UL << 36; for (;;) *(volatile unsigned long *)iterations {step}; }}\n"
+        );
+        std::fs::write(&source, code).unwrap();
+        let Some(plugin) = compile(&scratch, &source, "wild1") else { return };
+        let args = ["run", "-q", "-r", "1", "-t", "1", "-o", "record", "--plugin", &plugin];
+        let finished = finish(scratch.knee(&args).args(["--interval", "0.1", "-s", "2"]));
+        finished.assert_code(4).assert_stdout_has(words);
+        std::fs::remove_dir_all(scratch.record()).unwrap();
+    }
+}
+
+#[test]
 fn a_helper_made_with_new_task_ends_with_its_task() {
     let scratch = Scratch::new();
     let Some(plugin) = compile_plugin(&scratch, "helper1") else { return };

@@ -136,6 +136,7 @@ impl<'a> Round<'a> {
             let until = sampler.deadline(seconds);
             sleep(link, until, &mut self.tasks, &self.area)?;
             let sample = sampler.sample(seconds);
+            sampler.check_counts()?;
             sampler.check_clock()?;
             link.send(&Event::Sample(Box::new(sample)));
             sampler.check_progress(seconds, patience)?;

@@ -45,6 +45,9 @@ const CLOCK_TOLERANCE: f64 = 0.01;
 /// for a wait only when the task runs again, so nothing else shows a wait of a whole interval.
 const STALLED_SECONDS: f64 = 0.1;
 
+/// No task counts more than this per second, even if it counts bytes.
+const MOST_PER_SECOND: f64 = 1e13;
+
 /// If reading the clock costs more than this share of a typical iteration, the times would describe the
 /// clock: it varies from reading to reading, and parts of it run beside the iteration.
 const MOST_CLOCK: f64 = 0.2;
@@ -89,6 +92,8 @@ pub(super) struct Sampler<'a> {
     looked: f64,
     /// Tasks that completed no iteration in the last interval.
     idle: Vec<usize>,
+    /// What is wrong with a counter in the last interval.
+    wrong: Option<String>,
     warm: bool,
 }
 
@@ -99,7 +104,7 @@ struct Reading {
 }
 
 impl Reading {
-    /// The iterations since `before`. A plug-in that sets its counter back has made 0.
+    /// The iterations since `before`; 0 if the counter was set back, which [`Sampler::check_counts`] reports.
     fn since(&self, before: &Self) -> u64 {
         self.count.saturating_sub(before.count)
     }
@@ -187,6 +192,7 @@ impl<'a> Sampler<'a> {
             moved: Vec::with_capacity(n),
             looked: 0.0,
             idle: Vec::new(),
+            wrong: None,
             warm: job.warmup <= 0.0,
         }
     }
@@ -226,6 +232,17 @@ impl<'a> Sampler<'a> {
         }
         let clocks = Clocks::read();
         let lengths = || now.iter().zip(&self.last).map(|(now, last)| now.at - last.at);
+        self.wrong = now.iter().zip(&self.last).enumerate().find_map(|(nr, (now, last))| {
+            let (before, after, seconds) = (last.count, now.count, now.at - last.at);
+            let what = match after.checked_sub(before) {
+                None => "counted backwards",
+                Some(count) if count as f64 / seconds > MOST_PER_SECOND => {
+                    "counted more than a CPU can do"
+                }
+                Some(_) => return None,
+            };
+            Some(format!("task {nr} {what}: from {before} to {after} in {seconds:.2} s"))
+        });
         let counts: Vec<u64> =
             now.iter().zip(&self.last).map(|(now, last)| now.since(last)).collect();
         let rates = counts.iter().zip(lengths()).map(|(&n, s)| n as f64 / s).collect();
@@ -288,6 +305,13 @@ impl<'a> Sampler<'a> {
     /// Nanoseconds that a reading of the clock costs, averaged over the tasks.
     fn cost_of_clock(&self) -> f64 {
         self.area.timers().map(Timer::cost).sum::<u64>() as f64 / self.tasks as f64
+    }
+
+    /// Returns a failure if a counter did not count iterations in the last interval.
+    pub(super) fn check_counts(&self) -> Result<(), Failure> {
+        let Some(wrong) = &self.wrong else { return Ok(()) };
+        let remedy = "a plug-in must only add to its counter: 1 for each iteration";
+        Err(Failure::new(FailureKind::Died, wrong.clone(), remedy))
     }
 
     /// Returns a failure if the clock costs too large a share of an iteration of the last interval.
