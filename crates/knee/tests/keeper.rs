@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::Child;
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use support::{Finished, Scratch, finish, processes_in, signal, skip, start, wait_until};
+use support::{Finished, Scratch, after, finish, processes_in, signal, skip, start, wait_until};
 
 /// Starts a daemon, and ends when it runs.
 const START: &str = "\
@@ -122,6 +122,16 @@ fn killing_the_process_group_of_knee_does_not_kill_the_keepers() {
     knee.wait().unwrap();
     wait_until("no process is left", || processes_in(scratch.path()).is_empty());
     wait_until("no file is left", || scratch.leftovers().is_empty());
+}
+
+#[test]
+fn directories_deeper_than_the_limit_of_open_files_are_removed() {
+    let scratch = Scratch::new();
+    let nest =
+        "cd {dir}; i=0; while [ $i -lt 1500 ]; do mkdir d && cd d || exit; i=$((i + 1)); done";
+    let args = ["run", "-q", "--patience", "1", "-r", "1", "-t", "1", "-o", "record", "--", nest];
+    finish(&mut after("ulimit -n 400", &scratch.knee(&args))).assert_code(0);
+    assert_nothing_is_left(&scratch);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
@@ -76,6 +77,12 @@ fn lock(dir: &Path, exclusively: FlockOperation) -> io::Result<File> {
 pub(super) fn remove_all(dir: &Path) -> io::Result<()> {
     match fs::remove_dir_all(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        // It opens a file for each level, and a program can make any number of levels. rm does not.
+        Err(error) if error.raw_os_error() == Some(libc::EMFILE) => {
+            let mut rm = Command::new("rm");
+            rm.args(["-rf", "--"]).arg(dir).stdin(Stdio::null()).stderr(Stdio::null());
+            if rm.status()?.success() { Ok(()) } else { Err(error) }
+        }
         other => other,
     }
 }

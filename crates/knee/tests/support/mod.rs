@@ -115,8 +115,13 @@ pub(crate) fn copy(
 
 /// The same command without a umask, so that knee alone decides who can write to its files.
 pub(crate) fn without_umask(command: &Command) -> Command {
+    after("umask 0", command)
+}
+
+/// The same command in a shell that runs `setting` first.
+pub(crate) fn after(setting: &str, command: &Command) -> Command {
     let mut shell = Command::new("sh");
-    shell.args(["-c", "umask 0; exec \"$@\"", "sh"]);
+    shell.args(["-c", &format!("{setting}; exec \"$@\""), "sh"]);
     shell.arg(command.get_program()).args(command.get_args());
     shell.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
     shell.current_dir(command.get_current_dir().unwrap_or(Path::new(".")));
