@@ -8,7 +8,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
@@ -34,6 +34,8 @@ const PRINT: Duration = Duration::from_secs(5);
 
 /// Whether the command polls for signals.
 static IS_POLLED: AtomicBool = AtomicBool::new(false);
+/// Threads that print.
+static WRITERS: AtomicUsize = AtomicUsize::new(0);
 /// The command that continues this one.
 static NEXT: Mutex<Option<String>> = Mutex::new(None);
 
@@ -53,6 +55,14 @@ pub(crate) fn poll() -> anyhow::Result<Interrupt> {
 /// A signal that has arrived, but that the command has not noticed.
 pub(crate) fn unnoticed() -> Option<i32> {
     Interrupt::install().ok()?.take()
+}
+
+/// Runs `write`, which prints. If its reader does not read, a signal ends knee soon.
+pub(crate) fn while_writing<T>(write: impl FnOnce() -> T) -> T {
+    WRITERS.fetch_add(1, Ordering::Relaxed);
+    let written = write();
+    WRITERS.fetch_sub(1, Ordering::Relaxed);
+    written
 }
 
 /// Sets the command that continues this one, for the message if a signal ends it.
@@ -108,15 +118,19 @@ fn end_after(signals: &Interrupt) {
             continue;
         }
         let is_late = noticed.get_or_insert_with(Instant::now).elapsed() >= SAVE;
-        // Nobody reads the output, so the command would wait for ever.
-        let is_blocked =
-            !is_writable(rustix::stdio::stdout()) || !is_writable(rustix::stdio::stderr());
+        let is_blocked = is_blocked();
         if is_late || (is_blocked && blocked) {
             break;
         }
         blocked = is_blocked;
     }
     end(Interrupt::last().unwrap_or(libc::SIGTERM))
+}
+
+/// Whether a thread waits for somebody to read what it prints.
+fn is_blocked() -> bool {
+    let files = [rustix::stdio::stdout(), rustix::stdio::stderr()];
+    WRITERS.load(Ordering::Relaxed) > 0 && !files.into_iter().all(is_writable)
 }
 
 /// Whether a write would not wait for a reader.

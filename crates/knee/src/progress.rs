@@ -20,7 +20,7 @@ const LINE_INTERVAL: Duration = Duration::from_secs(10);
 pub(crate) struct Progress {
     style: Style,
     start: Instant,
-    /// When the first results were there, and how many. The pace counts from then, because guests boot before.
+    /// The time and amount of the first results. The pace is measured from then, because guests boot first.
     first: Option<(Instant, u64)>,
     /// Amount that was already done when a run was resumed.
     done_before: u64,
@@ -73,7 +73,7 @@ impl Progress {
     }
 
     /// Shows the amount and the remaining time if an update is due. Estimates the remaining time
-    /// from the pace so far. `about` returns further text to show, or an empty string.
+    /// from the pace since the first results. `about` returns further text to show, or an empty string.
     pub(crate) fn show(&mut self, amount: &Amount<'_>, about: impl FnOnce() -> String) {
         let left = self.left(amount);
         self.show_with(amount, left, about);

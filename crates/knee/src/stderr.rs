@@ -8,6 +8,8 @@ use std::sync::Mutex;
 use indicatif::ProgressBar;
 use knee_host::text::{Screen, clean, for_terminal, one_line};
 
+use crate::interrupt::while_writing;
+
 /// The progress bar on the terminal, if any.
 static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
@@ -29,10 +31,10 @@ pub(crate) fn text(text: &str) {
         let _ = writeln!(anstream::stderr().lock(), "{}", for_terminal(&text));
     };
     let bar = BAR.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone();
-    match bar {
+    while_writing(|| match bar {
         Some(bar) => bar.suspend(write),
         None => write(),
-    }
+    });
 }
 
 /// Like `eprintln!`, but does not panic if the line cannot be written.

@@ -7,6 +7,8 @@ use anyhow::Context;
 use knee_host::text::{Screen, Table, escape_json, for_terminal};
 use serde::Serialize;
 
+use crate::interrupt::while_writing;
+
 /// What a command writes. This determines what becomes of control characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Content {
@@ -49,7 +51,8 @@ pub(crate) fn print_or_show(is_json: bool, text: &str) -> anyhow::Result<()> {
 /// Writes a binary file unchanged.
 pub(crate) fn print_binary(bytes: &[u8]) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
-    settled(out.write_all(bytes).and_then(|()| out.flush()).map_err(Into::into))
+    let written = while_writing(|| out.write_all(bytes).and_then(|()| out.flush()));
+    settled(written.map_err(Into::into))
 }
 
 /// Standard output for lines that are written one by one. The caller flushes it.
@@ -87,7 +90,7 @@ impl<W: Write> Filter<W> {
             Content::Text => for_terminal(&text),
             Content::Json => escape_json(&text),
         };
-        self.out.write_all(text.as_bytes())?;
+        while_writing(|| self.out.write_all(text.as_bytes()))?;
         self.line.clear();
         Ok(())
     }
@@ -107,7 +110,7 @@ impl<W: Write> Write for Filter<W> {
 
     fn flush(&mut self) -> io::Result<()> {
         self.write_line()?;
-        self.out.flush()
+        while_writing(|| self.out.flush())
     }
 }
 

@@ -189,7 +189,7 @@ fn missing_rounds_of_a_record_are_measured_again_by_the_printed_command() {
     let resume = || {
         finish(&mut scratch.knee(&["run", "-q", "--resume", "record"]))
             .assert_code(0)
-            .assert_stderr_has("is complete; knee measures only rounds that lack samples");
+            .assert_stderr_has("is complete; knee measures only missing rounds");
         finish(&mut scratch.knee(&["show", "record"])).assert_code(0);
         assert_eq!(scratch.samples().len(), lines.len());
     };

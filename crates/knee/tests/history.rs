@@ -100,7 +100,7 @@ fn disturbed_results_do_not_count_and_points_with_few_others_are_not_tested() {
         .assert_code(0)
         .assert_stdout_has("run7 has no result for build1 threads ×8 (there is no C compiler")
         .assert_stdout_has(
-            "0 of 19 points changed; 5 others have results that count in fewer than 10 runs.\n",
+            "0 of 19 points changed; 5 others have usable results in fewer than 10 runs.\n",
         );
     let json = finish(scratch.knee(&["history", "--json"]).args(&runs)).stdout;
     let document: Value = serde_json::from_str(&json).unwrap();
@@ -127,9 +127,9 @@ fn nothing_is_claimed_if_no_point_is_in_enough_runs() {
         let testcase = if nr < 5 { "open1" } else { "read1" };
         fs::write(scratch.path().join(file), csv(testcase)).unwrap();
     }
-    finish(scratch.knee(&["history"]).args(&files)).assert_code(0).assert_stdout_has(
-        "Nothing could be tested: no point has results that count in 10 runs.\n",
-    );
+    finish(scratch.knee(&["history"]).args(&files))
+        .assert_code(0)
+        .assert_stdout_has("Nothing could be tested: no point has usable results in 10 runs.\n");
 }
 
 #[test]

@@ -76,13 +76,13 @@ fn closing(series: &[Series], fewest: usize) -> String {
     let changed = series.iter().filter(|series| !series.changes.is_empty()).count();
     match (tested, series.len() - tested) {
         (0, _) => {
-            format!("Nothing could be tested: no point has results that count in {fewest} runs.")
+            format!("Nothing could be tested: no point has usable results in {fewest} runs.")
         }
         (_, 0) => format!("{changed} of {} changed.", plural(tested, "point")),
         (_, untested) => {
             let (others, have) = if untested == 1 { ("other", "has") } else { ("others", "have") };
             format!(
-                "{changed} of {} changed; {untested} {others} {have} results that count in \
+                "{changed} of {} changed; {untested} {others} {have} usable results in \
                  fewer than {fewest} runs.",
                 plural(tested, "point")
             )
@@ -185,7 +185,7 @@ pub(crate) fn json(runs: &[Results], series: &[Series], fewest: usize) -> Value 
     object!({
         "schema": SCHEMA,
         "runs": labels,
-        // A point is tested if it has results that count in this many runs.
+        // A point is tested if it has usable results in this many runs.
         "fewest_runs": fewest,
         "tested": tested,
         "series": series,

@@ -19,7 +19,7 @@ pub(crate) fn resume(dir: &Path) -> anyhow::Result<(Writer, RunRecord, Rounds)> 
     let run = paused.run();
     if run.complete {
         let name = dir.display();
-        tell!("knee: the run in {name} is complete; knee measures only rounds that lack samples");
+        tell!("knee: the run in {name} is complete; knee measures only missing rounds");
     }
     let (then, now) =
         (Machine::from(&run.environment), Machine::from(&Environment::capture(&run.request.dir)));

@@ -97,7 +97,7 @@ impl CaseId {
         Some((case, connections))
     }
 
-    /// The number of connections, if it is swept.
+    /// The number of connections, if the name contains one.
     pub fn connections(&self) -> Option<u32> {
         self.param(CONNECTIONS)?.parse().ok()
     }

@@ -80,7 +80,7 @@ impl Values {
 /// placeholder. Other words in braces belong to the program.
 pub(crate) fn misspelt(text: &str) -> Option<(&str, &'static str)> {
     text.match_indices('{').find_map(|(begin, _)| {
-        // In a longer word, a letter is not all that differs.
+        // A longer word differs by more than one letter.
         let mut near = text.as_bytes()[begin..].iter().take(LONGEST + "ü".len());
         let length = near.position(|&byte| byte == b'}')? + 1;
         let word = &text[begin..begin + length];

@@ -50,8 +50,8 @@ impl Timer {
 
     /// Counts the time of `n` iterations that have just ended, at least one. Several get the mean of
     /// their times.
-    // Compiled with the testcase, as optimised as its loop; cold, because its call there must not cost
-    // registers.
+    // Inlinable, so that it is compiled with the testcase, at its optimisation level. Cold, so that the call does not
+    // cost the loop registers.
     #[cold]
     #[inline]
     pub(crate) fn lap(&self, n: u64) {

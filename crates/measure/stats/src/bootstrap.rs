@@ -83,7 +83,7 @@ impl MedianBootstrap {
     }
 }
 
-/// The rounds, in ascending order, that a middle draw of `n` can be with a probability that is not negligible. The middle
+/// The range of rounds, in ascending order, that can be a middle draw of `n` with non-negligible probability. The middle
 /// draws are normally distributed around n/2, with a standard deviation of √n/2.
 fn possible(n: usize) -> Range<usize> {
     let reach = (DEVIATIONS * (n as f64).sqrt() / 2.0).ceil() as usize;

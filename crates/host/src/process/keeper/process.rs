@@ -168,7 +168,7 @@ impl Program {
             if control.read(&mut [0])? == 0 {
                 return Err(Errno::CANCELED.into());
             }
-            // Not earlier: that user could stop this process before knee knows it, and knee would wait for it for ever.
+            // Not earlier: that user could stop this process before knee knows its ID, and knee would wait forever.
             match user {
                 Some((uid, gid)) => become_user(uid, gid, keeper),
                 None => Ok(()),
@@ -193,7 +193,7 @@ fn become_user(uid: u32, gid: u32, keeper: Pid) -> io::Result<()> {
         return Err(io::Error::last_os_error());
     }
     close_files_at_exec();
-    // The kernel forgets this when the user changes.
+    // Changing the user clears the signal.
     die_with(keeper)
 }
 

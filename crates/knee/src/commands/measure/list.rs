@@ -1,5 +1,6 @@
 //! `knee list`: list the testcases and their parameters.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use knee_host::text::{Cell, Column, Screen, Table};
@@ -67,7 +68,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitStatus> {
             (true, false) => Default::default(),
             (false, _) => {
                 let Selection { testcases, servers } = Selection::of(&words, true)?;
-                let servers = servers.iter().map(|chosen| chosen.server).collect();
+                let mut names = BTreeSet::new();
+                let is_new = |server: &&BuiltInServer| names.insert(server.name);
+                let servers = servers.iter().map(|chosen| chosen.server).filter(is_new).collect();
                 (testcases.iter().map(|selected| selected.testcase).collect(), servers)
             }
         };

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use knee_host::AtomicFile;
@@ -41,7 +42,12 @@ impl Paused {
         let named = record.dir.join(SAMPLES_FILE);
         let failed = |e| RecordError::io(Access::Write, &named, e);
         // Without the file, all rounds are measured again.
-        match File::options().write(true).create_new(true).open(locked.join(SAMPLES_FILE)) {
+        match File::options()
+            .write(true)
+            .create_new(true)
+            .mode(0o644)
+            .open(locked.join(SAMPLES_FILE))
+        {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                 return Err(failed(error));
             }

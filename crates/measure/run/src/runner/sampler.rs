@@ -47,6 +47,8 @@ const STALLED_SECONDS: f64 = 0.1;
 
 /// No task counts more than this per second, even if it counts bytes.
 const MOST_PER_SECOND: f64 = 1e13;
+/// In a shorter time, in seconds, it may add many at once.
+const SHORT: f64 = 0.01;
 
 /// If reading the clock costs more than this share of a typical iteration, the times would describe the
 /// clock: it varies from reading to reading, and parts of it run beside the iteration.
@@ -236,12 +238,12 @@ impl<'a> Sampler<'a> {
             let (before, after, seconds) = (last.count, now.count, now.at - last.at);
             let what = match after.checked_sub(before) {
                 None => "counted backwards",
-                Some(count) if count as f64 / seconds > MOST_PER_SECOND => {
+                Some(count) if count as f64 > MOST_PER_SECOND * seconds.max(SHORT) => {
                     "counted more than a CPU can do"
                 }
                 Some(_) => return None,
             };
-            Some(format!("task {nr} {what}: from {before} to {after} in {seconds:.2} s"))
+            Some(format!("task {nr} {what}: from {before} to {after} in {seconds:.2e} s"))
         });
         let counts: Vec<u64> =
             now.iter().zip(&self.last).map(|(now, last)| now.since(last)).collect();
@@ -310,7 +312,7 @@ impl<'a> Sampler<'a> {
     /// Returns a failure if a counter did not count iterations in the last interval.
     pub(super) fn check_counts(&self) -> Result<(), Failure> {
         let Some(wrong) = &self.wrong else { return Ok(()) };
-        let remedy = "a plug-in must only add to its counter: 1 for each iteration";
+        let remedy = "a plug-in must only add to its counter";
         Err(Failure::new(FailureKind::Died, wrong.clone(), remedy))
     }
 

@@ -32,13 +32,14 @@ pub(super) fn run(args: &SampleArgs) -> anyhow::Result<ExitStatus> {
     if args.locks {
         return locks::run(args, output, &interrupt);
     }
+    let is_new = output.is_none() && !Path::new(PROFILES).exists();
     if output.is_none() {
         OwnDirectory::create(Path::new(PROFILES))
             .with_context(|| format!("cannot create the directory {PROFILES}; use -o FILE"))?;
     }
     let (capture, left) = take::<Sampler>(args, &interrupt).inspect_err(|_| {
-        // It may be new. A directory with captures stays.
-        let _ = fs::remove_dir(PROFILES);
+        // A directory with captures stays.
+        let _ = is_new.then(|| fs::remove_dir(PROFILES));
     })?;
     let file = keep(&capture, output)?;
     if !args.how.quiet {

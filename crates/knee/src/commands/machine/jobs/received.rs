@@ -35,8 +35,9 @@ impl Received {
         for path in paths {
             check(&self.path().join(path), path)?;
             let is_results = path.as_os_str() == RESULTS;
-            let shown = path.display();
-            ensure!(self.path().join(path).is_dir() == is_results, "{shown} is of the wrong kind");
+            let is_directory = self.path().join(path).is_dir();
+            let kind = if is_directory { "a directory" } else { "not a directory" };
+            ensure!(is_directory == is_results, "{} is {kind}", path.display());
         }
         for path in paths {
             let to = directory.join(path);
@@ -162,7 +163,7 @@ mod tests {
         let status = PathBuf::from("status");
         fs::create_dir(received.path().join(&status)).unwrap();
         let refused = received.accept(&[status], directory.path()).unwrap_err().to_string();
-        assert_eq!(refused, "status is of the wrong kind");
+        assert_eq!(refused, "status is a directory");
     }
 
     #[test]

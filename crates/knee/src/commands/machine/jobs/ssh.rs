@@ -29,7 +29,7 @@ const MAX_SEATS: usize = 8;
 const REMOVE: Duration = Duration::from_secs(5);
 /// The most bytes that are read before the answer of a host.
 const MOST_BYTES: usize = 1 << 20;
-/// How long a host may take to answer after the connection is made, so that the others need not wait for ever.
+/// How long a host may take to connect, answer and receive the jobs, so that the others need not wait forever.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
 /// How much of the end of its error output to keep.
 const TAIL_BYTES: usize = 64 << 10;
@@ -112,9 +112,10 @@ fn connections<'a>(
 ) -> anyhow::Result<Vec<Host<'a>>> {
     let mut all = Vec::new();
     let mut left = seats.map(|seats| seats.min(most));
+    let until = Instant::now() + ANSWER_PATIENCE;
     loop {
         let socket = socket.with_extension(all.len().to_string());
-        let (mut host, cpus) = Host::connect(name, directory, socket)?;
+        let (mut host, cpus) = Host::connect(name, directory, socket, until)?;
         let seats = left.unwrap_or(cpus.min(most).min(MOST_CONNECTIONS * MAX_SEATS));
         host.seats = seats.min(MAX_SEATS);
         left = Some(seats - host.seats);
@@ -131,21 +132,22 @@ impl<'a> Host<'a> {
         name: &str,
         directory: &'a Directory,
         socket: PathBuf,
+        until: Instant,
     ) -> anyhow::Result<(Self, usize)> {
         let mut ssh = ssh(&socket);
         ssh.args(["-o", "ControlMaster=yes", "--", name, SET_UP]).process_group(0);
         ssh.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = spawn(&mut ssh, Ties::default());
         let mut connection = Connection(child.context("cannot start ssh (openssh-client)")?);
-        let Some((cpus, remote)) = connection.answer() else { bail!("{}", connection.failure()) };
+        let (cpus, remote) = connection.answer(until)?;
         ensure!(
             is_one_word(&remote),
             "its temporary directory {remote} contains characters that are special to a shell; set TMPDIR there"
         );
         let name = name.to_owned();
         let host = Self { name, socket, remote, seats: 1, directory, _connection: connection };
-        host.copy(&directory.list(), "list")?;
-        host.copy(&directory.script(), "job")?;
+        host.copy(&directory.list(), "list", until)?;
+        host.copy(&directory.script(), "job", until)?;
         Ok((host, cpus))
     }
 
@@ -157,13 +159,14 @@ impl<'a> Host<'a> {
     }
 
     /// Copies a file to the host.
-    fn copy(&self, file: &Path, name: &str) -> anyhow::Result<()> {
+    fn copy(&self, file: &Path, name: &str, until: Instant) -> anyhow::Result<()> {
         let content =
             File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
         let mut session = self.session(format!("cat >{}/{name}", self.remote));
         session.stdin(content).stdout(Stdio::null()).stderr(Stdio::piped());
         let session = spawn(&mut session, Ties::bound()).context("cannot start ssh")?;
         let mut session = Tied(session);
+        ensure!(ends_until(&session.0, until), "{}", no_answer());
         let message = session.0.stderr.take().and_then(last_message);
         let is_copied = session.0.wait()?.success();
         ensure!(is_copied, "cannot copy the list of jobs: {}", message.unwrap_or_default());
@@ -245,6 +248,17 @@ fn ssh(socket: &Path) -> Command {
     ssh
 }
 
+/// Whether a child ends until then. Waits for that.
+fn ends_until(child: &Child, until: Instant) -> bool {
+    let left = until.saturating_duration_since(Instant::now());
+    pidfd_open(Pid::from_child(child), PidfdFlags::empty())
+        .is_ok_and(|exit| wait_readable(exit, left))
+}
+
+fn no_answer() -> String {
+    format!("it did not answer within {} s", ANSWER_PATIENCE.as_secs())
+}
+
 /// The answer among whole lines that a host printed.
 fn answer(printed: &[u8]) -> Option<(usize, String)> {
     let lines = printed.split_inclusive(|&byte| byte == b'\n');
@@ -259,48 +273,42 @@ struct Connection(Child);
 
 impl Connection {
     /// The number of CPUs and the temporary directory of the host.
-    fn answer(&mut self) -> Option<(usize, String)> {
-        let mut stdout = self.0.stdout.take()?;
-        let until = Instant::now() + ANSWER_PATIENCE;
+    ///
+    /// # Errors
+    /// There is no answer until then.
+    fn answer(&mut self, until: Instant) -> anyhow::Result<(usize, String)> {
+        let mut stdout = self.0.stdout.take().context("ssh has no standard output")?;
         let mut printed = Vec::new();
         while printed.len() < MOST_BYTES {
             let left = until.saturating_duration_since(Instant::now());
             let mut part = [0; 4096];
-            if !wait_readable(&stdout, left) {
-                return None;
-            }
-            match stdout.read(&mut part).ok()? {
-                0 => return None,
+            ensure!(wait_readable(&stdout, left), "{}", no_answer());
+            match stdout.read(&mut part)? {
+                0 => bail!("{}", self.failure()),
                 length => printed.extend(&part[..length]),
             }
             if let Some(answer) = answer(&printed) {
-                return Some(answer);
+                return Ok(answer);
             }
         }
-        None
+        bail!("{}", no_answer())
     }
 
-    /// Why there is no answer.
+    /// Why the host has printed nothing.
     fn failure(&mut self) -> String {
         drop(self.0.stdin.take());
-        if !self.ends_within(REMOVE) {
+        if !ends_until(&self.0, Instant::now() + REMOVE) {
             let _ = self.0.kill();
-            return format!("it did not answer within {} s", ANSWER_PATIENCE.as_secs());
         }
         let message = self.0.stderr.take().and_then(last_message);
         message.unwrap_or_else(|| "ssh cannot run a command there".to_owned())
-    }
-
-    fn ends_within(&self, patience: Duration) -> bool {
-        pidfd_open(Pid::from_child(&self.0), PidfdFlags::empty())
-            .is_ok_and(|exit| wait_readable(exit, patience))
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
         drop(self.0.stdin.take());
-        self.ends_within(REMOVE);
+        ends_until(&self.0, Instant::now() + REMOVE);
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
