@@ -6,6 +6,7 @@ use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 use knee_host::cgroup::memory_available;
 use knee_host::filesystem;
@@ -18,6 +19,9 @@ use crate::testcase::Need;
 
 /// Where Linux systems have a tmpfs.
 pub const TMPFS: &str = "/dev/shm";
+
+/// How long a connection over the loopback interface may take.
+const LOOPBACK_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Size of the largest file that a task creates.
 const LARGEST_FILE: u64 = 128 << 20;
@@ -69,7 +73,9 @@ pub fn check(need: Need, context: &Context<'_>) -> Result<(), Failure> {
         Need::Loopback => ensure(
             // An address can be bound while the interface is down.
             TcpListener::bind("127.0.0.1:0")
-                .and_then(|listener| TcpStream::connect(listener.local_addr()?))
+                .and_then(|listener| {
+                    TcpStream::connect_timeout(&listener.local_addr()?, LOOPBACK_PATIENCE)
+                })
                 .is_ok(),
             || "the loopback interface is down".to_owned(),
             "ip link set lo up",

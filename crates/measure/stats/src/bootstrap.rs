@@ -111,11 +111,16 @@ fn odd(sorted: &[f64]) -> Vec<(f64, f64)> {
 /// minimum of the m upper draws is j. The case i = j takes the rest of the probability of i.
 fn even(sorted: &[f64]) -> Vec<(f64, f64)> {
     let n = sorted.len();
-    let half = (n / 2) as i32;
-    let share = |i: usize| (i as f64 / n as f64).powi(half);
+    let half = (n / 2) as f64;
+    // ln((i/n)^half − ((i − 1)/n)^half): the powers themselves are too small for many rounds.
+    let ln_share = |i: usize| {
+        let (i, n) = (i as f64, n as f64);
+        let ratio = half * ((i - 1.0) / i).ln();
+        half * (i / n).ln() + (-ratio.exp_m1()).ln()
+    };
     // By symmetry, the minimum of the upper draws is j as often as the maximum of the lower draws
     // is n + 1 − j.
-    let ln_touch: Vec<f64> = (1..=n).map(|i| (share(i) - share(i - 1)).ln()).collect();
+    let ln_touch: Vec<f64> = (1..=n).map(ln_share).collect();
     let ln_ways = ln_choose(n, n / 2);
     let mut outcomes = Vec::new();
     let possible = possible(n);

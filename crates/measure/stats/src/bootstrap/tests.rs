@@ -65,6 +65,18 @@ fn the_median_of_many_rounds_has_the_known_variance() {
     }
 }
 
+/// The two middle draws are the same round with a probability that hardly depends on the number of rounds.
+#[test]
+fn many_rounds_have_different_middle_draws_as_often_as_few_have() {
+    let differ = |n: i32| {
+        let values: Vec<f64> = (1..=n).map(f64::from).collect();
+        let differing = shares(&values).into_iter().filter(|&(value, _)| value.fract() > 0.0);
+        differing.map(|(_, p)| p).sum::<f64>()
+    };
+    let (few, many) = (differ(100), differ(4000));
+    assert!((few - many).abs() < 0.02 && few > 0.1, "{few} {many}");
+}
+
 #[test]
 fn constant_rounds_have_a_sharp_ratio() {
     let r = ratio_of_medians(&[3.0; 5], &[6.0; 4], 0.95).unwrap();
