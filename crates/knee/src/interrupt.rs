@@ -8,7 +8,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,7 @@ use rustix::event::{self, PollFd, PollFlags, Timespec};
 
 use crate::exit::ExitStatus;
 use crate::stderr::tell;
+use crate::writing::is_writing;
 
 /// How long a command that polls may take to notice a signal. It must end within a second, and may
 /// need half of this time to save its results.
@@ -34,8 +35,6 @@ const PRINT: Duration = Duration::from_secs(5);
 
 /// Whether the command polls for signals.
 static IS_POLLED: AtomicBool = AtomicBool::new(false);
-/// Threads that print.
-static WRITERS: AtomicUsize = AtomicUsize::new(0);
 /// The command that continues this one.
 static NEXT: Mutex<Option<String>> = Mutex::new(None);
 
@@ -55,14 +54,6 @@ pub(crate) fn poll() -> anyhow::Result<Interrupt> {
 /// A signal that has arrived, but that the command has not noticed.
 pub(crate) fn unnoticed() -> Option<i32> {
     Interrupt::install().ok()?.take()
-}
-
-/// Runs `write`, which prints. If its reader does not read, a signal ends knee soon.
-pub(crate) fn while_writing<T>(write: impl FnOnce() -> T) -> T {
-    WRITERS.fetch_add(1, Ordering::Relaxed);
-    let written = write();
-    WRITERS.fetch_sub(1, Ordering::Relaxed);
-    written
 }
 
 /// Sets the command that continues this one, for the message if a signal ends it.
@@ -130,7 +121,7 @@ fn end_after(signals: &Interrupt) {
 /// Whether a thread waits for somebody to read what it prints.
 fn is_blocked() -> bool {
     let files = [rustix::stdio::stdout(), rustix::stdio::stderr()];
-    WRITERS.load(Ordering::Relaxed) > 0 && !files.into_iter().all(is_writable)
+    is_writing() && !files.into_iter().all(is_writable)
 }
 
 /// Whether a write would not wait for a reader.

@@ -16,6 +16,7 @@ mod progress;
 mod session;
 mod stderr;
 mod stdout;
+mod writing;
 
 use std::process::ExitCode;
 

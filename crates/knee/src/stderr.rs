@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use indicatif::ProgressBar;
 use knee_host::text::{Screen, clean, for_terminal, one_line};
 
-use crate::interrupt::while_writing;
+use crate::writing::while_writing;
 
 /// The progress bar on the terminal, if any.
 static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);

@@ -7,7 +7,7 @@ use anyhow::Context;
 use knee_host::text::{Screen, Table, escape_json, for_terminal};
 use serde::Serialize;
 
-use crate::interrupt::while_writing;
+use crate::writing::while_writing;
 
 /// What a command writes. This determines what becomes of control characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -14,7 +14,7 @@ const FLOORS: [&[&str]; 8] = [
     &["interrupt.rs", "progress.rs"],
     &["exit.rs", "file.rs", "stderr.rs", "stdout.rs"],
     // The files in the folder classify errors for exit.rs.
-    &["exit", "parts.rs"],
+    &["exit", "parts.rs", "writing.rs"],
 ];
 
 /// Imports that do not lead to a lower floor.

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 pub use file::CaptureError;
 pub(crate) use file::other_schema;
-pub use stacks::Stacks;
+pub use stacks::{MOST_FRAMES, Stacks};
 
 /// The version of the file format that this knee writes and reads.
 pub const SCHEMA: u32 = 1;

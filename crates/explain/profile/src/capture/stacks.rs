@@ -9,6 +9,10 @@ use knee_host::text::one_line;
 
 use super::{Capture, Count, Function, SCHEMA, Stack};
 
+/// The most functions of a stack. perf records at most 127 by default; a stack of millions would take gigabytes, because
+/// each of its functions is a node of a tree.
+pub const MOST_FRAMES: usize = 10_000;
+
 /// Collects samples. It grows with the count of distinct stacks, not with the count of samples.
 ///
 /// The number of a program, function or stack is its place in its set.

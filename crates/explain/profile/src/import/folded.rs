@@ -13,8 +13,7 @@
 
 use std::io::{self, BufRead};
 
-use super::MOST_FRAMES;
-use crate::capture::{Capture, Clock, Function, Kind, Losses, Stacks};
+use crate::capture::{Capture, Clock, Function, Kind, Losses, MOST_FRAMES, Stacks};
 use knee_host::regular_file::read_line;
 
 /// Reads folded stacks.

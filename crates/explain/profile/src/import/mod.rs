@@ -25,9 +25,6 @@ pub use script::script;
 
 use crate::capture::{Capture, CaptureError};
 
-/// The most functions of a stack. perf records at most 127 by default; a stack of millions would take gigabytes, because
-/// each of its functions is a node of a tree.
-pub const MOST_FRAMES: usize = 10_000;
 /// Text before the first sample that is kept to detect the format.
 const LONGEST_HEAD: usize = 16 << 20;
 

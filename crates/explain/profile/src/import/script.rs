@@ -37,8 +37,7 @@ use foldhash::HashMap;
 use frame::Frame;
 use knee_host::regular_file::read_line;
 
-use super::MOST_FRAMES;
-use crate::capture::{Capture, Clock, Losses, Machine, Stacks, Unit};
+use crate::capture::{Capture, Clock, Losses, MOST_FRAMES, Machine, Stacks, Unit};
 
 /// Reads the output of `perf script`: the samples of its first event.
 ///

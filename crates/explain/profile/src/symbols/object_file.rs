@@ -9,8 +9,15 @@ use std::path::Path;
 use blazesym::symbolize::source::{Elf, Source};
 use knee_host::RegularFile;
 use knee_host::mapping::is_trusted;
+use object::{Object, ObjectSection, ReadCache};
 
 use super::budget::Budget;
+
+/// The most symbols of a program that other users can change. A large browser has a million. blazesym 0.2.7 compares an
+/// address with each symbol that begins at the same place, and all of them can.
+const MOST_SYMBOLS: u64 = 2_000_000;
+/// Bytes of a symbol: `Elf64_Sym` of elf(5).
+const SYMBOL: u64 = 24;
 
 /// An open program or library.
 #[derive(Debug)]
@@ -28,6 +35,10 @@ impl ObjectFile {
         let file = RegularFile::at(path).open().ok()?;
         let has_debug_symbols = is_trusted(&file).ok()?;
         let file = if has_debug_symbols { file } else { budget.copy(file)? };
+        if !has_debug_symbols && !has_few_symbols(&file) {
+            budget.left_out += 1;
+            return None;
+        }
         Some(ObjectFile { has_debug_symbols, file })
     }
 
@@ -37,6 +48,15 @@ impl ObjectFile {
         elf.debug_syms = self.has_debug_symbols;
         Source::Elf(elf)
     }
+}
+
+/// Whether the symbolizer finds a symbol of this file soon.
+fn has_few_symbols(file: &File) -> bool {
+    let cache = ReadCache::new(file);
+    let Ok(elf) = object::File::parse(&cache) else { return false };
+    elf.sections()
+        .filter(|section| matches!(section.name(), Ok(".symtab" | ".dynsym")))
+        .all(|section| section.size() <= MOST_SYMBOLS * SYMBOL)
 }
 
 #[cfg(test)]
@@ -53,7 +73,7 @@ mod tests {
     fn debugging_symbols_are_read_only_from_files_of_trusted_users() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("program");
-        fs::write(&file, "").unwrap();
+        fs::write(&file, program()).unwrap();
         let has_debug_symbols =
             || ObjectFile::open(&file, &mut Budget::default()).unwrap().has_debug_symbols;
         assert!(has_debug_symbols());
@@ -71,13 +91,40 @@ mod tests {
     fn programs_that_others_can_truncate_are_copied_as_long_as_there_is_memory() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("program");
-        fs::write(&path, "123456").unwrap();
+        let bytes = program();
+        let length = bytes.len() as u64;
+        fs::write(&path, &bytes).unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
-        let mut budget = Budget::of(10);
+        let mut budget = Budget::of(length + 4);
         let copy = ObjectFile::open(&path, &mut budget).unwrap();
         fs::write(&path, "1234567").unwrap();
-        assert_eq!(copy.file.metadata().unwrap().len(), 6);
+        assert_eq!(copy.file.metadata().unwrap().len(), length);
         assert!(ObjectFile::open(&path, &mut budget).is_none());
         assert_eq!((budget.left(), budget.left_out), (4, 1));
+    }
+
+    #[test]
+    fn a_program_of_another_user_with_millions_of_symbols_has_no_names() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("program");
+        let mut bytes = program();
+        let nr = {
+            let elf = object::File::parse(&*bytes).unwrap();
+            elf.section_by_name(".dynsym").expect("it is linked dynamically").index().0
+        };
+        let read = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+        // e_shoff of the header; sh_size of a section, whose header has 64 bytes.
+        let size = read(0x28) as usize + nr * 64 + 0x20;
+        bytes[size..size + 8].copy_from_slice(&(1_u64 << 40).to_le_bytes());
+        fs::write(&path, &bytes).unwrap();
+        assert!(ObjectFile::open(&path, &mut Budget::default()).is_some());
+        fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
+        let mut budget = Budget::default();
+        assert!(ObjectFile::open(&path, &mut budget).is_none());
+        assert_eq!(budget.left_out, 1);
+    }
+
+    fn program() -> Vec<u8> {
+        fs::read("/bin/true").unwrap()
     }
 }

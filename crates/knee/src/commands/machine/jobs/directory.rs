@@ -26,7 +26,7 @@ pub(super) const SCRIPT: &str = include_str!("job.sh");
 const LIST: &str = "list";
 const JOB: &str = "job";
 const JOBS: &str = "jobs";
-pub(super) const RESULTS: &str = "results";
+const RESULTS: &str = "results";
 /// How much of the end of a log is read for its last line.
 const TAIL: u64 = 4 << 10;
 /// The largest status file that is read.

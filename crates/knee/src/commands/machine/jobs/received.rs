@@ -9,8 +9,6 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail, ensure};
 use tempfile::TempDir;
 
-use super::directory::RESULTS;
-
 /// How the name of a directory with received files begins.
 const PREFIX: &str = ".received-";
 
@@ -27,17 +25,18 @@ impl Received {
         self.0.path()
     }
 
-    /// Moves the files at these relative paths to the same paths in `directory`, in this order.
+    /// Moves what is at these relative paths to the same paths in `directory`, in this order. The first is a directory,
+    /// and the others are files.
     ///
     /// # Errors
-    /// There is a link, a device, a FIFO or a socket, so nothing was moved; or a file cannot be moved.
+    /// There is something else or, in the directory, a link, a device, a FIFO or a socket, so nothing was moved; or a
+    /// file cannot be moved.
     pub(super) fn accept(self, paths: &[PathBuf], directory: &Path) -> anyhow::Result<()> {
-        for path in paths {
+        for (nr, path) in paths.iter().enumerate() {
             check(&self.path().join(path), path)?;
-            let is_results = path.as_os_str() == RESULTS;
             let is_directory = self.path().join(path).is_dir();
             let kind = if is_directory { "a directory" } else { "not a directory" };
-            ensure!(is_directory == is_results, "{} is {kind}", path.display());
+            ensure!(is_directory == (nr == 0), "{} is {kind}", path.display());
         }
         for path in paths {
             let to = directory.join(path);
@@ -160,9 +159,9 @@ mod tests {
     #[test]
     fn a_status_that_is_a_directory_is_refused() {
         let (directory, received) = received();
-        let status = PathBuf::from("status");
-        fs::create_dir(received.path().join(&status)).unwrap();
-        let refused = received.accept(&[status], directory.path()).unwrap_err().to_string();
+        let paths = ["results", "status"].map(PathBuf::from);
+        fs::create_dir(received.path().join("status")).unwrap();
+        let refused = received.accept(&paths, directory.path()).unwrap_err().to_string();
         assert_eq!(refused, "status is a directory");
     }
 
