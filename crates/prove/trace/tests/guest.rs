@@ -366,8 +366,10 @@ fn the_system_calls_of_a_guest_are_filtered_where_qemu_can_do_it() {
     guest.next_event().expect("listen to the guest").expect("the guest prints something");
     let status = fs::read_to_string(format!("/proc/{}/status", guest.id())).unwrap();
     let emulator = Emulator::of_user().expect("the QEMU that KNEE_QEMU names");
-    let filtered = "\nNoNewPrivs:\t1\nSeccomp:\t2\n";
-    assert!(status.contains(filtered) || !emulator.has_sandbox(), "{status}");
+    if !emulator.has_sandbox() {
+        return skip("sandbox", "this QEMU has no filter");
+    }
+    assert!(status.contains("\nNoNewPrivs:\t1\nSeccomp:\t2\n"), "{status}");
 }
 
 #[test]

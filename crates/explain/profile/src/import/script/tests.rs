@@ -223,6 +223,14 @@ fn unreadable_lines_are_counted() {
     assert_eq!((capture.samples(), capture.losses.unreadable), (1, 1));
 }
 
+#[test]
+fn a_sample_with_too_many_functions_is_skipped() {
+    let stack = "\tffff f (/bin/a)\n".repeat(MOST_FRAMES + 1);
+    let text = format!("a 1 1.0: cycles:\n{stack}\na 1 1.1: cycles:\n\tffff g (/bin/a)\n\n");
+    let capture = read(&text);
+    assert_eq!((capture.samples(), capture.losses.unreadable), (1, 1));
+}
+
 /// A truncated text gives the samples before its end, and counts a truncated line as unreadable.
 #[test]
 fn a_truncated_text_gives_its_whole_samples() {
