@@ -230,6 +230,11 @@ pub(crate) fn start(command: &mut Command) -> Child {
 
 /// Starts a command of whose output only what it tells is read.
 pub(crate) fn start_telling(command: &mut Command, stderr: Stdio) -> Child {
+    heeding_ctrl_c(command).stdout(Stdio::null()).stderr(stderr).spawn().unwrap()
+}
+
+/// The same command, which SIGINT ends even if the tests run in the background of a shell.
+pub(crate) fn heeding_ctrl_c(command: &mut Command) -> &mut Command {
     let heeds_ctrl_c = || {
         // Shells have what they start with & ignore it, and knee would then as well.
         // SAFETY: that a signal has its default action runs none of our code.
@@ -237,8 +242,7 @@ pub(crate) fn start_telling(command: &mut Command, stderr: Stdio) -> Child {
         Ok(())
     };
     // SAFETY: between fork and exec it makes one system call, and allocates nothing.
-    unsafe { command.pre_exec(heeds_ctrl_c) };
-    command.stdout(Stdio::null()).stderr(stderr).spawn().unwrap()
+    unsafe { command.pre_exec(heeds_ctrl_c) }
 }
 
 /// Sends a signal to a child.
