@@ -53,7 +53,7 @@ fn nothing_is_claimed_about_a_server_that_was_not_busy() {
     let scratch = Scratch::new();
     // It sleeps before each reply.
     describe(&scratch, "idle", "idle", "");
-    let finished = ab(&scratch, ["idle.toml", "idle.toml"], &["--latency=50%"]);
+    let finished = ab(&scratch, ["idle.toml", "idle.toml"], &["--latency=50%", "--interval", "1"]);
     finished.assert_code(0).assert_stdout_has("≥").assert_stdout_has("1 inconclusive");
     let json = json(&scratch);
     let compared = &json["comparisons"][0];
