@@ -41,17 +41,17 @@ impl Selection {
         let mut selection = Self::default();
         let mut testcases: Vec<&String> = Vec::new();
         for word in words {
-            let servers = servers(split_connections(word).0);
+            let (name, connections) = split_connections(word);
+            let servers = servers(name);
             let is_testcase = servers.is_empty() || CATALOGUE.select(&[word]).is_ok();
             if is_testcase {
                 testcases.push(word);
             }
             if mixed || !is_testcase {
                 for server in servers {
-                    let connections = split_connections(word).1;
                     let is_same = |other: &ChosenServer| {
-                        let others = split_connections(&other.word).1;
-                        other.server.name == server.name && others == connections
+                        other.server.name == server.name
+                            && split_connections(&other.word).1 == connections
                     };
                     if !selection.servers.iter().any(is_same) {
                         selection.servers.push(ChosenServer { server, word: word.clone() });

@@ -55,8 +55,10 @@ fn series(runs: &[Results], key: &Key, options: &ChangeOptions) -> Series {
         .enumerate()
         .filter_map(|(nr, run)| {
             let measured = run.points.get(key)?;
-            let counts = !measured.disturbed && !measured.is_bound(&key.case);
-            Some((nr, median(&measured.rounds).filter(|_| counts)?))
+            if measured.disturbed || measured.is_bound(&key.case) {
+                return None;
+            }
+            Some((nr, median(&measured.rounds)?))
         })
         .collect();
     let rates: Vec<f64> = values.iter().map(|&(_, rate)| rate).collect();

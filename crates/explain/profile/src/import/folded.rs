@@ -18,8 +18,8 @@ use knee_host::regular_file::read_line;
 
 /// Reads folded stacks.
 ///
-/// Lines that do not end in a number or have more than [`MOST_FRAMES`] functions are skipped and counted in [`Losses::unreadable`]. So is a last line
-/// without a newline, because its number may be truncated.
+/// Lines that do not end in a number, or have more than [`MOST_FRAMES`] functions, are skipped and counted in
+/// [`Losses::unreadable`]. So is a last line without a newline, because its number may be truncated.
 ///
 /// # Errors
 /// The reader fails.

@@ -161,8 +161,9 @@ impl Text {
         let lines = std::mem::take(&mut self.lines);
         match sample.is_wanted {
             false => {}
-            true if lines > 0 && self.stack.is_empty() => self.losses.unreadable += 1,
-            true if lines > MOST_FRAMES => self.losses.unreadable += 1,
+            true if lines > MOST_FRAMES || (lines > 0 && self.stack.is_empty()) => {
+                self.losses.unreadable += 1;
+            }
             true => {
                 let weight = sample.period.unwrap_or(1);
                 let Some(sum) = self.weight.checked_add(weight) else {

@@ -40,15 +40,18 @@ pub(super) fn run_tied(command: &mut Command, stop: BorrowedFd<'_>) -> io::Resul
     let stdin = child.stdin.take();
     let has_ended = ends_before(&child, stop)?;
     drop(stdin);
-    if !has_ended {
-        let exit = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
-        if !wait_readable(exit, END_PATIENCE) {
-            let _ = child.kill();
-        }
+    if !has_ended && !ends_within(&child, END_PATIENCE)? {
+        let _ = child.kill();
     }
     let output = child.wait_with_output()?;
     let end = || describe_end(output.status.signal(), output.status.code());
     Ok(last_line(&output.stderr).unwrap_or_else(end))
+}
+
+/// Waits until a child has ended, but not longer than `patience`. Returns whether it has ended.
+pub(super) fn ends_within(child: &Child, patience: Duration) -> io::Result<bool> {
+    let exit = pidfd_open(Pid::from_child(child), PidfdFlags::empty())?;
+    Ok(wait_readable(exit, patience))
 }
 
 /// Waits until a child has ended, or until `stop` is closed. Returns whether the child has ended.

@@ -33,8 +33,9 @@ impl Received {
     /// file cannot be moved.
     pub(super) fn accept(self, paths: &[PathBuf], directory: &Path) -> anyhow::Result<()> {
         for (nr, path) in paths.iter().enumerate() {
-            check(&self.path().join(path), path)?;
-            let is_directory = self.path().join(path).is_dir();
+            let received = self.path().join(path);
+            check(&received, path)?;
+            let is_directory = received.is_dir();
             let kind = if is_directory { "a directory" } else { "not a directory" };
             ensure!(is_directory == (nr == 0), "{} is {kind}", path.display());
         }

@@ -14,10 +14,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use knee_host::process::{Tied, Ties, last_line, read_tail, readable, spawn, wait_readable};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::directory::Directory;
-use super::machine::{Machine, ends_before, run_tied};
+use super::machine::{Machine, ends_before, ends_within, run_tied};
 use super::received::Received;
 use crate::args::is_one_word;
 use crate::stderr::tell;
@@ -166,7 +165,8 @@ impl<'a> Host<'a> {
         session.stdin(content).stdout(Stdio::null()).stderr(Stdio::piped());
         let session = spawn(&mut session, Ties::bound()).context("cannot start ssh")?;
         let mut session = Tied(session);
-        ensure!(ends_until(&session.0, until), "{}", no_answer());
+        let left = until.saturating_duration_since(Instant::now());
+        ensure!(ends_within(&session.0, left)?, "{}", no_answer());
         let message = session.0.stderr.take().and_then(last_message);
         let is_copied = session.0.wait()?.success();
         ensure!(is_copied, "cannot copy the list of jobs: {}", message.unwrap_or_default());
@@ -248,13 +248,6 @@ fn ssh(socket: &Path) -> Command {
     ssh
 }
 
-/// Whether a child ends until then. Waits for that.
-fn ends_until(child: &Child, until: Instant) -> bool {
-    let left = until.saturating_duration_since(Instant::now());
-    pidfd_open(Pid::from_child(child), PidfdFlags::empty())
-        .is_ok_and(|exit| wait_readable(exit, left))
-}
-
 fn no_answer() -> String {
     format!("it did not answer within {} s", ANSWER_PATIENCE.as_secs())
 }
@@ -297,7 +290,7 @@ impl Connection {
     /// Why the host has printed nothing.
     fn failure(&mut self) -> String {
         drop(self.0.stdin.take());
-        if !ends_until(&self.0, Instant::now() + REMOVE) {
+        if !ends_within(&self.0, REMOVE).unwrap_or(false) {
             let _ = self.0.kill();
         }
         let message = self.0.stderr.take().and_then(last_message);
@@ -308,7 +301,7 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         drop(self.0.stdin.take());
-        ends_until(&self.0, Instant::now() + REMOVE);
+        let _ = ends_within(&self.0, REMOVE);
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
