@@ -48,21 +48,26 @@ pub fn open(path: &Path) -> Result<Capture, CaptureError> {
     text(reader, &title).map_err(failed)?.map_err(wrong)
 }
 
-/// Reads text of any kind. JSON begins with a brace. A line of folded stacks ends in a number, the first
-/// line of a perf script sample in a colon.
+/// Reads text of any kind. JSON begins with a brace.
 fn text(mut reader: impl BufRead, title: &str) -> io::Result<Result<Capture, String>> {
-    if reader.fill_buf()?.starts_with(b"{") {
+    let start = reader.fill_buf()?;
+    if start.starts_with(perf_data::MAGIC) {
+        let why = "this is a file of perf record, which knee cannot read from standard input; pass its name";
+        return Ok(Err(why.to_owned()));
+    }
+    if start.starts_with(b"{") {
         return Ok(Capture::parse(&read_whole(reader)?));
     }
     let mut head = Vec::new();
-    while head.len() < LONGEST_HEAD && read_line(&mut reader, &mut head)? > 0 {
-        let line = head.split(|byte| *byte == b'\n').rev().nth(1).unwrap_or(&head).trim_ascii();
-        if !line.is_empty() && !line.starts_with(b"#") {
-            break;
-        }
+    let mut is_folded = None;
+    let mut line = Vec::new();
+    while is_folded.is_none() && head.len() < LONGEST_HEAD && read_line(&mut reader, &mut line)? > 0
+    {
+        is_folded = is_of_folded_stacks(&line);
+        head.append(&mut line);
     }
-    let first = head.trim_ascii_end();
-    let is_folded = first.contains(&b';') && first.last().is_some_and(u8::is_ascii_digit);
+    // Each line without a function could be of a thread that has no stack.
+    let is_folded = is_folded.unwrap_or_else(|| ends_in_digit(&head));
     let whole = head.as_slice().chain(reader);
     let capture = match is_folded {
         true => folded(whole, title)?,
@@ -76,4 +81,50 @@ fn text(mut reader: impl BufRead, title: &str) -> io::Result<Result<Capture, Str
         }
         _ => Ok(capture),
     })
+}
+
+/// Whether the text with this line is folded stacks or a perf script. `None` if the line does not tell: it
+/// is a comment, or `thread 12`, which could be a thread without a stack or the start of a sample.
+fn is_of_folded_stacks(line: &[u8]) -> Option<bool> {
+    let content = line.trim_ascii();
+    if content.is_empty() || content.starts_with(b"#") {
+        return None;
+    }
+    // The functions of a perf script are indented, and the first line of a sample ends in a colon.
+    if line.starts_with(b"\t") || !ends_in_digit(content) {
+        return Some(false);
+    }
+    content.contains(&b';').then_some(true)
+}
+
+fn ends_in_digit(text: &[u8]) -> bool {
+    text.trim_ascii_end().last().is_some_and(u8::is_ascii_digit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn samples(content: &str) -> Result<u64, String> {
+        Ok(text(content.as_bytes(), "a text").unwrap()?.samples())
+    }
+
+    #[test]
+    fn folded_stacks_may_begin_with_threads_without_a_stack() {
+        assert_eq!(samples("# of perf\n\nidle 3\nprog 1\nprog;main 1\n"), Ok(5));
+        assert_eq!(samples("idle 3\nprog 1\n"), Ok(4));
+    }
+
+    #[test]
+    fn a_perf_script_is_not_folded_stacks() {
+        assert_eq!(is_of_folded_stacks(b"prog 77\n"), None);
+        assert_eq!(is_of_folded_stacks(b"\t55f0 10;1\n"), Some(false));
+        assert_eq!(samples("prog;a 77 1.5: 10 cycles: \n\t55f0 main+0x10 (/prog)\n\n"), Ok(1));
+    }
+
+    #[test]
+    fn perf_data_on_standard_input_is_named() {
+        let error = samples("PERFILE2\0\0").unwrap_err();
+        assert!(error.contains("pass its name"), "{error}");
+    }
 }
