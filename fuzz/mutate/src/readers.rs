@@ -1,13 +1,18 @@
 //! The readers of knee: which inputs they read, with which commands.
 //!
 //! Commands that do what their input says are left out: `--resume` measures the commands in a record, `--model`
-//! and `--program` run a program, and `--kernel` boots a kernel. `knee commute verify` makes the calls of its
-//! tests, but these cannot name anything outside of its work directory.
+//! and `--program` run a program, and `knee jobs run` runs the commands of a list, except for Kubernetes. Kernels
+//! are opened, but there is no QEMU to boot them. `knee commute verify` makes the calls of its tests, but these
+//! cannot name anything outside of its work directory.
 
 use anyhow::ensure;
 
 use crate::inputs::{Inputs, Placed};
 
+/// The reader that runs [`GENERATOR`].
+pub(crate) const PERF_MAP: &str = "perf-map";
+/// A program that generates code and names it in a map for perf.
+pub(crate) const GENERATOR: &str = "generator.elf";
 /// Stands for the mutated text as an argument.
 pub(crate) const TEXT: &str = "{text}";
 
@@ -72,6 +77,11 @@ pub(crate) fn readers(inputs: &Inputs) -> anyhow::Result<Vec<Reader>> {
         tests(inputs),
         cpu_lists(inputs)?,
         descriptions(inputs)?,
+        kernels(inputs),
+        code_names(inputs)?,
+        job_lists(inputs)?,
+        job_templates(),
+        job_ends(inputs),
     ];
     let (readers, empty): (Vec<_>, Vec<_>) =
         readers.into_iter().partition(|reader| !reader.originals.is_empty());
@@ -328,8 +338,8 @@ const OTHER_CAPTURES: &[&str] = &[
     "profile show file --format folded --annotate",
     "profile show file --format speedscope",
     "profile show file --format pprof -o out.pb.gz",
-    "profile show -",
-    "profile diff file other --flame out.svg",
+    "profile diff file other --flame out.svg --widths before",
+    "profile diff other file --flame out.svg",
     "profile diff other file --top 1000",
 ];
 
@@ -416,6 +426,17 @@ fn checks(inputs: &Inputs) -> anyhow::Result<Reader> {
     let mut beside = record(inputs, "run")?;
     beside.push(("base/check.json".to_owned(), fixed("check.json")?));
     beside.push(("base/tests.jsonl".to_owned(), fixed("tests.jsonl")?));
+    // The other half of the original with a record of half the tests.
+    let (half, other) = halves(fixed("check.json")?)?;
+    let with = vec![("record/tests.jsonl".to_owned(), fixed("tests.jsonl")?)];
+    let source = "fuzz/fixed/check.json, shard 1 of 2".to_owned();
+    originals.push(Original { source, at: "record/check.json", text: half.clone(), with });
+    let with = vec![("record/check.json".to_owned(), half)];
+    let source = "fuzz/fixed/tests.jsonl, shard 1 of 2".to_owned();
+    let text = fixed("tests.jsonl")?;
+    originals.push(Original { source, at: "record/tests.jsonl", text, with });
+    beside.push(("other/check.json".to_owned(), other));
+    beside.push(("other/tests.jsonl".to_owned(), Vec::new()));
     Ok(Reader {
         name: "check",
         share: 9,
@@ -424,7 +445,7 @@ fn checks(inputs: &Inputs) -> anyhow::Result<Reader> {
             "commute matrix record --json",
             "commute matrix record -o -",
             "commute matrix record -o matrix.svg",
-            "commute matrix record base",
+            "commute matrix record other",
             "commute explain record",
             "commute explain record --json --top 0",
             "commute explain record --pair open,close",
@@ -432,7 +453,7 @@ fn checks(inputs: &Inputs) -> anyhow::Result<Reader> {
             "commute diff base record",
             "commute diff record base --top 0",
             "commute diff base record --again record --json",
-            "commute diff base record,base",
+            "commute diff base record,other",
             "report record -o -",
             "report run base record -o page.html",
         ],
@@ -440,6 +461,18 @@ fn checks(inputs: &Inputs) -> anyhow::Result<Reader> {
         originals,
         accepted: 0,
     })
+}
+
+/// The description of a check as those of its two shards.
+fn halves(whole: Vec<u8>) -> anyhow::Result<(Vec<u8>, Vec<u8>)> {
+    const ONLY: &str = "\"index\": 1,\n    \"of\": 1";
+    let whole = String::from_utf8(whole)?;
+    ensure!(whole.contains(ONLY), "fuzz/fixed/check.json is not the only shard");
+    let shard = |index| {
+        let place = format!("\"index\": {index},\n    \"of\": 2");
+        whole.replace(ONLY, &place).into_bytes()
+    };
+    Ok((shard(1), shard(2)))
 }
 
 /// Matrices of `knee commute matrix --json`.
@@ -504,6 +537,109 @@ fn descriptions(inputs: &Inputs) -> anyhow::Result<Reader> {
         originals: at("server.toml", texts),
         accepted: 0,
     })
+}
+
+/// Kernel images and packages. knee refuses all, because there is no QEMU to boot them.
+fn kernels(inputs: &Inputs) -> Reader {
+    let mut texts = vec![("an image".to_owned(), image())];
+    texts.extend(inputs.all_recorded("package-", ".deb"));
+    let tests = inputs.recorded("tests-1.jsonl").map(|(_, text)| ("tests.jsonl".to_owned(), text));
+    Reader {
+        name: "kernel",
+        share: 3,
+        commands: &["commute check --tests tests.jsonl --kernel ./kernel"],
+        beside: tests.into_iter().collect(),
+        originals: at("kernel", texts),
+        accepted: 0,
+    }
+}
+
+/// What knee reads of a kernel image (Documentation/arch/x86/boot.rst of Linux), and nothing else of it.
+pub(crate) fn image() -> Vec<u8> {
+    let mut image = vec![0; 0x400];
+    image[0x202..0x206].copy_from_slice(b"HdrS");
+    // The place of the text, from 0x200.
+    image[0x20e..0x210].copy_from_slice(&0x100_u16.to_le_bytes());
+    let text = b"6.1.0-18-amd64 (builder@host) #1 SMP";
+    image[0x300..0x300 + text.len()].copy_from_slice(text);
+    image
+}
+
+/// Names of generated code, which a program writes for perf. The program that is measured puts them there.
+fn code_names(inputs: &Inputs) -> anyhow::Result<Reader> {
+    let stored = "fuzz/fixed/perf.map";
+    let program = inputs.recorded(GENERATOR);
+    let texts = match program {
+        Some(_) => vec![(stored.to_owned(), inputs.stored(stored)?)],
+        None => Vec::new(),
+    };
+    Ok(Reader {
+        name: PERF_MAP,
+        share: 1,
+        commands: &[
+            "profile -q -o capture.json -- ./generator.elf",
+            "profile -o capture.json -- ./generator.elf",
+        ],
+        beside: program.into_iter().map(|(_, text)| (GENERATOR.to_owned(), text)).collect(),
+        originals: at("perf.map", texts),
+        accepted: 0,
+    })
+}
+
+/// Lists of jobs. The manifest for Kubernetes contains the list, and printing it runs nothing.
+fn job_lists(inputs: &Inputs) -> anyhow::Result<Reader> {
+    let stored = "fuzz/fixed/jobs";
+    Ok(Reader {
+        name: "job-list",
+        share: 2,
+        commands: &[
+            "jobs run list --on k8s --image an/image --claim a-claim",
+            "jobs run - --on k8s --image an/image --claim a-claim --exclusive -j 3",
+        ],
+        beside: Vec::new(),
+        originals: at("list", vec![(stored.to_owned(), inputs.stored(stored)?)]),
+        accepted: 0,
+    })
+}
+
+/// Commands and parameters of lists of jobs, which are arguments.
+fn job_templates() -> Reader {
+    let texts = [
+        "knee commute check --shard {a} -o $KNEE_OUT/{b}/{job} --resume",
+        "1..8/8",
+        "a=1..20,x",
+        "b=1,2,3..5",
+    ];
+    let texts = texts.map(|text| (format!("`{text}`"), text.as_bytes().to_vec()));
+    Reader {
+        name: "job-plan",
+        share: 2,
+        commands: &["jobs plan {text} a=1..8/8 b=x,y", "jobs plan {a}{b} b=1 a={text}"],
+        beside: Vec::new(),
+        originals: at("text", texts.to_vec()),
+        accepted: 0,
+    }
+}
+
+/// How jobs ended. The jobs that are not done do nothing.
+fn job_ends(inputs: &Inputs) -> Reader {
+    let file = |path: &str| inputs.recorded(&format!("campaign/{path}"));
+    let [list, job, first, last] = ["list", "job", "jobs/1.status", "jobs/2.status"].map(file);
+    let beside = [("list", list), ("job", job), ("jobs/2.status", last)];
+    let beside = beside
+        .into_iter()
+        .filter_map(|(path, file)| file.map(|(_, text)| (format!("campaign/{path}"), text)));
+    Reader {
+        name: "job-status",
+        share: 1,
+        commands: &[
+            "jobs run -o campaign --resume",
+            "jobs run -o campaign --resume --retries 0 --json",
+        ],
+        beside: beside.collect(),
+        originals: at("campaign/jobs/1.status", first.into_iter().collect()),
+        accepted: 0,
+    }
 }
 
 /// Inputs that consist of one file.

@@ -1,8 +1,9 @@
 //! One run: an input, its mutation, and a command on it.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -11,7 +12,7 @@ use anyhow::Context;
 use crate::mutation::mutate;
 use crate::process::{self, Ended, MOST_CPU};
 use crate::random::Random;
-use crate::readers::{Original, Reader, TEXT};
+use crate::readers::{GENERATOR, Original, PERF_MAP, Reader, TEXT};
 
 /// One in so many runs takes any original. The others take one that knee accepts as it is.
 const REFUSED_TOO: usize = 5;
@@ -68,6 +69,8 @@ impl<'r> Trial<'r> {
         }
         command.env_clear().env("LC_ALL", "C.UTF-8").env("HOME", directory);
         command.env("XDG_STATE_HOME", directory.join("state"));
+        // A kernel is opened, and then there is no QEMU to boot it.
+        command.env("KNEE_QEMU", "/nonexistent");
         // Each job uses one CPU.
         command.env("RAYON_NUM_THREADS", "1");
         command.stdin(File::open(directory.join(self.original.at))?);
@@ -93,6 +96,15 @@ impl<'r> Trial<'r> {
 /// A directory for each reader in which knee runs, with the files that every run needs.
 pub(crate) struct Places(PathBuf);
 
+impl Drop for Places {
+    /// Removes the names that the last run of the generator left in `/tmp`.
+    fn drop(&mut self) {
+        if let Ok(names) = fs::read_link(self.0.join(PERF_MAP).join("names")) {
+            let _ = fs::remove_file(names);
+        }
+    }
+}
+
 impl Places {
     pub(crate) fn create(directory: PathBuf, readers: &[Reader]) -> anyhow::Result<Self> {
         for reader in readers {
@@ -113,6 +125,9 @@ pub(crate) fn place(directory: &Path, reader: &Reader) -> anyhow::Result<()> {
     for (path, text) in &reader.beside {
         make_parent(directory, path)?;
         write(directory, path, text)?;
+        if path == GENERATOR {
+            fs::set_permissions(directory.join(path), Permissions::from_mode(0o755))?;
+        }
     }
     // All originals replace the same files.
     if let Some(original) = reader.originals.first() {
