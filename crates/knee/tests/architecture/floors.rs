@@ -6,7 +6,7 @@ use crate::imports::Graph;
 
 /// The folders and files of `knee/src`, top floor first. Each may import from what is below its floor.
 const FLOORS: [&[&str]; 8] = [
-    &["main.rs"],
+    &["lib.rs"],
     &["cli.rs"],
     &["commands"],
     &["args", "session"],
