@@ -23,7 +23,7 @@ const DAEMON: &str = "setsid sh -c 'trap \"\" TERM; sh -c \"echo \\$\\$ >new; mv
 /// A name and a test, which gets an empty directory.
 type Test = (&'static str, fn(&Path));
 
-const TESTS: [Test; 10] = [
+const TESTS: [Test; 11] = [
     ("status_and_output_are_those_of_the_program", status_and_output),
     ("a_program_that_cannot_be_executed_is_an_error", missing_program),
     ("a_held_program_does_not_run_before_it_is_released", held),
@@ -33,6 +33,7 @@ const TESTS: [Test; 10] = [
     ("a_daemon_is_named_and_killed", daemon),
     ("a_program_can_run_as_another_user", other_user),
     ("another_user_sees_neither_files_nor_variables_of_knee", other_user_sees_nothing),
+    ("another_user_gets_neither_terminal_nor_keys", other_user_is_apart),
     ("the_cpu_time_of_a_program_is_that_of_a_child", cpu_time),
 ];
 
@@ -171,21 +172,52 @@ fn other_user_sees_nothing(_: &Path) {
     rustix::io::fcntl_setfd(&secret, rustix::io::FdFlags::empty()).unwrap();
     // The shell opens nothing but what it inherits. `env` has the variables of the shell.
     let script = "env | cut -d= -f1 | tr '\\n' ' '; ls -l /proc/$$/fd | grep -c secret-; echo end";
-    let printed = |program: Program| {
-        let mut kept = program.start().unwrap();
-        let mut printed = String::new();
-        while !printed.ends_with("end\n") {
-            wait_for_output(&kept);
-            let _ = kept.stdout.as_mut().unwrap().read_to_string(&mut printed);
-        }
-        printed
-    };
     let program = || shell(script, Path::new("/")).env("GIVEN", "1");
     let own = printed(program());
     assert!(own.contains("CARGO_MANIFEST_DIR ") && own.ends_with("1\nend\n"), "{own}");
     let other = printed(program().user(65534, 65533));
     assert!(other.contains("GIVEN ") && other.contains("PATH "), "{other}");
     assert!(!other.contains("CARGO_MANIFEST_DIR") && other.ends_with("0\nend\n"), "{other}");
+}
+
+/// What a program prints up to the line `end`.
+fn printed(program: Program) -> String {
+    let mut kept = program.start().unwrap();
+    let mut printed = String::new();
+    while !printed.ends_with("end\n") {
+        wait_for_output(&kept);
+        let _ = kept.stdout.as_mut().unwrap().read_to_string(&mut printed);
+    }
+    printed
+}
+
+fn other_user_is_apart(_: &Path) {
+    if !geteuid().is_root() {
+        return knee_host::skip::skip("root", "only root can become another user");
+    }
+    // SAFETY: the calls read only strings, which end with NUL, and one byte.
+    let key = unsafe {
+        let keyring = std::ptr::null::<libc::c_char>();
+        libc::syscall(libc::SYS_keyctl, libc::KEYCTL_JOIN_SESSION_KEYRING, keyring);
+        let (kind, name, value) = (c"user".as_ptr(), c"knee-secret".as_ptr(), b"s".as_ptr());
+        libc::syscall(libc::SYS_add_key, kind, name, value, 1, libc::KEY_SPEC_SESSION_KEYRING)
+    };
+    // The sixth word is the session, whose terminal a program can open.
+    let script = "cat /proc/keys 2>/dev/null | grep -c knee-secret; cut -d' ' -f6 /proc/$$/stat; echo $$; echo end";
+    let session = rustix::process::getsid(None).unwrap();
+    let of = |program: Program| {
+        let text = printed(program);
+        let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        (lines[0].clone(), lines[1].clone(), lines[2].clone())
+    };
+    let (keys, own_session, _) = of(shell(script, Path::new("/")));
+    assert_eq!(own_session, session.to_string());
+    let (other_keys, other_session, pid) = of(shell(script, Path::new("/")).user(65534, 65533));
+    assert_eq!(other_session, pid);
+    if key == -1 {
+        return knee_host::skip::skip("keyrings", "this kernel or container has no keyrings");
+    }
+    assert_eq!((keys.as_str(), other_keys.as_str()), ("1", "0"));
 }
 
 fn cpu_time(dir: &Path) {

@@ -12,7 +12,7 @@ use std::process::{Command, ExitStatus};
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, pidfd_open, set_child_subreaper,
-    waitpid,
+    setsid, waitpid,
 };
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 
@@ -158,9 +158,16 @@ impl Program {
     /// Starts the program as soon as knee releases it, and returns then.
     fn spawn(&self, control: &UnixStream) -> io::Result<Pid> {
         let mut command = Command::new(&self.words[0]);
-        command.args(&self.words[1..]).process_group(self.group);
+        command.args(&self.words[1..]);
+        if self.user.is_none() {
+            command.process_group(self.group);
+        }
         let (keeper, mut control, user) = (getpid(), control.try_clone()?, self.user);
         let hold = move || {
+            // Another user must not get the terminal of this one, where it could read and insert what is typed.
+            if user.is_some() {
+                setsid()?;
+            }
             die_with(keeper)?;
             reset_signals();
             control.write_all(&Message::Held(getpid()).to_bytes())?;
@@ -192,9 +199,24 @@ fn become_user(uid: u32, gid: u32, keeper: Pid) -> io::Result<()> {
     if !has_changed {
         return Err(io::Error::last_os_error());
     }
+    leave_keyring()?;
     close_files_at_exec();
     // Changing the user clears the signal.
     die_with(keeper)
+}
+
+/// Gives this process a session keyring of its own. It would keep that of the user who runs knee.
+fn leave_keyring() -> io::Result<()> {
+    // SAFETY: the call takes no memory: a null pointer stands for a keyring without a name.
+    let joined = unsafe {
+        libc::syscall(libc::SYS_keyctl, libc::KEYCTL_JOIN_SESSION_KEYRING, std::ptr::null::<u8>())
+    };
+    let error = io::Error::last_os_error();
+    match (joined, error.raw_os_error()) {
+        // A kernel or container without keyrings also refuses to read keys.
+        (-1, Some(libc::ENOSYS | libc::EPERM)) | (0.., _) => Ok(()),
+        _ => Err(error),
+    }
 }
 
 /// Has the kernel close all files except standard input, output and error output when this process executes a program.
