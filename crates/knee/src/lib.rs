@@ -59,7 +59,9 @@ pub fn main() -> ExitCode {
         Some(arg) if arg == knee_agent::SUBCOMMAND => std::process::exit(knee_agent::main()),
         _ => {}
     }
-    CompleteEnv::with_factory(Cli::command).var(complete::COMPLETE).complete();
+    CompleteEnv::with_factory(|| complete::with_safe_paths(Cli::command()))
+        .var(complete::COMPLETE)
+        .complete();
     if std::env::args_os().len() == 1 {
         return match stdout::print(&cli::start()) {
             Ok(()) => ExitStatus::Done,

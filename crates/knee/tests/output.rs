@@ -160,6 +160,17 @@ fn shells_complete_testcases_parameters_families_interfaces_and_operations() {
 }
 
 #[test]
+fn a_path_that_a_shell_would_expand_is_not_completed() {
+    let scratch = Scratch::new();
+    for name in ["run$(id)", "runs.json"] {
+        std::fs::write(scratch.path().join(name), "").unwrap();
+    }
+    let mut command = scratch.knee(&["--", "knee", "show", "run"]);
+    command.envs([("KNEE_COMPLETE", "bash"), ("_CLAP_IFS", "\n"), ("_CLAP_COMPLETE_INDEX", "2")]);
+    assert_eq!(finish(&mut command).stdout, "runs.json");
+}
+
+#[test]
 fn completions_and_schemas_are_generated() {
     let scratch = Scratch::new();
     let generate = |args: &[&str]| {

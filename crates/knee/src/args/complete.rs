@@ -1,8 +1,11 @@
-//! Shell completions of testcases, their parameters and families.
+//! Shell completions of testcases, their parameters and families, and of paths.
 
 use std::ffi::OsStr;
 
-use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
+use clap::{Arg, Command, ValueHint};
+use clap_complete::engine::{
+    ArgValueCandidates, ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter,
+};
 use knee_results::Family;
 use knee_run::testcase::Testcase;
 use knee_testcases::{CATALOGUE, SERVERS};
@@ -67,6 +70,34 @@ fn named(current: &str) -> Vec<CompletionCandidate> {
     all
 }
 
+/// The command with completions for paths that a shell takes as one word. Bash inserts a completion as it is, so a
+/// file that another user has named `$(…)` would run a command.
+pub(crate) fn with_safe_paths(command: Command) -> Command {
+    command.mut_args(with_safe_path).mut_subcommands(with_safe_paths)
+}
+
+fn with_safe_path(arg: Arg) -> Arg {
+    let is_path = arg.get_value_hint() == ValueHint::AnyPath;
+    let has_other =
+        arg.get::<ArgValueCompleter>().is_some() || arg.get::<ArgValueCandidates>().is_some();
+    if !is_path || has_other {
+        return arg;
+    }
+    arg.add(ArgValueCompleter::new(|current: &OsStr| {
+        let mut paths = PathCompleter::any().complete(current);
+        paths.retain(|path| is_safe(current, path.get_value()));
+        paths
+    }))
+}
+
+/// Whether a shell, and knee, take what a completion adds as a part of a path.
+fn is_safe(current: &OsStr, completed: &OsStr) -> bool {
+    let added = completed.as_encoded_bytes().strip_prefix(current.as_encoded_bytes());
+    let Some(added) = added.and_then(|added| str::from_utf8(added).ok()) else { return false };
+    let is_plain = |char: char| char.is_alphanumeric() || "_-./:@%+=,".contains(char);
+    added.chars().all(is_plain) && !(current.is_empty() && added.starts_with('-'))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -83,6 +114,22 @@ mod tests {
         assert!(completed("read1").contains(&"read1@file=same".to_owned()));
         assert!(completed("read1@file=sa").contains(&"read1@file=same".to_owned()));
         assert!(completed("nosuch").is_empty());
+    }
+
+    #[test]
+    fn a_completion_adds_nothing_that_a_shell_expands() {
+        let is_safe = |current: &str, completed: &str| {
+            super::is_safe(OsStr::new(current), OsStr::new(completed))
+        };
+        for safe in ["runs/2026-11-27T061042Z", "größe.json", "a-b@c=1,2"] {
+            assert!(is_safe("", safe), "{safe}");
+        }
+        assert!(is_safe("~/'my ru", "~/'my runs/"));
+        for unsafe_one in ["run$(id)", "a b", "*", "a;b", "`id`", "a\nb", "-o", "~root", "a\u{b}b"]
+        {
+            assert!(!is_safe("", unsafe_one), "{unsafe_one}");
+        }
+        assert!(!is_safe("run", "run$(id)"));
     }
 
     #[test]
