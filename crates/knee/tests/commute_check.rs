@@ -252,7 +252,7 @@ fn a_kernel_without_disk_modules_reports_where_they_should_be() {
     fs::write(scratch.path().join("vmlinuz"), kernel.image()).unwrap();
     let told =
         format!("this kernel has no RAM disk (brd), neither built in nor as a module in {modules}");
-    let args = ["commute", "check", "stat", "stat", "--fs", "ext4", "--kernel", "vmlinuz"];
+    let args = ["commute", "check", "stat", "stat", "--fs", "ext4", "--kernel", "./vmlinuz"];
     finish(&mut scratch.knee(&args)).assert_code(3).assert_stderr_has(&told);
 }
 
@@ -345,6 +345,9 @@ fn a_file_that_is_not_a_kernel_is_reported() {
         finish(&mut scratch.knee(&["commute", "check", "stat", "stat", "--kernel", kernel]))
     };
     told("/nowhere/vmlinuz").assert_code(3).assert_stderr_has("/nowhere/vmlinuz does not exist");
+    fs::write(scratch.path().join("0.99"), "").unwrap();
+    told("./0.99").assert_code(3).assert_stderr_has("./0.99 is not an x86 kernel image");
+    told("0.99").assert_stderr_has("./0.99 would be the file in this directory");
     told("/proc").assert_code(3).assert_stderr_has("/proc is a directory");
     told("/bin/true").assert_code(3).assert_stderr_has("is not an x86 kernel image");
 }

@@ -7,18 +7,25 @@ use knee_trace::{Archive, Functions, Kernel};
 
 use crate::stderr::tell;
 
-/// The kernel in the file or of the release with this name; without a name, the running kernel. Fetches
-/// a release if necessary.
+/// The kernel in the file with this path or of the release with this name; without a name, the running kernel. Fetches
+/// a release if necessary. A path contains a slash: otherwise a file of another user in the current directory could
+/// take the place of a release.
 pub(crate) fn kernel(named: Option<&Path>) -> anyhow::Result<Kernel> {
     let Some(named) = named else { return Ok(Kernel::running()?) };
-    // A directory with the name of a release may be the record of its check.
-    if named.exists() && !named.is_dir() {
-        return Ok(Kernel::open(named)?);
-    }
     let name = named.to_string_lossy();
     if name.contains('/') {
         let is = if named.is_dir() { "is a directory" } else { "does not exist" };
-        anyhow::bail!("{name} {is}; name a kernel image, a kernel package, or a release");
+        let is_file = named.exists() && !named.is_dir();
+        anyhow::ensure!(
+            is_file,
+            "{name} {is}; name a kernel image, a kernel package, or a release"
+        );
+        return Ok(Kernel::open(named)?);
+    }
+    if named.is_file() {
+        tell!(
+            "knee: --kernel {name} is the name of a release; ./{name} would be the file in this directory"
+        );
     }
     tell!("knee: looking for the kernel of {name}, and fetching it if necessary");
     archive()?.open(&name).with_context(|| format!("the kernel of {name}"))

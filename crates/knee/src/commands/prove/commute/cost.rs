@@ -42,7 +42,7 @@ const MOST_CPUS: u32 = 64;
 #[command(after_help = "Examples:
   knee commute cost munmap                              on the running kernel
   knee commute cost mmap_churn page_fault --kernel bullseye --kernel bookworm --kernel sid
-  knee commute cost --kernel vmlinuz-6.12 --json > 6.12.json
+  knee commute cost --kernel ./vmlinuz-6.12 --json > 6.12.json
   knee commute cost open -m processes --cpus 2,32
   knee commute cost --kernel bookworm --guest-kernel target/x86_64-unknown-none/release/knee-kernel
   knee commute cost --list                              list the operations

@@ -28,7 +28,7 @@ const TMPFS: &str = "tmpfs";
 #[command(after_help = "Examples:
   knee commute check stat rename                        one pair, running kernel
   knee commute check open --kernel bookworm             every pair with open
-  knee commute check --kernel vmlinuz-6.12 --json > 6.12.jsonl
+  knee commute check --kernel ./vmlinuz-6.12 --json > 6.12.jsonl
   knee commute check link unlink --kernel bookworm --fs xfs
   knee commute tests | shuf -n 2000 | knee commute check --tests -
   knee commute check --kernel trixie -o 6.12            keep a record
@@ -55,9 +55,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     pub(super) tests: Option<PathBuf>,
 
-    /// Kernel: an image, a Debian kernel package, or a Debian release whose kernel knee fetches
-    /// [default: the running kernel]. With --program, knee runs the program in a guest with this
-    /// kernel
+    /// Kernel: the path of an image or a Debian kernel package, with a slash (./vmlinuz), or a Debian
+    /// release whose kernel knee fetches [default: the running kernel]. With --program, knee runs the
+    /// program in a guest with this kernel
     #[arg(long, value_name = "FILE|RELEASE")]
     pub(super) kernel: Option<PathBuf>,
 
