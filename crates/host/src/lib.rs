@@ -67,6 +67,7 @@ pub mod perf_event;
 pub mod placement;
 pub mod process;
 pub mod regular_file;
+pub mod shell;
 pub mod signal;
 pub mod skip;
 pub mod suggest;

@@ -60,6 +60,19 @@ impl OwnDirectory {
     }
 }
 
+/// Checks that there is no symbolic link of another user, which could lead to any directory of this user. A missing
+/// file passes.
+///
+/// # Errors
+/// There is such a link, or the path cannot be examined.
+pub fn refuse_foreign_link(path: &Path) -> Result<(), FileError> {
+    match path.symlink_metadata() {
+        Ok(found) if found.is_symlink() => require_own_link(path),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
 /// Checks that there is a symbolic link that no other user can change.
 fn require_own_link(path: &Path) -> Result<(), FileError> {
     let found = path.symlink_metadata()?;

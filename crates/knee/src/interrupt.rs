@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use knee_host::Interrupt;
 use knee_host::process::{exit_now, readable};
+use knee_host::shell::word;
 use knee_host::temporary;
 use rustix::event::{self, PollFd, PollFlags, Timespec};
 
@@ -63,14 +64,7 @@ pub(crate) fn set_next(command: String) {
 
 /// Like [`set_next`], for a command that this command line and `more` continue.
 pub(crate) fn set_next_to_this_command(more: &str) {
-    let words = std::env::args_os().skip(1).map(|word| {
-        let word = word.to_string_lossy().into_owned();
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=@+%".contains(c);
-        match !word.is_empty() && word.chars().all(is_plain) {
-            true => word,
-            false => format!("'{}'", word.replace('\'', "'\\''")),
-        }
-    });
+    let words = std::env::args_os().skip(1).map(|arg| word(&arg).into_owned());
     set_next(format!("knee {}{more}", words.collect::<Vec<_>>().join(" ")));
 }
 

@@ -4,12 +4,13 @@ mod support;
 
 use std::fs;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::{lchown, symlink};
 use std::path::Path;
 use std::process::Command;
 
 use knee_host::process::Tied;
 use rustix::fs::{CWD, Mode, OFlags, mkfifoat, open};
-use rustix::process::Signal;
+use rustix::process::{Signal, geteuid};
 use support::{Finished, Scratch, finish, signal, skip, start, wait_until};
 
 fn fifo(path: &Path) {
@@ -185,4 +186,31 @@ fn an_endless_file_is_refused() {
     let scratch = Scratch::new();
     let endless = finish_in_time(&scratch.knee(&["profile", "show", "/dev/zero"]));
     endless.assert_code(3).assert_stderr_has("/dev/zero: it has a line of more than 64 MiB");
+}
+
+#[test]
+fn a_default_directory_is_no_link_of_another_user() {
+    if !geteuid().is_root() {
+        return skip("root", "only root can give a link to another user");
+    }
+    let scratch = Scratch::new();
+    let elsewhere = scratch.path().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    for (name, args) in [
+        ("runs", &["run", "getppid1", "-m", "threads", "-t", "1", "-r", "1"][..]),
+        ("profiles", &["profile", "getppid1", "-m", "threads", "-t", "1", "-d", "0.1"]),
+    ] {
+        let link = scratch.path().join(name);
+        symlink(&elsewhere, &link).unwrap();
+        lchown(&link, Some(65534), None).unwrap();
+        let told = format!("cannot write to the link {name}; name another place with -o");
+        finish(&mut scratch.knee(args)).assert_code(3).assert_stderr_has(&told);
+        assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
+        // One's own link may lead anywhere.
+        lchown(&link, Some(0), None).unwrap();
+        finish(&mut scratch.knee(args)).assert_code(0);
+        assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 1);
+        fs::remove_dir_all(&elsewhere).unwrap();
+        fs::create_dir(&elsewhere).unwrap();
+    }
 }

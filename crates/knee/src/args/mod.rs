@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::Context;
+use knee_host::shell::is_one_word;
 use knee_run::job::{Command, Source};
 use knee_run::plan::Case;
 use knee_run::server::HERE;
@@ -123,11 +124,6 @@ pub(crate) fn require_utf8(option: &str, path: &Path) -> anyhow::Result<()> {
             path.display()
         ),
     }
-}
-
-/// Whether a shell reads `text` unchanged, as one word.
-pub(crate) fn is_one_word(text: &str) -> bool {
-    text.chars().all(|c| c.is_alphanumeric() || "_-./=:,@%+".contains(c))
 }
 
 /// Returns an error if a command contains the placeholder for a directory below `dir` or for that of a description,

@@ -10,6 +10,7 @@ mod remark;
 use std::fmt::{self, Write};
 
 use knee_host::number::{percent_beside, plural, tasks, threshold};
+use knee_host::shell::word;
 use knee_results::{CONFIDENCE, Curve, CurveVerdict, Point};
 use knee_run::plan::Case;
 use knee_run::record::{Record, RunRecord};
@@ -49,7 +50,7 @@ pub(super) fn render(record: &Record, curves: &[Curve], view: &View<'_>) -> Stri
     if !run.failures.is_empty() {
         text.push('\n');
     }
-    let all_notes = format!("knee show {} --detail", record.dir.display());
+    let all_notes = format!("knee show {} --detail", word(&record.dir));
     let all_notes = (!view.all_notes).then_some(all_notes.as_str());
     text += &notes::lines(warnings(record, curves, view), all_notes, &view.screen);
     let closing = if scales { closing(curves, view) } else { String::new() };

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use knee_host::Environment;
 use knee_host::number::{percent, plural, spread};
+use knee_host::shell::word;
 use knee_results::{Curve, LatencyGap, Mark, Mode, Order, Point, PointId, PointLatency};
 use knee_run::record::{Record, RunEnd, RunRecord};
 
@@ -133,7 +134,7 @@ fn lacking(record: &Record) -> Option<String> {
         None => "was killed or is still running",
     };
     let command = if run.request.order == Order::InTurns { "ab" } else { "run" };
-    let dir = record.dir.display();
+    let dir = word(&record.dir);
     Some(format!("the run {how}; to continue it: knee {command} --resume {dir}"))
 }
 

@@ -6,6 +6,9 @@ mod resume;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use anyhow::Context;
+use knee_host::own_directory::refuse_foreign_link;
+use knee_host::shell::word;
 use knee_host::{CpuList, Interrupt, Topology};
 use knee_results::Order;
 use knee_run::launch::Launcher;
@@ -52,9 +55,18 @@ pub(crate) fn begin(
     }
     let writer = match output {
         Some(dir) => Writer::create(dir, &run).map_err(refused)?,
-        None => create_unnamed(&run)?,
+        None => {
+            check_default(RUNS)?;
+            create_unnamed(&run)?
+        }
     };
     Ok((writer, run, Rounds::default()))
+}
+
+/// Checks a directory that the user did not name: in the directory of another user, it can be a link of that user.
+pub(crate) fn check_default(dir: &str) -> anyhow::Result<()> {
+    refuse_foreign_link(Path::new(dir))
+        .with_context(|| format!("cannot write to the link {dir}; name another place with -o"))
 }
 
 /// Measures the rounds that `run` requests and that are not in `finished`.
@@ -71,7 +83,7 @@ pub(crate) fn carry_out(
         tell_of_debug_build();
     }
     let command = if run.request.order == Order::InTurns { "ab" } else { "run" };
-    interrupt::set_next(format!("knee {command} --resume {}", writer.dir().display()));
+    interrupt::set_next(format!("knee {command} --resume {}", word(writer.dir())));
     let mut executor = Launcher;
     let observer = &mut progress;
     let mut sweep = Sweep {

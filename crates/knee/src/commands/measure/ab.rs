@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use knee_host::number::plural;
+use knee_host::shell::word;
 use knee_host::{CpuList, Placement, cgroup};
 use knee_results::{LatencyRequest, Mode, Order, Request, UntilDecided};
 use knee_run::job::{Command, START_TIMEOUT};
@@ -237,15 +238,15 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     }
     let dir = writer.dir().to_owned();
     let judged = show(args, &Record::open(&dir)?)?;
-    let shown = dir.display();
+    let quoted = word(&dir);
     let next = match ended {
         Ended::Interrupted(_) => interrupt::message(),
         Ended::Done if run.failures.is_empty() => {
-            format!("to show it again: knee ab --resume {shown}")
+            format!("to show it again: knee ab --resume {quoted}")
         }
-        Ended::Done => format!("to measure what failed again: knee ab --resume {shown}"),
+        Ended::Done => format!("to measure what failed again: knee ab --resume {quoted}"),
     };
-    tell!("knee: recorded in {shown}; {next}");
+    tell!("knee: recorded in {}; {next}", dir.display());
     Ok(match (ended, ExitStatus::of_failures(&run.failures)) {
         (Ended::Interrupted(signal), _) => ExitStatus::Interrupted(signal),
         (Ended::Done, ExitStatus::Done) => judged,

@@ -13,6 +13,7 @@ use anyhow::{Context, anyhow};
 use clap::ValueEnum;
 use knee_host::counters::CounterSet;
 use knee_host::number::plural;
+use knee_host::shell::word;
 use knee_host::text::Screen;
 use knee_host::{CpuList, Placement, Topology, cgroup};
 use knee_results::{LatencyRequest, Mode, Order, Request};
@@ -265,7 +266,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     }
     let next = match ended {
         Ended::Interrupted(_) => interrupt::message(),
-        Ended::Done => format!("to show it again: knee show {}", dir.display()),
+        Ended::Done => format!("to show it again: knee show {}", word(&dir)),
     };
     tell!("knee: recorded in {}; {next}", dir.display());
     if let Some(floor) = floor {

@@ -12,6 +12,7 @@ mod table;
 use std::collections::BTreeSet;
 
 use knee_host::number::{percent, plural, si, spread, time};
+use knee_host::shell::word;
 use knee_host::text::Style;
 use knee_results::{CaseId, Compared, ComparedPoint, Difference, Gap, PointId, Results, Verdicts};
 use knee_run::noise::NoiseFloors;
@@ -237,6 +238,7 @@ fn variants(compared: &Compared) -> Option<String> {
 
 /// The command that compares two testcases in interleaved rounds.
 fn in_turns(before: &CaseId, after: &CaseId) -> String {
+    let [before, after] = [before, after].map(|case| word(&case.to_string()).into_owned());
     format!("knee ab --before {before} --after {after}")
 }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use knee_host::json::fault;
 use knee_host::regular_file::FileError;
+use knee_host::shell::word;
 use knee_results::{PointId, RUN_FILE};
 
 use super::{SAMPLES_FILE, SCHEMA};
@@ -103,7 +104,7 @@ pub enum RecordError {
      is a round of {}); to measure the missing rounds again: knee run --resume {}",
     .dir.join(SAMPLES_FILE).display(),
     .first,
-    .dir.display()
+    word(.dir)
 )]
 pub struct Lacking {
     /// The directory of the record.
@@ -167,7 +168,7 @@ impl RecordError {
                 "the line",
                 format!(
                     "delete the line, then measure its round again: knee run --resume {}",
-                    dir.display()
+                    word(dir)
                 ),
             ),
         };

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 use knee_host::OwnDirectory;
+use knee_host::shell::word;
 use knee_host::text::Screen;
 use knee_profile::Capture;
 use knee_profile::sampling::Sampler;
@@ -17,7 +18,7 @@ use crate::exit::ExitStatus;
 use crate::file::Output;
 use crate::interrupt;
 use crate::present::profile::{losses, summary};
-use crate::session::numbered;
+use crate::session::{check_default, numbered};
 use crate::stderr::{self, tell};
 use crate::{file, stdout};
 
@@ -34,6 +35,7 @@ pub(super) fn run(args: &SampleArgs) -> anyhow::Result<ExitStatus> {
     }
     let is_new = output.is_none() && !Path::new(PROFILES).exists();
     if output.is_none() {
+        check_default(PROFILES)?;
         OwnDirectory::create(Path::new(PROFILES))
             .with_context(|| format!("cannot create the directory {PROFILES}; use -o FILE"))?;
     }
@@ -52,8 +54,9 @@ pub(super) fn run(args: &SampleArgs) -> anyhow::Result<ExitStatus> {
         }
         losses(&capture);
         tell!(
-            "knee: wrote the capture to {0}; to see the call tree: knee profile show {0}",
-            file.display()
+            "knee: wrote the capture to {}; to see the call tree: knee profile show {}",
+            file.display(),
+            word(&file)
         );
     }
     left.end(&interrupt)

@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use knee_host::process::{Tied, Ties, last_line, read_tail, readable, spawn, wait_readable};
+use knee_host::shell::is_one_word;
 
 use super::directory::Directory;
 use super::machine::{Machine, ends_before, ends_within, run_tied};
 use super::received::Received;
-use crate::args::is_one_word;
 use crate::stderr::tell;
 
 /// Jobs at a time on one connection. By default, sshd allows ten sessions per connection (`MaxSessions`), and

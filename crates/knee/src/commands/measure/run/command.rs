@@ -1,9 +1,9 @@
 //! The user's own program as a testcase.
 
+use knee_host::shell::{is_one_word, word as shell_word};
 use knee_run::job::Command;
 use knee_run::plan::Case;
 
-use crate::args::is_one_word;
 use crate::args::score::ScoreArgs;
 use crate::exit::ensure_usage;
 
@@ -41,9 +41,9 @@ fn quoted(word: &str) -> String {
     let placeholders =
         [Command::TASKS, Command::CPUS, Command::SECONDS, Command::DIR, Command::PORT];
     let rest = placeholders.iter().fold(word.to_owned(), |rest, name| rest.replace(name, ""));
-    match word.is_empty() || !is_one_word(&rest) {
-        true => format!("'{}'", word.replace('\'', r"'\''")),
-        false => word.to_owned(),
+    match !word.is_empty() && is_one_word(&rest) {
+        true => word.to_owned(),
+        false => shell_word(word).into_owned(),
     }
 }
 
