@@ -3,6 +3,7 @@
 mod budget;
 mod object_file;
 mod perf_map;
+mod search;
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
@@ -118,6 +119,9 @@ impl Symbols {
         let mut function = |name: &str, inlined| function(stacks, name, path, Kind::User, inlined);
         let open = || ObjectFile::open(Path::new(&**path), &mut self.budget);
         let file = self.files.entry(Rc::clone(path)).or_insert_with(open);
+        if file.as_ref().is_some_and(|file| !self.budget.take_steps(file.steps)) {
+            *file = None;
+        }
         let found = file.as_ref().and_then(|file| {
             self.symbolizer.symbolize_single(&file.source(), Input::FileOffset(offset)).ok()
         });
@@ -219,11 +223,14 @@ fn bracketed(file: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
     use std::sync::mpsc;
     use std::time::Duration;
 
     use rustix::fs::{CWD, Mode, mkfifoat};
 
+    use super::search::tests::{symbols, with_section};
     use super::*;
 
     #[test]
@@ -285,6 +292,27 @@ mod tests {
         let address = |path: &str| Address::File(path.into(), 0x1000);
         assert_eq!(names(|| Symbols::new(None), address, &fifo), ["[fifo]"]);
         assert_eq!(names(|| Symbols::new(None), address, Path::new("/dev/null")), ["[null]"]);
+    }
+
+    #[test]
+    fn a_program_of_another_user_with_many_symbols_at_one_place_has_names_for_a_limited_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("program");
+        let program = std::fs::read("/bin/true").unwrap();
+        std::fs::write(&path, with_section(program, ".dynsym", &symbols(10_000, 0x10))).unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
+        let (mut symbols, mut stacks) = (Symbols::new(None), Stacks::default());
+        symbols.budget.steps = 1_000_000;
+        let path: Rc<str> = path.to_str().unwrap().into();
+        let mut offsets = 0x100..0x200;
+        let last = offsets.find(|offset| {
+            symbols.find(&Address::File(Rc::clone(&path), *offset), &mut stacks);
+            symbols.left_out() > 0
+        });
+        // Each address takes 20,000 steps, and some hundreds for the headers.
+        assert!(last.is_some_and(|last| (0x120..0x134).contains(&last)), "{last:?}");
+        symbols.find(&Address::File(path, 0x8000), &mut stacks);
+        assert_eq!(symbols.left_out(), 1, "a file counts once");
     }
 
     #[test]

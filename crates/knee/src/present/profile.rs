@@ -105,7 +105,8 @@ pub(crate) fn losses(capture: &Capture) {
     if losses.unnamed_files > 0 {
         tell!(
             "knee: the functions of {} have no names: the maps of just-in-time compilers and the programs \
-             that other users can change would take more than 512 MiB; sample fewer processes with -p",
+             that other users can change would take too much memory or time, or such a program is not \
+             for this machine; sample fewer processes with -p",
             number::plural(losses.unnamed_files as usize, "file")
         );
     }

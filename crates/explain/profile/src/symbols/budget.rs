@@ -1,4 +1,4 @@
-//! A limit on the memory for the names of a capture.
+//! Limits on the memory and the time for the names of a capture.
 //!
 //! A capture of the whole machine may contain any number of processes. Each of them may have a map of its
 //! just-in-time compiler, and run a program that other users can change, which knee copies.
@@ -12,11 +12,16 @@ use knee_host::regular_file::FileError;
 /// hundred.
 const MOST_BYTES: u64 = 512 << 20;
 
-/// What is left of the memory for names.
+/// The most steps in which symbols are found in copies; see [`super::search`]. They take some ten seconds. A library
+/// that imports 1,000 functions takes 3,000 steps for an address, and a capture has up to a million addresses.
+const MOST_STEPS: u64 = 4_000_000_000;
+
+/// What is left of the memory and the time for names.
 #[derive(Debug)]
 pub(super) struct Budget {
     left: u64,
-    /// Files whose names are missing because the memory was not enough.
+    pub(super) steps: u64,
+    /// Files whose names are missing because the memory or the time was not enough.
     pub(super) left_out: u64,
 }
 
@@ -28,7 +33,7 @@ impl Default for Budget {
 
 impl Budget {
     pub(super) fn of(bytes: u64) -> Budget {
-        Budget { left: bytes, left_out: 0 }
+        Budget { left: bytes, steps: MOST_STEPS, left_out: 0 }
     }
 
     /// The bytes that are left.
@@ -39,6 +44,14 @@ impl Budget {
     /// Takes this many bytes.
     pub(super) fn take(&mut self, bytes: u64) {
         self.left = self.left.saturating_sub(bytes);
+    }
+
+    /// Takes this many steps, and returns whether there were so many. If not, a file is left out.
+    pub(super) fn take_steps(&mut self, steps: u64) -> bool {
+        let left = self.steps.checked_sub(steps);
+        self.left_out += u64::from(left.is_none());
+        self.steps = left.unwrap_or(self.steps);
+        left.is_some()
     }
 
     /// A copy of a file of names. `None` if it cannot be copied.
