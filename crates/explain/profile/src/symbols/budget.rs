@@ -56,6 +56,7 @@ impl Budget {
 
     /// A copy of a file of names. `None` if it cannot be copied.
     pub(super) fn copy(&mut self, file: File) -> Option<File> {
+        let length = file.metadata().ok()?.len();
         match copy(file, self.left) {
             Ok(copy) => {
                 self.take(copy.metadata().ok()?.len());
@@ -65,7 +66,12 @@ impl Budget {
                 self.left_out += 1;
                 None
             }
-            Err(_) => None,
+            Err(FileError::Empty) => None,
+            Err(_) => {
+                // Some of it may have been read.
+                self.take(length);
+                None
+            }
         }
     }
 }

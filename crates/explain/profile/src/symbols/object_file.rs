@@ -53,6 +53,8 @@ impl ObjectFile {
 mod tests {
     use std::fs::{self, Permissions};
     use std::os::unix::fs::{PermissionsExt, chown};
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
 
     use knee_host::skip::skip;
     use rustix::process::geteuid;
@@ -91,6 +93,20 @@ mod tests {
         assert_eq!(copy.file.metadata().unwrap().len(), length);
         assert!(ObjectFile::open(&path, &mut budget).is_none());
         assert_eq!((budget.left(), budget.left_out), (4, 1));
+    }
+
+    #[test]
+    fn a_link_to_a_file_that_the_kernel_computes_costs_no_memory_and_no_time() {
+        if !geteuid().is_root() {
+            return skip("root", "only root can run a process of another user");
+        }
+        let mut child = Command::new("sleep").arg("100").uid(65534).spawn().unwrap();
+        // It has petabytes, and belongs to the user of the process.
+        let path = format!("/proc/{}/pagemap", child.id());
+        let mut budget = Budget::of(64 << 10);
+        let is_open = ObjectFile::open(Path::new(&path), &mut budget).is_some();
+        child.kill().and_then(|()| child.wait()).unwrap();
+        assert_eq!((is_open, budget.left(), budget.left_out), (false, 64 << 10, 0));
     }
 
     #[test]
