@@ -1,18 +1,17 @@
 //! Names of addresses.
 
 mod budget;
+mod demangler;
 mod object_file;
 mod perf_map;
 mod search;
 
-use std::borrow::Cow;
-use std::fmt::{self, Write};
 use std::path::Path;
 use std::rc::Rc;
 
 use blazesym::symbolize::{Input, Symbolized, Symbolizer};
 use budget::Budget;
-use cpp_demangle::DemangleOptions;
+use demangler::{Demangler, cut, demangled};
 use foldhash::{HashMap, HashMapExt};
 use object_file::ObjectFile;
 use perf_map::PerfMap;
@@ -34,6 +33,7 @@ pub(crate) struct Symbols {
     known: HashMap<Address, Box<[u32]>>,
     /// Demangled names by symbol.
     names: HashMap<Box<str>, String>,
+    demangler: Option<Demangler>,
     /// The open files by path; `None` for a path that leads to no regular file.
     files: HashMap<Rc<str>, Option<ObjectFile>>,
     perf_maps: HashMap<i32, PerfMap>,
@@ -58,6 +58,7 @@ impl Symbols {
             kernel_moved: 0,
             known: HashMap::new(),
             names: HashMap::new(),
+            demangler: None,
             files: HashMap::new(),
             perf_maps: HashMap::new(),
             has_perf_maps: true,
@@ -128,13 +129,17 @@ impl Symbols {
         let Some(symbol) = found.as_ref().and_then(Symbolized::as_sym) else {
             return [function(&bracketed(path), false)].into();
         };
+        let mut demangle = |name: &str| match file.as_ref().is_some_and(ObjectFile::is_trusted) {
+            true => demangled(name).into_owned(),
+            false => self.demangler.get_or_insert_default().demangled(name),
+        };
         let inlined = symbol.inlined.iter().rev().map(|inlined| (&*inlined.name, true));
         let all = inlined.chain([(&*symbol.name, false)]);
         all.map(|(name, inlined)| {
             // Many symbols of a file may have parts of one long name.
             let name = cut(name);
             let names = self.names.entry(name.into());
-            function(names.or_insert_with(|| demangled(name).into_owned()), inlined)
+            function(names.or_insert_with(|| demangle(name)), inlined)
         })
         .collect()
     }
@@ -173,45 +178,6 @@ fn function(stacks: &mut Stacks, name: &str, module: &str, kind: Kind, inlined: 
     stacks.function(&Function { name: name.into(), module: Some(module.into()), kind, inlined })
 }
 
-/// The longest name in the source, in bytes. Names of templates can have some thousands. A mangled name of 230 bytes
-/// can stand for 100 MB, because each part of it may repeat all parts before it.
-const MAX_NAME: usize = 16 << 10;
-
-/// The beginning of a name that is too long.
-fn cut(name: &str) -> &str {
-    let end = (0..=name.len().min(MAX_NAME)).rev().find(|&end| name.is_char_boundary(end));
-    &name[..end.unwrap_or(0)]
-}
-
-/// A name of limited length. Writing more is an error.
-#[derive(Default)]
-struct Limited(String);
-
-impl fmt::Write for Limited {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        if self.0.len() + text.len() > MAX_NAME {
-            return Err(fmt::Error);
-        }
-        self.0.push_str(text);
-        Ok(())
-    }
-}
-
-/// The name in the source, if a Rust or C++ compiler mangled it. If that is too long, the mangled name.
-fn demangled(name: &str) -> Cow<'_, str> {
-    let mut limited = Limited::default();
-    let is_demangled = if let Ok(rust) = rustc_demangle::try_demangle(name) {
-        write!(limited, "{rust:#}").is_ok()
-    } else if name.starts_with("_Z") || name.starts_with("__Z") {
-        cpp_demangle::Symbol::new(name).is_ok_and(|symbol| {
-            symbol.structured_demangle(&mut limited, &DemangleOptions::default()).is_ok()
-        })
-    } else {
-        false
-    };
-    if is_demangled { limited.0.into() } else { name.into() }
-}
-
 /// The name of functions in a file without symbols: that of the file, as stackcollapse-perf.pl writes it.
 fn bracketed(file: &str) -> String {
     if file.starts_with("//") {
@@ -232,32 +198,6 @@ mod tests {
 
     use super::search::tests::{symbols, with_section};
     use super::*;
-
-    #[test]
-    fn a_name_that_doubles_with_each_part_stays_mangled() {
-        let levels = |count: usize| {
-            let number = |n: usize| char::from_digit(n as u32, 36).unwrap().to_ascii_uppercase();
-            let mut name = "_Z1f1AIiiE".to_owned();
-            for n in 0..count {
-                let same = format!("S{}_", number(n));
-                name.push_str(&format!("S_I{same}{same}E"));
-            }
-            name
-        };
-        assert!(demangled(&levels(3)).starts_with("f(A<int, int>, A<A<int, int>, A<int, int> >"));
-        let hostile = levels(25);
-        assert_eq!(demangled(&hostile), hostile);
-    }
-
-    #[test]
-    fn only_mangled_names_are_demangled() {
-        assert_eq!(demangled("_ZN4core3fmt5write17h0123456789abcdefE"), "core::fmt::write");
-        assert_eq!(demangled("_RNvCs1234_7mycrate3foo"), "mycrate::foo");
-        assert_eq!(demangled("_ZNSt6vectorIiE4sizeEv"), "std::vector<int>::size()");
-        for c in ["f", "w", "Pi", "PKc", "main", "_Znonsense"] {
-            assert_eq!(demangled(c), c);
-        }
-    }
 
     #[test]
     fn functions_without_symbols_have_the_name_of_their_file() {

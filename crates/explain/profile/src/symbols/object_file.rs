@@ -41,6 +41,11 @@ impl ObjectFile {
         Some(ObjectFile { file, has_debug_symbols, steps })
     }
 
+    /// Whether only root and this user can change the file.
+    pub(super) fn is_trusted(&self) -> bool {
+        self.has_debug_symbols
+    }
+
     /// The file for the symbolizer: under a path that leads to this open file, whatever is at its own path now.
     pub(super) fn source(&self) -> Source<'static> {
         let mut elf = Elf::new(format!("/proc/self/fd/{}", self.file.as_raw_fd()));
