@@ -6,6 +6,7 @@ mod object_file;
 mod perf_map;
 mod search;
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -108,7 +109,8 @@ impl Symbols {
                     false => PerfMap::default(),
                 };
                 let names = self.perf_maps.entry(*pid).or_insert_with(read);
-                let name = names.find(*address).map_or_else(|| bracketed(area), str::to_owned);
+                let found = names.find(*address).map(|name| Cow::Borrowed(cut(name)));
+                let name = found.unwrap_or_else(|| bracketed(area).into());
                 [function(stacks, &name, area, Kind::User, false)].into()
             }
         };
@@ -264,6 +266,8 @@ mod tests {
         let address =
             |_: &str| Address::Memory(std::process::id().cast_signed(), "//anon".into(), 0x1000);
         assert_eq!(names(|| Symbols::new(None), address, map.path()), ["compiled"]);
+        std::fs::write(map.path(), format!("1000 10 {}\n", "x".repeat(1 << 20))).unwrap();
+        assert_eq!(names(|| Symbols::new(None), address, map.path()), ["x".repeat(16 << 10)]);
         let foreign = || Symbols::new(None).without_perf_maps();
         assert_eq!(names(foreign, address, map.path()), ["[unknown]"]);
     }
