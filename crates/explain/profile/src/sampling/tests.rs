@@ -2,6 +2,7 @@ use std::collections::HashMap;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use knee_host::skip::skip;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
@@ -78,6 +79,32 @@ fn by_threads(target: &Target, options: &Options) -> Result<Sampler, SampleError
     let mut chosen = event::choose(target, What::Clock { every, frequency }, Ring::BYTES)?;
     chosen.of_cpus = false;
     Sampler::with(target, options, chosen)
+}
+
+#[test]
+fn a_process_that_renames_itself_all_the_time_loses_no_samples() {
+    let mut child = shell("while :; do echo name > /proc/$$/comm; done");
+    let target = Target::Process(child.id() as i32);
+    let what = What::Clock { every: Every::CpuClock, frequency: 1 };
+    let options = Options { every: Every::CpuClock, frequency: 1, ..Options::default() };
+    let losses = || {
+        // The smallest buffer, which is scanned five times a second.
+        let chosen = event::choose(&target, what, 1)?;
+        let counts_lost = chosen.counts_lost;
+        let mut sampler = Sampler::with(&target, &options, chosen)?;
+        sampler.enable()?;
+        std::thread::sleep(Duration::from_secs(1));
+        Ok::<_, SampleError>((counts_lost, sampler.finish("", "", None)?.losses))
+    };
+    let losses = losses();
+    child.kill().and_then(|()| child.wait()).unwrap();
+    match losses {
+        Ok((true, losses)) => {
+            assert!(losses.untracked > 100 && losses.lost < 20, "{losses:?}");
+        }
+        Ok((false, _)) => skip("sampling", "Linux before 6.0 does not count lost records"),
+        Err(error) => skip("sampling", error),
+    }
 }
 
 #[test]
