@@ -35,6 +35,8 @@ pub(crate) struct Symbols {
     /// Demangled names by symbol.
     names: HashMap<Box<str>, String>,
     demangler: Option<Demangler>,
+    /// A function with a lower number has paid for the memory of its name, if other users can change its file.
+    functions: u32,
     /// The open files by path; `None` for a path that leads to no regular file.
     files: HashMap<Rc<str>, Option<ObjectFile>>,
     perf_maps: HashMap<i32, PerfMap>,
@@ -60,6 +62,7 @@ impl Symbols {
             known: HashMap::new(),
             names: HashMap::new(),
             demangler: None,
+            functions: 0,
             files: HashMap::new(),
             perf_maps: HashMap::new(),
             has_perf_maps: true,
@@ -122,7 +125,8 @@ impl Symbols {
         let mut function = |name: &str, inlined| function(stacks, name, path, Kind::User, inlined);
         let open = || ObjectFile::open(Path::new(&**path), &mut self.budget);
         let file = self.files.entry(Rc::clone(path)).or_insert_with(open);
-        if file.as_ref().is_some_and(|file| !self.budget.take_steps(file.steps)) {
+        let is_trusted = file.as_ref().is_none_or(ObjectFile::is_trusted);
+        if file.as_ref().is_some_and(|file| !is_trusted && !self.budget.take_steps(file.steps)) {
             *file = None;
         }
         let found = file.as_ref().and_then(|file| {
@@ -131,7 +135,7 @@ impl Symbols {
         let Some(symbol) = found.as_ref().and_then(Symbolized::as_sym) else {
             return [function(&bracketed(path), false)].into();
         };
-        let mut demangle = |name: &str| match file.as_ref().is_some_and(ObjectFile::is_trusted) {
+        let mut demangle = |name: &str| match is_trusted {
             true => demangled(name).into_owned(),
             false => self.demangler.get_or_insert_default().demangled(name),
         };
@@ -141,7 +145,14 @@ impl Symbols {
             // Many symbols of a file may have parts of one long name.
             let name = cut(name);
             let names = self.names.entry(name.into());
-            function(names.or_insert_with(|| demangle(name)), inlined)
+            let name = names.or_insert_with(|| demangle(name));
+            let number = function(name, inlined);
+            if !is_trusted && number >= self.functions {
+                // The capture contains the name, and the map of names may as well.
+                self.budget.take(2 * name.len() as u64);
+                self.functions = number + 1;
+            }
+            number
         })
         .collect()
     }
@@ -255,6 +266,34 @@ mod tests {
         assert!(last.is_some_and(|last| (0x120..0x134).contains(&last)), "{last:?}");
         symbols.find(&Address::File(path, 0x8000), &mut stacks);
         assert_eq!(symbols.left_out(), 1, "a file counts once");
+    }
+
+    #[test]
+    fn the_names_of_a_program_of_another_user_take_limited_memory() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("program");
+        // Each symbol has another end of one long name.
+        let text: String = (0..10_000).map(|number| format!("{number},")).collect();
+        let symbol = |nr: u32| {
+            let mut symbol = symbols(1, 0x100 + u64::from(nr) * 16);
+            symbol[..4].copy_from_slice(&nr.to_ne_bytes());
+            (symbol[6], symbol[16]) = (1, 16);
+            symbol
+        };
+        let program = std::fs::read("/bin/true").unwrap();
+        let program = with_section(program, ".dynstr", format!("{text}\0").as_bytes());
+        let all: Vec<u8> = (0..100).flat_map(symbol).collect();
+        std::fs::write(&path, with_section(program, ".dynsym", &all)).unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
+        let (mut symbols, mut stacks) = (Symbols::new(None), Stacks::default());
+        symbols.budget = Budget::of(1 << 20);
+        let path: Rc<str> = path.to_str().unwrap().into();
+        for nr in 0..100 {
+            symbols.find(&Address::File(Rc::clone(&path), 0x100 + nr * 16), &mut stacks);
+        }
+        let names: usize = stacks.finish().functions.iter().map(|known| known.name.len()).sum();
+        assert!((100_000..550_000).contains(&names), "{names} bytes");
+        assert_eq!(symbols.left_out(), 1);
     }
 
     #[test]

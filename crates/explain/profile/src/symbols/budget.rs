@@ -46,9 +46,10 @@ impl Budget {
         self.left = self.left.saturating_sub(bytes);
     }
 
-    /// Takes this many steps, and returns whether there were so many. If not, a file is left out.
+    /// Takes this many steps to find a symbol in a copy, and returns whether there were so many, and memory for its
+    /// name. If not, a file is left out.
     pub(super) fn take_steps(&mut self, steps: u64) -> bool {
-        let left = self.steps.checked_sub(steps);
+        let left = self.steps.checked_sub(steps).filter(|_| self.left > 0);
         self.left_out += u64::from(left.is_none());
         self.steps = left.unwrap_or(self.steps);
         left.is_some()
