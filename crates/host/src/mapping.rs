@@ -29,22 +29,25 @@ pub fn mappable(file: File, most_bytes: u64) -> Result<File, FileError> {
     if is_trusted(&file)? { Ok(file) } else { copy(file, most_bytes) }
 }
 
-/// A copy of a file in memory, which nobody else can open.
+/// A copy of a file in memory, which nobody else can open. The file may change meanwhile. The copy has at most as many
+/// bytes as the file had at the beginning.
 ///
 /// # Errors
-/// The file cannot be copied, or has more than `most_bytes`.
+/// The file cannot be copied, or has more than `most_bytes`, or its length is 0. Files in `/proc` and `/sys` have that
+/// length, whatever they contain: `/proc/PID/pagemap` has petabytes.
 pub fn copy(mut file: File, most_bytes: u64) -> Result<File, FileError> {
-    if file.metadata()?.len() > most_bytes {
+    let length = file.metadata()?.len();
+    if length > most_bytes {
         return Err(FileError::TooLarge(most_bytes));
+    }
+    if length == 0 {
+        return Err(FileError::Empty);
     }
     let copy = memfd_create("knee-copy", MemfdFlags::CLOEXEC).map_err(io::Error::from)?;
     let mut copy = File::from(copy);
     file.rewind()?;
-    // The file may grow meanwhile.
-    match io::copy(&mut file.take(most_bytes + 1), &mut copy)? > most_bytes {
-        true => Err(FileError::TooLarge(most_bytes)),
-        false => Ok(copy),
-    }
+    io::copy(&mut file.take(length), &mut copy)?;
+    Ok(copy)
 }
 
 #[cfg(test)]
@@ -83,5 +86,16 @@ mod tests {
         }
         chown(&path, Some(65534), None).unwrap();
         assert!(matches!(mappable(file, 3), Err(FileError::TooLarge(3))));
+    }
+
+    #[test]
+    fn a_file_without_a_length_is_not_copied() {
+        // The kernel computes these files when they are read, and the first one has petabytes.
+        for path in ["/proc/self/pagemap", "/proc/self/maps"] {
+            assert!(
+                matches!(copy(File::open(path).unwrap(), 8192), Err(FileError::Empty)),
+                "{path}"
+            );
+        }
     }
 }

@@ -42,6 +42,9 @@ pub enum FileError {
     /// Another program holds a lease on it (`F_SETLEASE` in fcntl(2)).
     #[error("another program holds a lease on it; end that program, or try again in a minute")]
     Leased,
+    /// It has no content, or the kernel computes its content when it is read.
+    #[error("it is empty, or in a file system such as /proc")]
+    Empty,
     /// It has more bytes than the limit.
     #[error("it is larger than {} MiB", .0 >> 20)]
     TooLarge(u64),
@@ -51,7 +54,7 @@ impl From<FileError> for io::Error {
     fn from(error: FileError) -> Self {
         let kind = match error {
             FileError::System(error) => return error,
-            FileError::Special(_) => io::ErrorKind::InvalidInput,
+            FileError::Special(_) | FileError::Empty => io::ErrorKind::InvalidInput,
             FileError::Owner(_) | FileError::Shared => io::ErrorKind::PermissionDenied,
             FileError::Leased => io::ErrorKind::ResourceBusy,
             FileError::TooLarge(_) => io::ErrorKind::FileTooLarge,

@@ -1,17 +1,18 @@
 //! Names of addresses.
 
 mod budget;
+mod demangler;
 mod object_file;
 mod perf_map;
+mod search;
 
 use std::borrow::Cow;
-use std::fmt::{self, Write};
 use std::path::Path;
 use std::rc::Rc;
 
 use blazesym::symbolize::{Input, Symbolized, Symbolizer};
 use budget::Budget;
-use cpp_demangle::DemangleOptions;
+use demangler::{Demangler, cut, demangled};
 use foldhash::{HashMap, HashMapExt};
 use object_file::ObjectFile;
 use perf_map::PerfMap;
@@ -33,6 +34,9 @@ pub(crate) struct Symbols {
     known: HashMap<Address, Box<[u32]>>,
     /// Demangled names by symbol.
     names: HashMap<Box<str>, String>,
+    demangler: Option<Demangler>,
+    /// A function with a lower number has paid for the memory of its name, if other users can change its file.
+    functions: u32,
     /// The open files by path; `None` for a path that leads to no regular file.
     files: HashMap<Rc<str>, Option<ObjectFile>>,
     perf_maps: HashMap<i32, PerfMap>,
@@ -57,6 +61,8 @@ impl Symbols {
             kernel_moved: 0,
             known: HashMap::new(),
             names: HashMap::new(),
+            demangler: None,
+            functions: 0,
             files: HashMap::new(),
             perf_maps: HashMap::new(),
             has_perf_maps: true,
@@ -106,7 +112,8 @@ impl Symbols {
                     false => PerfMap::default(),
                 };
                 let names = self.perf_maps.entry(*pid).or_insert_with(read);
-                let name = names.find(*address).map_or_else(|| bracketed(area), str::to_owned);
+                let found = names.find(*address).map(|name| Cow::Borrowed(cut(name)));
+                let name = found.unwrap_or_else(|| bracketed(area).into());
                 [function(stacks, &name, area, Kind::User, false)].into()
             }
         };
@@ -118,11 +125,19 @@ impl Symbols {
         let mut function = |name: &str, inlined| function(stacks, name, path, Kind::User, inlined);
         let open = || ObjectFile::open(Path::new(&**path), &mut self.budget);
         let file = self.files.entry(Rc::clone(path)).or_insert_with(open);
+        let is_trusted = file.as_ref().is_none_or(ObjectFile::is_trusted);
+        if file.as_ref().is_some_and(|file| !is_trusted && !self.budget.take_steps(file.steps)) {
+            *file = None;
+        }
         let found = file.as_ref().and_then(|file| {
             self.symbolizer.symbolize_single(&file.source(), Input::FileOffset(offset)).ok()
         });
         let Some(symbol) = found.as_ref().and_then(Symbolized::as_sym) else {
             return [function(&bracketed(path), false)].into();
+        };
+        let mut demangle = |name: &str| match is_trusted {
+            true => demangled(name).into_owned(),
+            false => self.demangler.get_or_insert_default().demangled(name),
         };
         let inlined = symbol.inlined.iter().rev().map(|inlined| (&*inlined.name, true));
         let all = inlined.chain([(&*symbol.name, false)]);
@@ -130,7 +145,14 @@ impl Symbols {
             // Many symbols of a file may have parts of one long name.
             let name = cut(name);
             let names = self.names.entry(name.into());
-            function(names.or_insert_with(|| demangled(name).into_owned()), inlined)
+            let name = names.or_insert_with(|| demangle(name));
+            let number = function(name, inlined);
+            if !is_trusted && number >= self.functions {
+                // The capture contains the name, and the map of names may as well.
+                self.budget.take(2 * name.len() as u64);
+                self.functions = number + 1;
+            }
+            number
         })
         .collect()
     }
@@ -169,45 +191,6 @@ fn function(stacks: &mut Stacks, name: &str, module: &str, kind: Kind, inlined: 
     stacks.function(&Function { name: name.into(), module: Some(module.into()), kind, inlined })
 }
 
-/// The longest name in the source, in bytes. Names of templates can have some thousands. A mangled name of 230 bytes
-/// can stand for 100 MB, because each part of it may repeat all parts before it.
-const MAX_NAME: usize = 16 << 10;
-
-/// The beginning of a name that is too long.
-fn cut(name: &str) -> &str {
-    let end = (0..=name.len().min(MAX_NAME)).rev().find(|&end| name.is_char_boundary(end));
-    &name[..end.unwrap_or(0)]
-}
-
-/// A name of limited length. Writing more is an error.
-#[derive(Default)]
-struct Limited(String);
-
-impl fmt::Write for Limited {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        if self.0.len() + text.len() > MAX_NAME {
-            return Err(fmt::Error);
-        }
-        self.0.push_str(text);
-        Ok(())
-    }
-}
-
-/// The name in the source, if a Rust or C++ compiler mangled it. If that is too long, the mangled name.
-fn demangled(name: &str) -> Cow<'_, str> {
-    let mut limited = Limited::default();
-    let is_demangled = if let Ok(rust) = rustc_demangle::try_demangle(name) {
-        write!(limited, "{rust:#}").is_ok()
-    } else if name.starts_with("_Z") || name.starts_with("__Z") {
-        cpp_demangle::Symbol::new(name).is_ok_and(|symbol| {
-            symbol.structured_demangle(&mut limited, &DemangleOptions::default()).is_ok()
-        })
-    } else {
-        false
-    };
-    if is_demangled { limited.0.into() } else { name.into() }
-}
-
 /// The name of functions in a file without symbols: that of the file, as stackcollapse-perf.pl writes it.
 fn bracketed(file: &str) -> String {
     if file.starts_with("//") {
@@ -219,38 +202,15 @@ fn bracketed(file: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
     use std::sync::mpsc;
     use std::time::Duration;
 
     use rustix::fs::{CWD, Mode, mkfifoat};
 
+    use super::search::tests::{symbols, with_section};
     use super::*;
-
-    #[test]
-    fn a_name_that_doubles_with_each_part_stays_mangled() {
-        let levels = |count: usize| {
-            let number = |n: usize| char::from_digit(n as u32, 36).unwrap().to_ascii_uppercase();
-            let mut name = "_Z1f1AIiiE".to_owned();
-            for n in 0..count {
-                let same = format!("S{}_", number(n));
-                name.push_str(&format!("S_I{same}{same}E"));
-            }
-            name
-        };
-        assert!(demangled(&levels(3)).starts_with("f(A<int, int>, A<A<int, int>, A<int, int> >"));
-        let hostile = levels(25);
-        assert_eq!(demangled(&hostile), hostile);
-    }
-
-    #[test]
-    fn only_mangled_names_are_demangled() {
-        assert_eq!(demangled("_ZN4core3fmt5write17h0123456789abcdefE"), "core::fmt::write");
-        assert_eq!(demangled("_RNvCs1234_7mycrate3foo"), "mycrate::foo");
-        assert_eq!(demangled("_ZNSt6vectorIiE4sizeEv"), "std::vector<int>::size()");
-        for c in ["f", "w", "Pi", "PKc", "main", "_Znonsense"] {
-            assert_eq!(demangled(c), c);
-        }
-    }
 
     #[test]
     fn functions_without_symbols_have_the_name_of_their_file() {
@@ -288,6 +248,55 @@ mod tests {
     }
 
     #[test]
+    fn a_program_of_another_user_with_many_symbols_at_one_place_has_names_for_a_limited_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("program");
+        let program = std::fs::read("/bin/true").unwrap();
+        std::fs::write(&path, with_section(program, ".dynsym", &symbols(10_000, 0x10))).unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
+        let (mut symbols, mut stacks) = (Symbols::new(None), Stacks::default());
+        symbols.budget.steps = 1_000_000;
+        let path: Rc<str> = path.to_str().unwrap().into();
+        let mut offsets = 0x100..0x200;
+        let last = offsets.find(|offset| {
+            symbols.find(&Address::File(Rc::clone(&path), *offset), &mut stacks);
+            symbols.left_out() > 0
+        });
+        // Each address takes 20,000 steps, and some hundreds for the headers.
+        assert!(last.is_some_and(|last| (0x120..0x134).contains(&last)), "{last:?}");
+        symbols.find(&Address::File(path, 0x8000), &mut stacks);
+        assert_eq!(symbols.left_out(), 1, "a file counts once");
+    }
+
+    #[test]
+    fn the_names_of_a_program_of_another_user_take_limited_memory() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("program");
+        // Each symbol has another end of one long name.
+        let text: String = (0..10_000).map(|number| format!("{number},")).collect();
+        let symbol = |nr: u32| {
+            let mut symbol = symbols(1, 0x100 + u64::from(nr) * 16);
+            symbol[..4].copy_from_slice(&nr.to_ne_bytes());
+            (symbol[6], symbol[16]) = (1, 16);
+            symbol
+        };
+        let program = std::fs::read("/bin/true").unwrap();
+        let program = with_section(program, ".dynstr", format!("{text}\0").as_bytes());
+        let all: Vec<u8> = (0..100).flat_map(symbol).collect();
+        std::fs::write(&path, with_section(program, ".dynsym", &all)).unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
+        let (mut symbols, mut stacks) = (Symbols::new(None), Stacks::default());
+        symbols.budget = Budget::of(1 << 20);
+        let path: Rc<str> = path.to_str().unwrap().into();
+        for nr in 0..100 {
+            symbols.find(&Address::File(Rc::clone(&path), 0x100 + nr * 16), &mut stacks);
+        }
+        let names: usize = stacks.finish().functions.iter().map(|known| known.name.len()).sum();
+        assert!((100_000..550_000).contains(&names), "{names} bytes");
+        assert_eq!(symbols.left_out(), 1);
+    }
+
+    #[test]
     fn maps_of_jit_compilers_are_not_read_for_processes_of_another_machine() {
         let name = format!("perf-{}", std::process::id());
         let mut map = tempfile::Builder::new();
@@ -296,6 +305,8 @@ mod tests {
         let address =
             |_: &str| Address::Memory(std::process::id().cast_signed(), "//anon".into(), 0x1000);
         assert_eq!(names(|| Symbols::new(None), address, map.path()), ["compiled"]);
+        std::fs::write(map.path(), format!("1000 10 {}\n", "x".repeat(1 << 20))).unwrap();
+        assert_eq!(names(|| Symbols::new(None), address, map.path()), ["x".repeat(16 << 10)]);
         let foreign = || Symbols::new(None).without_perf_maps();
         assert_eq!(names(foreign, address, map.path()), ["[unknown]"]);
     }

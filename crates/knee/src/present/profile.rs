@@ -88,6 +88,13 @@ pub(crate) fn losses(capture: &Capture) {
     if losses.lost > 0 {
         tell!("knee: {} samples were lost ({}); try a lower -F", losses.lost, share(losses.lost));
     }
+    if losses.untracked > 0 {
+        tell!(
+            "knee: {} of programs, processes and mappings were lost, so programs and functions may be wrong; \
+             a process renames itself, forks or maps code very often",
+            number::plural(losses.untracked as usize, "record")
+        );
+    }
     if losses.throttled > 0 {
         tell!("knee: the kernel paused sampling {} times; try a lower -F", losses.throttled);
     }
@@ -105,7 +112,8 @@ pub(crate) fn losses(capture: &Capture) {
     if losses.unnamed_files > 0 {
         tell!(
             "knee: the functions of {} have no names: the maps of just-in-time compilers and the programs \
-             that other users can change would take more than 512 MiB; sample fewer processes with -p",
+             that other users can change would take too much memory or time, or such a program is not \
+             for this machine; sample fewer processes with -p",
             number::plural(losses.unnamed_files as usize, "file")
         );
     }

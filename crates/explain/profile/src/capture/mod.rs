@@ -147,6 +147,10 @@ pub(crate) fn with_article(noun: &str) -> String {
 pub struct Losses {
     /// Samples lost because the buffer was full.
     pub lost: u64,
+    /// Records of programs, processes and mappings of code that were lost because the buffer was full. Samples
+    /// may have the wrong program, or functions without names.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub untracked: u64,
     /// How often the kernel paused sampling because it took too long.
     pub throttled: u64,
     /// Samples whose stacks are too deep for the kernel to record completely; they lack their
@@ -155,7 +159,8 @@ pub struct Losses {
     /// Samples that could not be read.
     pub unreadable: u64,
     /// Files whose functions have no names, because the maps of just-in-time compilers and the copies of
-    /// programs that other users can change would take too much memory.
+    /// programs that other users can change would take too much memory or time, or because such a program is
+    /// not for this machine.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unnamed_files: u64,
     /// Mappings of code that were left out, because all mappings of the sampled processes would take too much

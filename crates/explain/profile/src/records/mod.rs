@@ -9,6 +9,7 @@ mod family;
 mod naming;
 mod off_cpu;
 mod order;
+mod programs;
 mod space;
 
 use std::collections::HashSet;
@@ -25,6 +26,7 @@ use space::NO_MAPS;
 pub(crate) use family::Family;
 pub(crate) use off_cpu::OffCpu;
 pub(crate) use order::InOrder;
+use programs::Programs;
 pub(crate) use space::{Place, Spaces, read_maps};
 
 use crate::capture::{Losses, Stacks};
@@ -39,8 +41,7 @@ const UNKNOWN_PROGRAM: &str = "[unknown]";
 
 /// Collects records into stacks.
 pub(crate) struct Records {
-    /// The program of each thread.
-    programs: HashMap<i32, u32>,
+    programs: Programs,
     pub(crate) spaces: Spaces,
     /// Samples and weight by stack: its program and maps, then its addresses from the innermost, with the
     /// kernel's context markers between them.
@@ -65,7 +66,7 @@ impl Records {
     /// `kernel` contains the names of the kernel's functions, if they are known.
     pub(crate) fn new(kernel: Option<KernelSymbols>) -> Records {
         Records {
-            programs: HashMap::new(),
+            programs: Programs::default(),
             spaces: Spaces::default(),
             unnamed: HashMap::new(),
             key: Vec::new(),
@@ -114,8 +115,7 @@ impl Records {
 
     /// A thread runs a program.
     pub(crate) fn name(&mut self, thread: i32, program: &str) {
-        let program = self.stacks.program(program);
-        self.programs.insert(thread, program);
+        self.programs.name(thread, program);
     }
 
     /// Samples so far.
@@ -137,10 +137,7 @@ impl Records {
                 self.name(comm.tid, &String::from_utf8_lossy(&comm.name.as_slice()));
             }
             EventRecord::Fork(fork) => {
-                match self.programs.get(&fork.ptid) {
-                    Some(program) => self.programs.insert(fork.tid, *program),
-                    None => self.programs.remove(&fork.tid),
-                };
+                self.programs.fork(fork.ptid, fork.tid);
                 match fork.pid == fork.ppid {
                     true => self.spaces.thread(fork.pid),
                     false => self.spaces.fork(fork.ppid, fork.pid),
@@ -149,9 +146,10 @@ impl Records {
             EventRecord::Exit(exit) => {
                 let samples = self.off_cpu.as_mut().and_then(|off| off.exit(exit.tid));
                 self.count_off_cpu(samples);
-                if self.off_cpu.is_some() {
+                match self.off_cpu {
                     // The thread leaves its CPU once more, for the last time.
-                    self.programs.remove(&exit.tid);
+                    Some(_) => self.programs.remove(exit.tid),
+                    None => self.programs.exit(exit.tid),
                 }
                 self.spaces.exit(exit.pid);
             }
@@ -225,8 +223,8 @@ impl Records {
         if self.unnamed.len() >= STACKS_WITHOUT_NAMES || self.spaces.is_full() {
             self.give_names();
         }
-        let program = match self.programs.get(&thread) {
-            Some(program) => *program,
+        let program = match self.programs.number(thread, &mut self.stacks) {
+            Some(program) => program,
             None if thread == 0 => self.stacks.program("swapper"),
             None => self.stacks.program(UNKNOWN_PROGRAM),
         };
@@ -257,7 +255,7 @@ impl Records {
         self.losses.cut += u64::from(self.deepest.is_some_and(|deepest| depth >= deepest));
         if let Some(off) = &mut self.off_cpu {
             // An unknown thread has ended already.
-            if self.programs.contains_key(&thread) {
+            if self.programs.is_known(thread) {
                 off.leave(thread, &self.key, sample.timestamp.unwrap_or(0));
             }
             return;

@@ -116,6 +116,17 @@ fn an_exiting_process_keeps_its_program_until_the_end() {
 }
 
 #[test]
+fn names_that_no_sample_has_take_no_memory() {
+    let mut records = Records::new(None);
+    for name in ["one", "two", "three"] {
+        records.take(comm(1, name, false));
+    }
+    sample(&mut records, 1, &[]);
+    records.take(comm(1, "four", false));
+    assert_eq!(records.finish().0.finish().programs, ["three"]);
+}
+
+#[test]
 fn only_the_family_counts() {
     let mut records = Records::new(None);
     records.family = Some(Family::of(1, []));

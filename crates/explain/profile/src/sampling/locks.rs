@@ -77,7 +77,7 @@ impl Watch for LockSampler {
         work: Option<Work>,
     ) -> Result<LockWaits, SampleError> {
         self.disable()?;
-        let lost = self.session.lost();
+        let lost = self.session.lost(self.session.chosen.roles());
         let Waits { contention, lost: said, unreadable, .. } = self.session.collected();
         Ok(LockWaits {
             schema: SCHEMA,

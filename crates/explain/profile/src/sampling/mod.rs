@@ -28,7 +28,7 @@ use std::fs;
 
 pub use access::SampleError;
 use drain::Collected;
-use event::{Chosen, What};
+use event::{Chosen, Role, What};
 pub use locks::LockSampler;
 pub use options::{Every, FREQUENCY, Options};
 use ring::Ring;
@@ -82,6 +82,26 @@ impl Sampler {
         self.session.chosen.sees_kernel
     }
 
+    /// Losses whose lost samples are distinguished from other lost records.
+    fn losses(&self, losses: Losses) -> Losses {
+        // The records of losses do not say what is lost, and any process can cause as many records of its names and
+        // mappings as it likes. The counts of the events also include losses that a full buffer could not report.
+        let lost = self.session.lost(self.session.chosen.roles());
+        let lost = lost.unwrap_or_else(|| losses.lost.min(self.most_samples()));
+        let untracked = self.session.lost(&[Role::Tracking]);
+        let untracked = untracked.unwrap_or_else(|| losses.lost.saturating_sub(lost));
+        Losses { lost, untracked, ..losses }
+    }
+
+    /// The most samples that the clock has triggered.
+    fn most_samples(&self) -> u64 {
+        let frequency = self.clock.frequency.filter(|_| self.session.chosen.is_of_cpu_time());
+        let cpus = CpuList::online().map_or(0, |cpus| cpus.len());
+        frequency.map_or(u64::MAX, |frequency| {
+            (frequency as f64 * self.session.seconds * cpus as f64).ceil() as u64
+        })
+    }
+
     /// The clock that triggers samples.
     pub fn clock(&self) -> &Clock {
         &self.clock
@@ -125,8 +145,8 @@ impl Watch for Sampler {
         work: Option<Work>,
     ) -> Result<Capture, SampleError> {
         self.disable()?;
-        let lost = self.session.lost();
         let Collected { stacks, losses, family } = self.session.collected();
+        let losses = self.losses(losses);
         let cpu_seconds = self.session.cpu_seconds(family.as_ref());
         Ok(Capture {
             title: title.into(),
@@ -135,8 +155,7 @@ impl Watch for Sampler {
             seconds: Some(self.session.seconds),
             cpu_seconds,
             work,
-            // The count of the events includes losses that a full buffer could not report.
-            losses: Losses { lost: lost.unwrap_or(losses.lost), ..losses },
+            losses,
             ..stacks.finish()
         })
     }

@@ -154,9 +154,9 @@ impl<T: Send + 'static> Session<T> {
         self.seen.load(Ordering::Relaxed)
     }
 
-    /// Lost records; `None` if the kernel does not count them.
-    pub(super) fn lost(&self) -> Option<u64> {
-        let writers = self.events.iter().filter(|event| event.role != Role::CpuTime);
+    /// Lost records of the events with these roles; `None` if the kernel does not count them.
+    pub(super) fn lost(&self, roles: &[Role]) -> Option<u64> {
+        let writers = self.events.iter().filter(|event| roles.contains(&event.role));
         writers.map(Event::lost).sum::<Option<u64>>().filter(|_| self.chosen.counts_lost)
     }
 

@@ -9,15 +9,9 @@ use std::path::Path;
 use blazesym::symbolize::source::{Elf, Source};
 use knee_host::RegularFile;
 use knee_host::mapping::is_trusted;
-use object::{Object, ObjectSection, ReadCache};
 
 use super::budget::Budget;
-
-/// The most symbols of a program that other users can change. A large browser has a million. blazesym 0.2.7 compares an
-/// address with each symbol that begins at the same place, and all of them can.
-const MOST_SYMBOLS: u64 = 2_000_000;
-/// Bytes of a symbol: `Elf64_Sym` of elf(5).
-const SYMBOL: u64 = 24;
+use super::search::steps;
 
 /// An open program or library.
 #[derive(Debug)]
@@ -26,6 +20,8 @@ pub(super) struct ObjectFile {
     /// Whether the symbolizer may read debugging symbols. They can name other files, which the symbolizer opens
     /// whatever they are, and sections that take all memory when they are decompressed.
     has_debug_symbols: bool,
+    /// The most steps in which the symbolizer finds an address; 0 if only trusted users can change the file.
+    pub(super) steps: u64,
 }
 
 impl ObjectFile {
@@ -34,12 +30,20 @@ impl ObjectFile {
     pub(super) fn open(path: &Path, budget: &mut Budget) -> Option<ObjectFile> {
         let file = RegularFile::at(path).open().ok()?;
         let has_debug_symbols = is_trusted(&file).ok()?;
-        let file = if has_debug_symbols { file } else { budget.copy(file)? };
-        if !has_debug_symbols && !has_few_symbols(&file) {
+        if has_debug_symbols {
+            return Some(ObjectFile { file, has_debug_symbols, steps: 0 });
+        }
+        let file = budget.copy(file)?;
+        let Some(steps) = steps(&file) else {
             budget.left_out += 1;
             return None;
-        }
-        Some(ObjectFile { has_debug_symbols, file })
+        };
+        Some(ObjectFile { file, has_debug_symbols, steps })
+    }
+
+    /// Whether only root and this user can change the file.
+    pub(super) fn is_trusted(&self) -> bool {
+        self.has_debug_symbols
     }
 
     /// The file for the symbolizer: under a path that leads to this open file, whatever is at its own path now.
@@ -50,19 +54,12 @@ impl ObjectFile {
     }
 }
 
-/// Whether the symbolizer finds a symbol of this file soon.
-fn has_few_symbols(file: &File) -> bool {
-    let cache = ReadCache::new(file);
-    let Ok(elf) = object::File::parse(&cache) else { return false };
-    elf.sections()
-        .filter(|section| matches!(section.name(), Ok(".symtab" | ".dynsym")))
-        .all(|section| section.size() <= MOST_SYMBOLS * SYMBOL)
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs::{self, Permissions};
     use std::os::unix::fs::{PermissionsExt, chown};
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
 
     use knee_host::skip::skip;
     use rustix::process::geteuid;
@@ -104,18 +101,26 @@ mod tests {
     }
 
     #[test]
-    fn a_program_of_another_user_with_millions_of_symbols_has_no_names() {
+    fn a_link_to_a_file_that_the_kernel_computes_costs_no_memory_and_no_time() {
+        if !geteuid().is_root() {
+            return skip("root", "only root can run a process of another user");
+        }
+        let mut child = Command::new("sleep").arg("100").uid(65534).spawn().unwrap();
+        // It has petabytes, and belongs to the user of the process.
+        let path = format!("/proc/{}/pagemap", child.id());
+        let mut budget = Budget::of(64 << 10);
+        let is_open = ObjectFile::open(Path::new(&path), &mut budget).is_some();
+        child.kill().and_then(|()| child.wait()).unwrap();
+        assert_eq!((is_open, budget.left(), budget.left_out), (false, 64 << 10, 0));
+    }
+
+    #[test]
+    fn a_program_of_another_user_for_another_machine_has_no_names() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("program");
         let mut bytes = program();
-        let nr = {
-            let elf = object::File::parse(&*bytes).unwrap();
-            elf.section_by_name(".dynsym").expect("it is linked dynamically").index().0
-        };
-        let read = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
-        // e_shoff of the header; sh_size of a section, whose header has 64 bytes.
-        let size = read(0x28) as usize + nr * 64 + 0x20;
-        bytes[size..size + 8].copy_from_slice(&(1_u64 << 40).to_le_bytes());
+        // EI_DATA.
+        bytes[5] = 3 - bytes[5];
         fs::write(&path, &bytes).unwrap();
         assert!(ObjectFile::open(&path, &mut Budget::default()).is_some());
         fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
