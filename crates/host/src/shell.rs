@@ -12,7 +12,8 @@ pub fn is_one_word(text: &str) -> bool {
 /// copy the line from a terminal.
 pub fn word<T: AsRef<OsStr> + ?Sized>(text: &T) -> Cow<'_, str> {
     let text = text.as_ref().to_string_lossy();
-    match text.is_empty() || !is_one_word(&text) {
+    // Zsh expands `=ls`.
+    match text.is_empty() || text.starts_with('=') || !is_one_word(&text) {
         true => format!("'{}'", text.replace('\'', r"'\''")).into(),
         false => text,
     }
@@ -26,7 +27,8 @@ mod tests {
 
     #[test]
     fn a_shell_reads_each_word_as_it_was() {
-        let words = ["", "runs/a-1", "größe", "x;id $(id)", "it's", "a\nb", "*", "~root", "-n"];
+        let words =
+            ["", "runs/a-1", "größe", "x;id $(id)", "it's", "a\nb", "*", "~root", "=ls", "-n"];
         let line: Vec<_> = words.iter().map(word).collect();
         let printed = Command::new("sh")
             .args(["-c", &format!("printf '<%s>' {}", line.join(" "))])
@@ -34,6 +36,7 @@ mod tests {
             .unwrap();
         let expected: String = words.iter().map(|word| format!("<{word}>")).collect();
         assert_eq!(String::from_utf8(printed.stdout).unwrap(), expected);
+        assert_eq!(word("=ls"), "'=ls'");
         assert_eq!((word("runs/a-1"), word("a b")), ("runs/a-1".into(), "'a b'".into()));
     }
 }

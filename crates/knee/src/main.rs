@@ -1,5 +1,4 @@
-//! The program `knee`. Everything is in the library, which the compiler can start with before the testcases are
-//! optimised.
+//! The program `knee`. All code is in the library, so that Cargo can compile it while it still optimises the testcases.
 
 use std::process::ExitCode;
 

@@ -347,7 +347,7 @@ fn a_file_that_is_not_a_kernel_is_reported() {
     told("/nowhere/vmlinuz").assert_code(3).assert_stderr_has("/nowhere/vmlinuz does not exist");
     fs::write(scratch.path().join("0.99"), "").unwrap();
     told("./0.99").assert_code(3).assert_stderr_has("./0.99 is not an x86 kernel image");
-    told("0.99").assert_stderr_has("./0.99 would be the file in this directory");
+    told("0.99").assert_stderr_has("for the file in this directory, use --kernel ./0.99");
     told("/proc").assert_code(3).assert_stderr_has("/proc is a directory");
     told("/bin/true").assert_code(3).assert_stderr_has("is not an x86 kernel image");
 }

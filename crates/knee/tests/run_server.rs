@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 
 use knee_host::process::Tied;
+use knee_host::shell::word;
 use rustix::process::{Signal, geteuid};
 use support::{
     Finished, Scratch, describe, describe_commanded, example, finish, processes_in, signal, skip,
@@ -198,6 +199,39 @@ fn a_server_that_changes_its_user_is_measured() {
         .unwrap();
     run(&scratch, &["changed.toml"]).assert_code(0);
     assert_eq!(scratch.measured().len(), 1);
+}
+
+#[test]
+fn a_server_of_another_user_has_no_terminal() {
+    if !geteuid().is_root() {
+        return skip("root", "only root can run a server as another user");
+    }
+    if Command::new("script").arg("--version").output().is_err() {
+        return skip("script", "bsdutils is not installed");
+    }
+    let scratch = Scratch::new();
+    // Without a terminal, opening it fails.
+    let server = "(: </dev/tty) 2>/dev/null || echo ready; exec sleep 600";
+    for (name, user, is_measured) in [("own", "", false), ("other", "user = 'nobody'", true)] {
+        let text = format!(
+            "name = '{name}'\n[server]\ncommand = '{server}'\n{user}\n\
+             [ready]\noutput = 'ready'\nseconds = 2\n\
+             [load]\ncommand = 'sleep 0.1; echo 5'\n"
+        );
+        let file = format!("{name}.toml");
+        fs::write(scratch.path().join(&file), text).unwrap();
+        let knee = scratch.knee(&["run", &file, "-t", "1", "-r", "1", "-q", "-o", name]);
+        let words = [knee.get_program()].into_iter().chain(knee.get_args());
+        let line: Vec<_> = words.map(word).collect();
+        let mut terminal = Command::new("script");
+        terminal.args(["-qec", &line.join(" "), "/dev/null"]).current_dir(scratch.path());
+        for (name, value) in knee.get_envs() {
+            terminal.env(name, value.unwrap_or_default());
+        }
+        finish(terminal.stdin(Stdio::null()));
+        let samples = fs::read_to_string(scratch.path().join(name).join("samples.jsonl"));
+        assert_eq!(!samples.unwrap_or_default().is_empty(), is_measured, "{name}");
+    }
 }
 
 #[test]

@@ -189,7 +189,7 @@ fn an_endless_file_is_refused() {
 }
 
 #[test]
-fn a_default_directory_is_no_link_of_another_user() {
+fn a_default_directory_behind_a_link_of_another_user_is_refused() {
     if !geteuid().is_root() {
         return skip("root", "only root can give a link to another user");
     }

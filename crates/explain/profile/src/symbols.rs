@@ -32,10 +32,11 @@ pub(crate) struct Symbols {
     /// How much higher the running kernel is than the kernel of the addresses.
     kernel_moved: u64,
     known: HashMap<Address, Box<[u32]>>,
-    /// Demangled names by symbol.
-    names: HashMap<Box<str>, String>,
+    /// Demangled names by symbol, and whether it is of a file that other users cannot change. Those of other files may
+    /// stay mangled.
+    names: HashMap<(bool, Box<str>), String>,
     demangler: Option<Demangler>,
-    /// A function with a lower number has paid for the memory of its name, if other users can change its file.
+    /// Functions with lower numbers are already charged to the budget.
     functions: u32,
     /// The open files by path; `None` for a path that leads to no regular file.
     files: HashMap<Rc<str>, Option<ObjectFile>>,
@@ -144,12 +145,13 @@ impl Symbols {
         all.map(|(name, inlined)| {
             // Many symbols of a file may have parts of one long name.
             let name = cut(name);
-            let names = self.names.entry(name.into());
+            let names = self.names.entry((is_trusted, name.into()));
+            let symbol = name.len();
             let name = names.or_insert_with(|| demangle(name));
             let number = function(name, inlined);
             if !is_trusted && number >= self.functions {
-                // The capture contains the name, and the map of names may as well.
-                self.budget.take(2 * name.len() as u64);
+                // The capture contains the name, and the map of names contains both.
+                self.budget.take((symbol + 2 * name.len()) as u64);
                 self.functions = number + 1;
             }
             number

@@ -8,8 +8,8 @@ use knee_trace::{Archive, Functions, Kernel};
 use crate::stderr::tell;
 
 /// The kernel in the file with this path or of the release with this name; without a name, the running kernel. Fetches
-/// a release if necessary. A path contains a slash: otherwise a file of another user in the current directory could
-/// take the place of a release.
+/// a release if necessary. A name without a slash is always a release: otherwise a file of another user in the current
+/// directory could take the place of the release.
 pub(crate) fn kernel(named: Option<&Path>) -> anyhow::Result<Kernel> {
     let Some(named) = named else { return Ok(Kernel::running()?) };
     let name = named.to_string_lossy();
@@ -24,7 +24,8 @@ pub(crate) fn kernel(named: Option<&Path>) -> anyhow::Result<Kernel> {
     }
     if named.is_file() {
         tell!(
-            "knee: --kernel {name} is the name of a release; ./{name} would be the file in this directory"
+            "knee: --kernel {name} names a Debian release; for the file in this directory, use --kernel \
+             ./{name}"
         );
     }
     tell!("knee: looking for the kernel of {name}, and fetching it if necessary");

@@ -90,8 +90,8 @@ pub(crate) fn losses(capture: &Capture) {
     }
     if losses.untracked > 0 {
         tell!(
-            "knee: {} of programs, processes and mappings were lost, so programs and functions may be wrong; \
-             a process renames itself, forks or maps code very often",
+            "knee: {} of program names, processes and mappings were lost, so samples may have the wrong program \
+             or no function names; probably a process renames itself, forks or maps code very often",
             number::plural(losses.untracked as usize, "record")
         );
     }
@@ -112,8 +112,8 @@ pub(crate) fn losses(capture: &Capture) {
     if losses.unnamed_files > 0 {
         tell!(
             "knee: the functions of {} have no names: the maps of just-in-time compilers and the programs \
-             that other users can change would take too much memory or time, or such a program is not \
-             for this machine; sample fewer processes with -p",
+             that other users can change would take too much memory or time (sample fewer processes with \
+             -p), or such a program is not a 64-bit one",
             number::plural(losses.unnamed_files as usize, "file")
         );
     }

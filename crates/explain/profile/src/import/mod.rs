@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn perf_data_on_standard_input_is_named() {
+    fn perf_data_on_standard_input_is_refused_with_advice() {
         let error = samples("PERFILE2\0\0").unwrap_err();
         assert!(error.contains("pass its name"), "{error}");
     }

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_names_of_samples_count() {
+    fn only_sampled_names_enter_a_capture() {
         let (mut programs, mut stacks) = (Programs::default(), Stacks::default());
         for number in 0..1_000 {
             programs.name(1, &format!("name {number}"));

@@ -3,13 +3,19 @@
 use std::borrow::Cow;
 use std::fmt::{self, Write};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cpp_demangle::DemangleOptions;
+use rustix::time::{ClockId, clock_gettime};
 
 /// The longest name in the source, in bytes. Names of templates can have some thousands. A mangled name of 230 bytes
 /// can stand for 100 MB, because each part of it may repeat all parts before it.
 const MAX_NAME: usize = 16 << 10;
+
+/// The most time for a symbol, and the most CPU time for all symbols.
+const MOST: Duration = Duration::from_secs(10);
+/// That of the main thread of most systems. The functions that demangle call themselves hundreds of times.
+const STACK: usize = 8 << 20;
 
 /// The beginning of a name that is too long.
 pub(super) fn cut(name: &str) -> &str {
@@ -33,8 +39,8 @@ impl fmt::Write for Limited {
 
 /// The name in the source, if a Rust or C++ compiler mangled it. If that is too long, the mangled name.
 ///
-/// Takes a time that can double with each byte of the name: `cpp_demangle` 0.5.1 parses many parts of a name again if
-/// they turn out not to be what it took them for. A lower limit of its recursion would not help. With 32 levels, a
+/// `cpp_demangle` 0.5.1 backtracks, so its time can double with each byte of the name. A lower limit of its recursion
+/// would not help. With 32 levels, a
 /// tenth of the real names stay mangled, and others still take seconds.
 pub(super) fn demangled(name: &str) -> Cow<'_, str> {
     let mut limited = Limited::default();
@@ -59,15 +65,22 @@ pub(super) struct Demangler {
     thread: Option<Worker>,
     /// The most time for a symbol. Real ones take up to 0.1 ms, so this is for a thread that waits for a CPU.
     most: Duration,
-    /// What is left of the time for all symbols.
+    /// What is left of the CPU time for all symbols.
     left: Duration,
+}
+
+/// The CPU time of this thread.
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
 
 /// A thread that demangles one symbol after the other.
 #[derive(Debug)]
 struct Worker {
     symbols: Sender<String>,
-    names: Receiver<String>,
+    /// Each with the CPU time that it took.
+    names: Receiver<(String, Duration)>,
 }
 
 impl Worker {
@@ -77,12 +90,15 @@ impl Worker {
         let (demangled, names) = channel();
         let work = move || {
             for symbol in to_demangle {
-                if demangled.send(demangle(&symbol)).is_err() {
+                let start = cpu_time();
+                let name = demangle(&symbol);
+                if demangled.send((name, cpu_time().saturating_sub(start))).is_err() {
                     return;
                 }
             }
         };
-        let thread = std::thread::Builder::new().name("demangle".into()).spawn(work);
+        let thread = std::thread::Builder::new().name("demangle".into()).stack_size(STACK);
+        let thread = thread.spawn(work);
         thread.is_ok().then_some(Worker { symbols, names })
     }
 }
@@ -95,8 +111,7 @@ impl Default for Demangler {
 
 impl Demangler {
     fn with(demangle: impl Fn(&str) -> String + Send + 'static) -> Demangler {
-        let (most, left) = (Duration::from_secs(1), Duration::from_secs(10));
-        Demangler { thread: Worker::start(demangle), most, left }
+        Demangler { thread: Worker::start(demangle), most: MOST, left: MOST }
     }
 
     /// The name of a symbol in the source, or the symbol if it is not mangled or the time is over.
@@ -106,15 +121,14 @@ impl Demangler {
 
     fn in_thread(&mut self, symbol: &str) -> Option<String> {
         let thread = self.thread.as_ref()?;
-        let start = Instant::now();
         let sent = thread.symbols.send(symbol.to_owned());
-        let name =
-            sent.ok().and_then(|()| thread.names.recv_timeout(self.most.min(self.left)).ok());
-        self.left = self.left.saturating_sub(start.elapsed());
-        if name.is_none() || self.left.is_zero() {
+        let received = sent.ok().and_then(|()| thread.names.recv_timeout(self.most).ok());
+        let taken = received.as_ref().map_or(Duration::MAX, |(_, taken)| *taken);
+        self.left = self.left.saturating_sub(taken);
+        if self.left.is_zero() {
             self.thread = None;
         }
-        name
+        received.map(|(name, _)| name)
     }
 }
 

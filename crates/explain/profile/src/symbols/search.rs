@@ -1,4 +1,4 @@
-//! What it takes the symbolizer to find a symbol in a program that other users can change.
+//! The cost of finding a symbol in a program that other users can change.
 //!
 //! blazesym 0.2.7 compares an address with each symbol that begins at the same place, and reads a symbol's name to its
 //! end. It looks at all program headers for each address, and, if it cannot read the file, at all section headers.
@@ -25,8 +25,8 @@ const SECTION_STEPS: usize = 10;
 /// The bytes of a name that are read in one step, in which one symbol is compared.
 const NAME_BYTES: usize = 64;
 
-/// The most steps in which the symbolizer finds an address in this copy of a program. `None` if the file is not for
-/// this machine, or has too many symbols or sections.
+/// The most steps in which the symbolizer finds an address in this copy of a program. `None` if the file is not a
+/// 64-bit program of this byte order, or has too many symbols or sections.
 ///
 /// The symbolizer ignores the byte order of a file, so in another one it would read other tables than this function.
 pub(super) fn steps(copy: &File) -> Option<u64> {

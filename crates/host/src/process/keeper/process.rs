@@ -12,7 +12,7 @@ use std::process::{Command, ExitStatus};
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, pidfd_open, set_child_subreaper,
-    setsid, waitpid,
+    waitpid,
 };
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 
@@ -158,16 +158,9 @@ impl Program {
     /// Starts the program as soon as knee releases it, and returns then.
     fn spawn(&self, control: &UnixStream) -> io::Result<Pid> {
         let mut command = Command::new(&self.words[0]);
-        command.args(&self.words[1..]);
-        if self.user.is_none() {
-            command.process_group(self.group);
-        }
+        command.args(&self.words[1..]).process_group(self.group);
         let (keeper, mut control, user) = (getpid(), control.try_clone()?, self.user);
         let hold = move || {
-            // Another user must not get the terminal of this one, where it could read and insert what is typed.
-            if user.is_some() {
-                setsid()?;
-            }
             die_with(keeper)?;
             reset_signals();
             control.write_all(&Message::Held(getpid()).to_bytes())?;
@@ -190,6 +183,8 @@ impl Program {
 
 /// Makes this process one of another user, without supplementary groups. It still ends with the keeper.
 fn become_user(uid: u32, gid: u32, keeper: Pid) -> io::Result<()> {
+    leave_terminal()?;
+    leave_keyring()?;
     // SAFETY: the calls change only this process. It has one thread, and nothing in it relies on its user.
     let has_changed = unsafe {
         libc::setgroups(0, std::ptr::null()) == 0
@@ -199,13 +194,32 @@ fn become_user(uid: u32, gid: u32, keeper: Pid) -> io::Result<()> {
     if !has_changed {
         return Err(io::Error::last_os_error());
     }
-    leave_keyring()?;
     close_files_at_exec();
     // Changing the user clears the signal.
     die_with(keeper)
 }
 
-/// Gives this process a session keyring of its own. It would keep that of the user who runs knee.
+/// Gives up the terminal of this process, in which another user could read what is typed, and insert more. Only the
+/// leader of a session could get another one. A new session would do the same, but Linux may schedule each session as
+/// a group (`CONFIG_SCHED_AUTOGROUP`), and the program would no longer share CPUs with its load as it does otherwise.
+fn leave_terminal() -> io::Result<()> {
+    // SAFETY: the call reads only the path, which ends with NUL.
+    let fd = unsafe { libc::open(c"/dev/tty".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
+    if fd == -1 {
+        // ENXIO: there is no terminal. ENOENT: nor is there its file.
+        let error = io::Error::last_os_error();
+        let has_none = matches!(error.raw_os_error(), Some(libc::ENXIO | libc::ENOENT));
+        return if has_none { Ok(()) } else { Err(error) };
+    }
+    // SAFETY: the call takes no memory. The descriptor is open, and closed at exec.
+    match unsafe { libc::ioctl(fd, libc::TIOCNOTTY) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Gives this process a session keyring of its own. Otherwise it would keep that of the user who runs knee. Comes
+/// before the change of user, whose quota any process of that user can use up.
 fn leave_keyring() -> io::Result<()> {
     // SAFETY: the call takes no memory: a null pointer stands for a keyring without a name.
     let joined = unsafe {
@@ -213,7 +227,7 @@ fn leave_keyring() -> io::Result<()> {
     };
     let error = io::Error::last_os_error();
     match (joined, error.raw_os_error()) {
-        // A kernel or container without keyrings also refuses to read keys.
+        // ENOSYS: a kernel without keyrings. EPERM: the filter of a container, which usually blocks reading keys, too.
         (-1, Some(libc::ENOSYS | libc::EPERM)) | (0.., _) => Ok(()),
         _ => Err(error),
     }

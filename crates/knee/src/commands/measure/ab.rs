@@ -216,9 +216,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
             let record = Record::open(dir)?;
             ensure_usage!(
                 record.run.request.order == Order::InTurns,
-                "--resume {0}: this is a record of knee run, not of knee ab; use knee run \
-                     --resume {0}",
-                dir.display()
+                "--resume {}: this is a record of knee run, not of knee ab; use knee run \
+                     --resume {}",
+                dir.display(),
+                word(dir)
             );
             if record.run.complete {
                 return show(args, &record);

@@ -26,7 +26,7 @@ pub enum RecordError {
     },
     /// The directory for a new record is in use.
     #[error("{0} is not empty; choose another directory with -o, or, if it contains a run, continue \
-        that run with --resume {0}", .dir.display())]
+        that run with --resume {1}", .dir.display(), word(.dir))]
     NotEmpty {
         /// The directory.
         dir: PathBuf,
@@ -53,8 +53,8 @@ pub enum RecordError {
     },
     /// A record that another user can have written.
     #[error("cannot resume {0}: knee runs the commands in a record, and another user may have changed \
-        them ({1}: {error}); read {2}, then resume a copy: cp -r {0} COPY",
-            .dir.display(), .path.display(), .dir.join(RUN_FILE).display())]
+        them ({1}: {error}); read {2}, then resume a copy: cp -r {3} COPY",
+            .dir.display(), .path.display(), .dir.join(RUN_FILE).display(), word(.dir))]
     Foreign {
         /// The directory of the record.
         dir: PathBuf,

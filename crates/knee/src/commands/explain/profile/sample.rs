@@ -78,6 +78,8 @@ fn keep(capture: &Capture, output: Option<Output>) -> anyhow::Result<PathBuf> {
         None => {
             let mut names = numbered(PROFILES, &capture.machine.started_at, ".json");
             let path = names.find(|file| !file.exists()).expect("some number is unused");
+            // Another user may have made a link since.
+            check_default(PROFILES)?;
             file::write(&path, &json)?;
             Ok(path)
         }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::ValueEnum;
+use knee_host::shell::word;
 use knee_host::text::{Screen, escape_json, plain};
 use knee_profile::import;
 use knee_profile::locks::LockWaits;
@@ -118,7 +119,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
                     "no sample contains the function {:?}; to list all functions: knee profile \
                      show {} --format functions",
                     args.root.as_ref().or(args.callers.as_ref()).map_or("", String::as_str),
-                    args.file.display()
+                    word(&args.file)
                 )
             })?;
             Printed::Text(tree.text(least))
