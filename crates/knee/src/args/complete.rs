@@ -6,6 +6,7 @@ use clap::{Arg, Command, ValueHint};
 use clap_complete::engine::{
     ArgValueCandidates, ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter,
 };
+use knee_host::shell::is_one_word;
 use knee_results::Family;
 use knee_run::testcase::Testcase;
 use knee_testcases::{CATALOGUE, SERVERS};
@@ -94,8 +95,7 @@ fn with_safe_path(arg: Arg) -> Arg {
 fn is_safe(current: &OsStr, completed: &OsStr) -> bool {
     let added = completed.as_encoded_bytes().strip_prefix(current.as_encoded_bytes());
     let Some(added) = added.and_then(|added| str::from_utf8(added).ok()) else { return false };
-    let is_plain = |char: char| char.is_alphanumeric() || "_-./:@%+=,".contains(char);
-    added.chars().all(is_plain) && !(current.is_empty() && added.starts_with('-'))
+    is_one_word(added) && !(current.is_empty() && added.starts_with('-'))
 }
 
 #[cfg(test)]

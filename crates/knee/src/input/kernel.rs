@@ -14,13 +14,12 @@ pub(crate) fn kernel(named: Option<&Path>) -> anyhow::Result<Kernel> {
     let Some(named) = named else { return Ok(Kernel::running()?) };
     let name = named.to_string_lossy();
     if name.contains('/') {
-        let is = if named.is_dir() { "is a directory" } else { "does not exist" };
-        let is_file = named.exists() && !named.is_dir();
-        anyhow::ensure!(
-            is_file,
-            "{name} {is}; name a kernel image, a kernel package, or a release"
-        );
-        return Ok(Kernel::open(named)?);
+        let is = match named.is_dir() {
+            true => "is a directory",
+            false if named.exists() => return Ok(Kernel::open(named)?),
+            false => "does not exist",
+        };
+        anyhow::bail!("{name} {is}; name a kernel image, a kernel package, or a release");
     }
     if named.is_file() {
         tell!(

@@ -4,6 +4,7 @@ mod noise;
 mod seats;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use knee_host::Environment;
 use knee_host::number::{percent, plural, spread};
@@ -133,9 +134,13 @@ fn lacking(record: &Record) -> Option<String> {
         Some(RunEnd::Done) => "lacks the points that failed",
         None => "was killed or is still running",
     };
+    Some(format!("the run {how}; to continue it: {}", resume_command(run, &record.dir)))
+}
+
+/// The command that continues the run with a record in this directory.
+pub(crate) fn resume_command(run: &RunRecord, dir: &Path) -> String {
     let command = if run.request.order == Order::InTurns { "ab" } else { "run" };
-    let dir = word(&record.dir);
-    Some(format!("the run {how}; to continue it: knee {command} --resume {dir}"))
+    format!("knee {command} --resume {}", word(dir))
 }
 
 fn supports_only_other_mode(run: &RunRecord, point: &PointId) -> bool {

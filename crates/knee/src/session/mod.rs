@@ -8,9 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use knee_host::own_directory::refuse_foreign_link;
-use knee_host::shell::word;
 use knee_host::{CpuList, Interrupt, Topology};
-use knee_results::Order;
 use knee_run::launch::Launcher;
 use knee_run::noise::NoiseFloors;
 use knee_run::plan::Case;
@@ -23,6 +21,7 @@ pub(crate) use self::resume::resume;
 use crate::exit::usage;
 use crate::interrupt;
 use crate::present::progress::RunProgress;
+use crate::present::warnings::resume_command;
 use crate::stderr::{tell, tell_of_debug_build};
 
 /// Default directory for runs.
@@ -82,8 +81,7 @@ pub(crate) fn carry_out(
     if run.cases.iter().any(Case::is_built_in) {
         tell_of_debug_build();
     }
-    let command = if run.request.order == Order::InTurns { "ab" } else { "run" };
-    interrupt::set_next(format!("knee {command} --resume {}", word(writer.dir())));
+    interrupt::set_next(resume_command(run, writer.dir()));
     let mut executor = Launcher;
     let observer = &mut progress;
     let mut sweep = Sweep {

@@ -6,7 +6,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use cpp_demangle::DemangleOptions;
-use rustix::time::{ClockId, clock_gettime};
+use knee_host::clock::seconds;
+use rustix::time::ClockId;
 
 /// The longest name in the source, in bytes. Names of templates can have some thousands. A mangled name of 230 bytes
 /// can stand for 100 MB, because each part of it may repeat all parts before it.
@@ -69,12 +70,6 @@ pub(super) struct Demangler {
     left: Duration,
 }
 
-/// The CPU time of this thread.
-fn cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
-}
-
 /// A thread that demangles one symbol after the other.
 #[derive(Debug)]
 struct Worker {
@@ -90,9 +85,10 @@ impl Worker {
         let (demangled, names) = channel();
         let work = move || {
             for symbol in to_demangle {
-                let start = cpu_time();
+                let start = seconds(ClockId::ThreadCPUTime);
                 let name = demangle(&symbol);
-                if demangled.send((name, cpu_time().saturating_sub(start))).is_err() {
+                let taken = Duration::from_secs_f64(seconds(ClockId::ThreadCPUTime) - start);
+                if demangled.send((name, taken)).is_err() {
                     return;
                 }
             }

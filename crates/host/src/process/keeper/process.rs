@@ -3,12 +3,13 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
+use rustix::fs::{Mode, OFlags, open};
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, pidfd_open, set_child_subreaper,
@@ -203,16 +204,14 @@ fn become_user(uid: u32, gid: u32, keeper: Pid) -> io::Result<()> {
 /// leader of a session could get another one. A new session would do the same, but Linux may schedule each session as
 /// a group (`CONFIG_SCHED_AUTOGROUP`), and the program would no longer share CPUs with its load as it does otherwise.
 fn leave_terminal() -> io::Result<()> {
-    // SAFETY: the call reads only the path, which ends with NUL.
-    let fd = unsafe { libc::open(c"/dev/tty".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
-    if fd == -1 {
-        // ENXIO: there is no terminal. ENOENT: nor is there its file.
-        let error = io::Error::last_os_error();
-        let has_none = matches!(error.raw_os_error(), Some(libc::ENXIO | libc::ENOENT));
-        return if has_none { Ok(()) } else { Err(error) };
-    }
-    // SAFETY: the call takes no memory. The descriptor is open, and closed at exec.
-    match unsafe { libc::ioctl(fd, libc::TIOCNOTTY) } {
+    let terminal = match open(c"/dev/tty", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) {
+        Ok(terminal) => terminal,
+        // There is no terminal, nor its file.
+        Err(Errno::NXIO | Errno::NOENT) => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    // SAFETY: the call takes no memory, and the descriptor is open.
+    match unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCNOTTY) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
@@ -225,10 +224,13 @@ fn leave_keyring() -> io::Result<()> {
     let joined = unsafe {
         libc::syscall(libc::SYS_keyctl, libc::KEYCTL_JOIN_SESSION_KEYRING, std::ptr::null::<u8>())
     };
+    if joined != -1 {
+        return Ok(());
+    }
     let error = io::Error::last_os_error();
-    match (joined, error.raw_os_error()) {
-        // ENOSYS: a kernel without keyrings. EPERM: the filter of a container, which usually blocks reading keys, too.
-        (-1, Some(libc::ENOSYS | libc::EPERM)) | (0.., _) => Ok(()),
+    match error.raw_os_error() {
+        // A kernel without keyrings, or the filter of a container, which usually blocks reading keys, too.
+        Some(libc::ENOSYS | libc::EPERM) => Ok(()),
         _ => Err(error),
     }
 }

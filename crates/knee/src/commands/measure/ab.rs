@@ -6,7 +6,6 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use knee_host::number::plural;
-use knee_host::shell::word;
 use knee_host::{CpuList, Placement, cgroup};
 use knee_results::{LatencyRequest, Mode, Order, Request, UntilDecided};
 use knee_run::job::{Command, START_TIMEOUT};
@@ -34,6 +33,7 @@ use crate::present;
 use crate::present::compared::{Comparisons, Form};
 use crate::present::left_running;
 use crate::present::progress::RunProgress;
+use crate::present::warnings::resume_command;
 use crate::session::{
     COMMAND_SECONDS, INTERVAL, QuietWait, SAMPLES, SERVER_WARMUP, WARMUP, begin, carry_out, random,
     resume, topology,
@@ -216,10 +216,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
             let record = Record::open(dir)?;
             ensure_usage!(
                 record.run.request.order == Order::InTurns,
-                "--resume {}: this is a record of knee run, not of knee ab; use knee run \
-                     --resume {}",
+                "--resume {}: this is a record of knee run, not of knee ab; use {}",
                 dir.display(),
-                word(dir)
+                resume_command(&record.run, dir)
             );
             if record.run.complete {
                 return show(args, &record);
@@ -239,13 +238,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     }
     let dir = writer.dir().to_owned();
     let judged = show(args, &Record::open(&dir)?)?;
-    let quoted = word(&dir);
+    let again = resume_command(&run, &dir);
     let next = match ended {
         Ended::Interrupted(_) => interrupt::message(),
         Ended::Done if run.failures.is_empty() => {
-            format!("to show it again: knee ab --resume {quoted}")
+            format!("to show it again: {again}")
         }
-        Ended::Done => format!("to measure what failed again: knee ab --resume {quoted}"),
+        Ended::Done => format!("to measure what failed again: {again}"),
     };
     tell!("knee: recorded in {}; {next}", dir.display());
     Ok(match (ended, ExitStatus::of_failures(&run.failures)) {
