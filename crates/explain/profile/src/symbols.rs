@@ -88,9 +88,11 @@ impl Symbols {
         }
     }
 
-    /// How many files of names were left out because they take too much memory.
+    /// How many files of names were left out because they take too much memory or time. The file with the symbol at
+    /// which demangling ended is one of them.
     pub(crate) fn left_out(&self) -> u64 {
-        self.budget.left_out
+        let ended = self.demangler.as_ref().is_some_and(Demangler::has_ended);
+        self.budget.left_out + u64::from(ended)
     }
 
     /// The functions at an address, by number, from the innermost inlined one outward.

@@ -111,9 +111,9 @@ pub(crate) fn losses(capture: &Capture) {
     }
     if losses.unnamed_files > 0 {
         tell!(
-            "knee: the functions of {} have no names: the maps of just-in-time compilers and the programs \
-             that other users can change would take too much memory or time (sample fewer processes with \
-             -p), or such a program is not a 64-bit one",
+            "knee: functions of {} have no names, or keep their mangled names: the maps of just-in-time \
+             compilers and the programs that other users can change would take too much memory or time \
+             (sample fewer processes with -p), or such a program is not a 64-bit one",
             number::plural(losses.unnamed_files as usize, "file")
         );
     }

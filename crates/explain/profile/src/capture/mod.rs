@@ -158,9 +158,9 @@ pub struct Losses {
     pub cut: u64,
     /// Samples that could not be read.
     pub unreadable: u64,
-    /// Files whose functions have no names, because the maps of just-in-time compilers and the copies of
-    /// programs that other users can change would take too much memory or time, or because such a program is
-    /// not a 64-bit one.
+    /// Files whose functions have no names or keep their mangled names, because the maps of just-in-time compilers
+    /// and the programs that other users can change would take too much memory or time, or because such a program
+    /// is not a 64-bit one.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unnamed_files: u64,
     /// Mappings of code that were left out, because all mappings of the sampled processes would take too much

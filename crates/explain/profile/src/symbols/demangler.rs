@@ -115,6 +115,11 @@ impl Demangler {
         self.in_thread(symbol).unwrap_or_else(|| symbol.to_owned())
     }
 
+    /// Whether the time is over, so that all later symbols stay mangled.
+    pub(super) fn has_ended(&self) -> bool {
+        self.thread.is_none()
+    }
+
     fn in_thread(&mut self, symbol: &str) -> Option<String> {
         let thread = self.thread.as_ref()?;
         let sent = thread.symbols.send(symbol.to_owned());
@@ -122,6 +127,7 @@ impl Demangler {
         let taken = received.as_ref().map_or(Duration::MAX, |(_, taken)| *taken);
         self.left = self.left.saturating_sub(taken);
         if self.left.is_zero() {
+            // Without a sender, the thread ends when it has finished its symbol.
             self.thread = None;
         }
         received.map(|(name, _)| name)
@@ -174,10 +180,12 @@ mod tests {
             format!("name of {symbol}")
         });
         assert_eq!(demangler.demangled("fast"), "name of fast");
+        assert!(!demangler.has_ended());
         demangler.most = Duration::from_millis(1);
         assert_eq!(demangler.demangled("slow"), "slow");
         demangler.most = Duration::MAX;
         assert_eq!(demangler.demangled("fast"), "fast");
+        assert!(demangler.has_ended());
         drop(never);
     }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use knee_host::Placement;
+use knee_host::shell::word;
 use knee_profile::sampling::{Every, FREQUENCY, Options};
 use knee_results::{MAX_TASKS, Mode};
 
@@ -76,6 +77,7 @@ fn task_count(text: &str) -> Result<u32, String> {
     match text.parse() {
         Ok(n @ 1..=MAX_TASKS) => Ok(n),
         _ if text.parse::<Tasks>().is_ok() => {
+            let text = word(text);
             Err(format!("must be one task count; for several, use knee profile growth -t {text}"))
         }
         _ => Err(format!("must be a task count from 1 to {MAX_TASKS}")),

@@ -1,5 +1,6 @@
 //! What knee runs in order to sample it: a testcase, or a server under load.
 
+use knee_host::shell::word;
 use knee_host::{Interrupt, Topology, number};
 use knee_results::Mode;
 
@@ -23,7 +24,7 @@ impl<'a> Subject<'a> {
             return Ok(Self::Server(Service::of(described_server(name)?, mode, how)?));
         }
         let selection = Selection::of(&[name.to_owned()], false).map_err(|error| {
-            usage(format!("{error}; to profile a command, put it after --: knee profile -- {name}"))
+            usage(format!("{error}; to profile a command, put it after --: knee profile -- {}", word(name)))
         })?;
         match (&selection.testcases[..], &selection.servers[..]) {
             ([testcase], []) => Ok(Self::Testcase(Bench::of(testcase, mode, how)?)),
