@@ -1,16 +1,21 @@
 //! Files that are replaced as a whole: readers see the old content or the new one.
 
+use std::ffi::OsStr;
 use std::fs::{File, Metadata};
 use std::io::{self, BufWriter, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, fcntl_setfl, fstatfs, open};
+use rustix::fs::{Mode, OFlags, PROC_SUPER_MAGIC, fcntl_setfl, fstatfs, open, readlinkat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use crate::regular_file::is_trusted_owner;
 use crate::temporary::Listed;
+
+/// The most links in a row, as in the kernel.
+const MOST_LINKS: usize = 40;
 
 /// Replaces the file at `path` by one with this content: readers see the old one or the new one.
 pub fn write_atomically(path: &Path, content: &[u8]) -> io::Result<()> {
@@ -42,26 +47,16 @@ impl AtomicFile {
     /// # Errors
     /// The file cannot be created or opened, or it is a FIFO that no program reads.
     pub fn create(path: &Path) -> io::Result<Self> {
-        let found = |found: io::Result<Metadata>| match found {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            found => found.map(Some),
-        };
-        let here = found(std::fs::symlink_metadata(path))?;
-        let is_link = here.as_ref().is_some_and(Metadata::is_symlink);
-        let there = match here {
-            Some(link) if is_link => {
-                // Another user could make the link lead to any file of this user.
-                require_trusted(&link, "symbolic link")?;
-                found(std::fs::metadata(path))?
-            }
-            here => here,
+        let (path, is_magic) = target_of(path)?;
+        let there = if is_magic { path.metadata() } else { path.symlink_metadata() };
+        let there = match there {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            found => Some(found?),
         };
         if let Some(there) = there.as_ref().filter(|there| !there.is_file()) {
-            let file = BufWriter::new(open_special(path, there)?);
+            let file = BufWriter::new(open_special(&path, there, is_magic)?);
             return Ok(Self { file, replaced: None });
         }
-        // A link keeps leading to the file.
-        let path = if is_link && there.is_some() { path.canonicalize()? } else { path.to_owned() };
         let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let mut listed = None;
         let open = |path: &Path| {
@@ -92,9 +87,38 @@ impl AtomicFile {
     }
 }
 
+/// Follows links as far as they belong to this user or root. Returns what they lead to, which may be missing, and
+/// whether it is a link of the kernel in /proc, whose text is no path.
+///
+/// Another user could replace a link that has been checked, so this reads the text of the checked one.
+fn target_of(path: &Path) -> io::Result<(PathBuf, bool)> {
+    let mut path = path.to_owned();
+    for _ in 0..MOST_LINKS {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let here = match open(&path, flags, Mode::empty()) {
+            // A slash at the end of a path is for a directory, which is an error elsewhere.
+            Err(Errno::NOENT | Errno::NOTDIR) => return Ok((path, false)),
+            here => File::from(here?),
+        };
+        let found = here.metadata()?;
+        if !found.is_symlink() {
+            return Ok((path, false));
+        }
+        // Another user could make the link lead to any file of this user.
+        require_trusted(found.uid(), "symbolic link")?;
+        if fstatfs(&here)?.f_type == PROC_SUPER_MAGIC {
+            return Ok((path, true));
+        }
+        let target = readlinkat(&here, "", Vec::new())?;
+        path.pop();
+        path.push(OsStr::from_bytes(target.as_bytes()));
+    }
+    Err(Errno::LOOP.into())
+}
+
 /// Refuses a file that belongs to neither this user nor root.
-fn require_trusted(found: &Metadata, kind: &str) -> io::Result<()> {
-    match found.uid() {
+fn require_trusted(owner: u32, kind: &str) -> io::Result<()> {
+    match owner {
         owner if is_trusted_owner(owner) => Ok(()),
         owner => Err(io::Error::other(format!(
             "it is a {kind} of user {owner}; name a file in a directory of your own"
@@ -102,12 +126,14 @@ fn require_trusted(found: &Metadata, kind: &str) -> io::Result<()> {
     }
 }
 
-/// Opens what is not a regular file for writing.
-fn open_special(path: &Path, there: &Metadata) -> io::Result<File> {
+/// Opens what is not a regular file for writing. Follows a link only of the kernel.
+fn open_special(path: &Path, there: &Metadata, is_magic: bool) -> io::Result<File> {
     // Without O_NONBLOCK, the opening of a FIFO would wait until a program reads it, perhaps forever.
     let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let flags = if is_magic { flags } else { flags | OFlags::NOFOLLOW };
     let opened = open(path, flags, Mode::empty()).map_err(|error| match error {
-        Errno::NXIO if there.file_type().is_fifo() => match require_trusted(there, "FIFO") {
+        Errno::LOOP => replaced(),
+        Errno::NXIO if there.file_type().is_fifo() => match require_trusted(there.uid(), "FIFO") {
             Ok(()) => io::Error::other("no program reads this FIFO; start its reader first"),
             Err(error) => error,
         },
@@ -116,15 +142,19 @@ fn open_special(path: &Path, there: &Metadata) -> io::Result<File> {
     let file = File::from(opened);
     // Another user may have put something else at the path meanwhile.
     let found = file.metadata()?;
-    if found.is_file() {
-        return Err(io::Error::other("another program has replaced it; try again"));
+    if (found.dev(), found.ino()) != (there.dev(), there.ino()) {
+        return Err(replaced());
     }
     if found.file_type().is_fifo() && !is_pipe(&file)? {
-        require_trusted(&found, "FIFO")?;
+        require_trusted(found.uid(), "FIFO")?;
     }
     // A write waits while the reader is slow.
     fcntl_setfl(&file, OFlags::empty())?;
     Ok(file)
+}
+
+fn replaced() -> io::Error {
+    io::Error::other("another program has replaced it; try again")
 }
 
 /// Whether a FIFO is a pipe, which has no name in a file system. Only a link of the kernel leads to a pipe, such as
@@ -174,6 +204,42 @@ mod tests {
             assert!(refused.starts_with(&format!("it is a {kind} of user 65534")), "{refused}");
         }
         assert_eq!(fs::read(&file).unwrap(), b"old");
+    }
+
+    #[test]
+    fn a_special_file_that_another_user_replaces_by_a_link_is_not_written_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let [fifo, link] = ["fifo", "link"].map(|name| dir.path().join(name));
+        mkfifoat(CWD, &fifo, Mode::RUSR | Mode::WUSR).unwrap();
+        symlink("/dev/null", &link).unwrap();
+        let there = fs::symlink_metadata(&fifo).unwrap();
+        for replacement in [&link, Path::new("/dev/null")] {
+            let refused = open_special(replacement, &there, false).unwrap_err().to_string();
+            assert_eq!(refused, "another program has replaced it; try again");
+        }
+        assert!(write_atomically(&link, b"own links are followed").is_ok());
+    }
+
+    #[test]
+    fn links_are_followed_one_by_one_and_each_of_them_must_be_trusted() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        fs::create_dir(path("sub")).unwrap();
+        symlink("sub/second", path("first")).unwrap();
+        symlink("../file", path("sub/second")).unwrap();
+        write_atomically(&path("first"), b"new").unwrap();
+        assert_eq!(fs::read(path("file")).unwrap(), b"new");
+        assert!(path("first").is_symlink() && path("sub/second").is_symlink());
+        symlink("loop", path("loop")).unwrap();
+        let error = write_atomically(&path("loop"), b"").unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(Errno::LOOP.raw_os_error()));
+        if !geteuid().is_root() {
+            return skip("root", "only root can give a link to another user");
+        }
+        std::os::unix::fs::lchown(path("sub/second"), Some(65534), None).unwrap();
+        let refused = write_atomically(&path("first"), b"other").unwrap_err().to_string();
+        assert!(refused.starts_with("it is a symbolic link of user 65534"), "{refused}");
+        assert_eq!(fs::read(path("file")).unwrap(), b"new");
     }
 
     #[test]

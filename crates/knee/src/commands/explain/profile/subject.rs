@@ -24,7 +24,10 @@ impl<'a> Subject<'a> {
             return Ok(Self::Server(Service::of(described_server(name)?, mode, how)?));
         }
         let selection = Selection::of(&[name.to_owned()], false).map_err(|error| {
-            usage(format!("{error}; to profile a command, put it after --: knee profile -- {}", word(name)))
+            usage(format!(
+                "{error}; to profile a command, put it after --: knee profile -- {}",
+                word(name)
+            ))
         })?;
         match (&selection.testcases[..], &selection.servers[..]) {
             ([testcase], []) => Ok(Self::Testcase(Bench::of(testcase, mode, how)?)),
