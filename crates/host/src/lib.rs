@@ -27,7 +27,7 @@
 //! | [`digest`] | is this the content that was recorded? |
 //! | [`clock`], [`utc`] | what time is it, as a number and as text that sorts? |
 //! | [`number`], [`text`] | how are numbers, tables and paragraphs formatted? |
-//! | [`json`] | what is wrong with a JSON file? |
+//! | [`json`], [`toml_text`] | what is wrong with a JSON or TOML file? |
 //! | [`skip`] | how does a test report what this machine lacks? |
 //! | [`suggest`] | which names are similar to a misspelt one? |
 //!
@@ -74,6 +74,7 @@ pub mod suggest;
 mod sysfs;
 pub mod temporary;
 pub mod text;
+pub mod toml_text;
 pub mod topology;
 pub mod utc;
 pub mod virtualisation;

@@ -46,6 +46,8 @@ pub(crate) enum Command {
     Fit(measure::fit::Args),
     #[cfg(feature = "explain")]
     Profile(Box<explain::profile::Args>),
+    #[cfg(feature = "explain")]
+    Machine(explain::machine::Args),
     Report(measure::report::Args),
     Load(Box<measure::load::Args>),
     #[cfg(feature = "prove")]
@@ -64,7 +66,7 @@ pub(crate) enum Command {
 /// Groups of commands in `knee --help`, in the order in which users need them.
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Measure", &["run", "list", "show", "ab", "compare", "history", "fit", "report", "load"]),
-    ("Explain", &["profile"]),
+    ("Explain", &["profile", "machine"]),
     ("Prove", &["commute", "kernel", "qemu"]),
     ("Many machines", &["jobs"]),
     ("This machine", &["doctor", "topology"]),

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use knee_host::{AtomicFile, write_atomically};
 
 /// Writes a whole file. It appears under its name only when it is complete.
@@ -18,9 +18,16 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Opens a FIFO or a device before the measurement, so that knee measures nothing in vain if no program
-    /// reads the FIFO.
+    /// Checks before the measurement that knee can write the result. Opens a FIFO or a device, so that knee
+    /// measures nothing in vain if no program reads the FIFO.
     pub(crate) fn begin(path: &Path) -> anyhow::Result<Self> {
+        ensure!(!path.is_dir(), "-o {} is a directory; name a file in it", path.display());
+        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+        ensure!(
+            dir.is_none_or(Path::is_dir),
+            "-o {}: its directory does not exist",
+            path.display()
+        );
         let is_special = path.exists() && !path.is_file();
         let special = is_special.then(|| AtomicFile::create(path)).transpose();
         let special = special.with_context(|| cannot_write(path))?;

@@ -87,6 +87,8 @@ pub fn main() -> ExitCode {
         Command::Fit(args) => measure::fit::run(&args),
         #[cfg(feature = "explain")]
         Command::Profile(args) => explain::profile::run(&args),
+        #[cfg(feature = "explain")]
+        Command::Machine(args) => explain::machine::run(&args),
         Command::Report(args) => measure::report::run(&args),
         Command::Load(args) => measure::load::run(&args),
         #[cfg(feature = "prove")]

@@ -4,6 +4,8 @@
 pub(crate) const MISSING: &[&str] = &[
     #[cfg(not(feature = "explain"))]
     "profile",
+    #[cfg(not(feature = "explain"))]
+    "machine",
     #[cfg(not(feature = "prove"))]
     "commute",
     #[cfg(not(feature = "prove"))]

@@ -77,6 +77,7 @@ pub(crate) fn readers(inputs: &Inputs) -> anyhow::Result<Vec<Reader>> {
         tests(inputs),
         cpu_lists(inputs)?,
         descriptions(inputs)?,
+        machines(inputs)?,
         kernels(inputs),
         code_names(inputs)?,
         job_lists(inputs)?,
@@ -535,6 +536,24 @@ fn descriptions(inputs: &Inputs) -> anyhow::Result<Reader> {
         commands: &["list server.toml", "list server.toml --json", "list server.toml --toml"],
         beside: Vec::new(),
         originals: at("server.toml", texts),
+        accepted: 0,
+    })
+}
+
+/// Machines.
+fn machines(inputs: &Inputs) -> anyhow::Result<Reader> {
+    let mut texts = inputs.directory("crates/explain/predict/machines")?;
+    texts.extend(inputs.directory("crates/explain/predict/tests/data")?);
+    Ok(Reader {
+        name: "machine",
+        share: 1,
+        commands: &[
+            "machine show machine.toml",
+            "machine show machine.toml --json",
+            "report machine.toml -o page.html",
+        ],
+        beside: Vec::new(),
+        originals: at("machine.toml", texts),
         accepted: 0,
     })
 }

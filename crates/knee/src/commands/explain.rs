@@ -1,3 +1,4 @@
-//! Explain the curve: where the cycles go.
+//! Explain the curve: where the cycles go, and what it costs CPUs to communicate.
 
+pub(crate) mod machine;
 pub(crate) mod profile;

@@ -1,4 +1,4 @@
-//! The input of commands: results of any kind, records of checks, kernels, the QEMU for guests.
+//! The input of commands: results of any kind, records of checks, kernels, the QEMU for guests, machines.
 
 #[cfg(feature = "prove")]
 pub(crate) mod checks;
@@ -6,6 +6,8 @@ pub(crate) mod checks;
 pub(crate) mod emulator;
 #[cfg(feature = "prove")]
 pub(crate) mod kernel;
+#[cfg(feature = "explain")]
+pub(crate) mod machine;
 
 use std::path::Path;
 

@@ -12,6 +12,8 @@ pub(crate) mod jobs;
 pub(crate) mod json;
 pub(crate) mod left_running;
 pub(crate) mod load;
+#[cfg(feature = "explain")]
+pub(crate) mod machine;
 pub(crate) mod notes;
 pub(crate) mod page;
 #[cfg(feature = "explain")]

@@ -102,6 +102,13 @@ impl Schema<'_> {
                         wrong.extend(self.violations(says, value, &format!("{at}/{nr}")));
                     }
                 }
+                "prefixItems" => {
+                    let says = says.as_array().expect("a list of schemas");
+                    let values = value.as_array().into_iter().flatten();
+                    for (nr, (value, says)) in values.zip(says).enumerate() {
+                        wrong.extend(self.violations(says, value, &format!("{at}/{nr}")));
+                    }
+                }
                 _ => panic!("a schema says {keyword}, which this does not know: {schema:#}"),
             }
         }

@@ -6,6 +6,7 @@ use knee_host::number::{change, percent, plural, tasks};
 use knee_results::{Axis, CurveVerdict};
 use knee_stats as stats;
 
+use crate::cpu_map::CpuMap;
 use crate::matrix::{Matrix, Pair};
 use crate::model::Change;
 use crate::reading::{CaseReading, CurveReading, Reading};
@@ -17,7 +18,8 @@ pub(crate) fn sentence(reading: &Reading) -> String {
         let matrices = reading.page.matrices.iter().map(commuting);
         let shared = reading.page.shared.iter();
         let shared = shared.map(|shared| format!("{}: {}", shared.name, shared.total().sentence()));
-        return matrices.chain(shared).collect::<Vec<String>>().join("; ");
+        let maps = reading.page.cpu_maps.iter().map(CpuMap::sentence);
+        return matrices.chain(shared).chain(maps).collect::<Vec<String>>().join("; ");
     }
     if reading.curves().all(|(_, curve)| curve.measured.points().is_empty()) {
         let off_chart: usize = reading.page.runs.iter().map(|run| run.off_chart.len()).sum();

@@ -11,6 +11,7 @@
 //! ```text
 //! model    the contents of a page: plain data, filled by the caller
 //! matrix   when operations commute: data and document
+//! cpu_map  what it costs the CPUs of a machine to communicate
 //! shared   what commuting calls share in a kernel
 //! drawing  the matrix of shared lines as a separate drawing
 //! finite   values that are not numbers become marked gaps
@@ -41,6 +42,7 @@
 #![forbid(unsafe_code)]
 
 mod chart;
+mod cpu_map;
 mod drawing;
 mod embed;
 mod finding;
@@ -52,6 +54,7 @@ mod reading;
 mod shared;
 mod verdict;
 
+pub use cpu_map::CpuMap;
 pub use drawing::draw;
 pub use matrix::{Differing, Matrix, MatrixError, MatrixOperation, Pair};
 pub use model::{Change, Curve, Growth, KNEE_EFFICIENCY, Missing, Page, Profile, Run, Waits};

@@ -7,6 +7,7 @@ use knee_results::{CaseId, CaseInfo, Mode, PointId};
 use knee_stats::{Comparison, usl};
 use serde::Serialize;
 
+use crate::cpu_map::CpuMap;
 use crate::matrix::Matrix;
 use crate::shared::Shared;
 
@@ -22,11 +23,13 @@ pub struct Page {
     pub cases: BTreeMap<CaseId, CaseInfo>,
     /// The curves, at most one per run of [`Page::runs`], testcase and mode, in any order.
     pub curves: Vec<Curve>,
-    /// When operations commute, one matrix per interface. Without runs, a page shows only these and
-    /// [`Page::shared`].
+    /// When operations commute, one matrix per interface. Without runs, a page shows only these,
+    /// [`Page::shared`] and [`Page::cpu_maps`].
     pub matrices: Vec<Matrix>,
     /// What commuting calls share, one per check.
     pub shared: Vec<Shared>,
+    /// What it costs the CPUs of machines to communicate.
+    pub cpu_maps: Vec<CpuMap>,
     /// Where the cycles of some points go.
     pub profiles: Vec<Profile>,
     /// Costs per iteration that grow with tasks, at most one per testcase and mode.
@@ -49,6 +52,7 @@ impl Default for Page {
             curves: Vec::new(),
             matrices: Vec::new(),
             shared: Vec::new(),
+            cpu_maps: Vec::new(),
             profiles: Vec::new(),
             growths: Vec::new(),
             waits: Vec::new(),

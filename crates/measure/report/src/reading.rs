@@ -70,7 +70,8 @@ impl<'p> Reading<'p> {
 
     /// Whether the page has sections about runs. A page without any contents has them too.
     pub(crate) fn shows_runs(&self) -> bool {
-        !self.page.runs.is_empty() || (self.page.matrices.is_empty() && self.page.shared.is_empty())
+        let Page { runs, matrices, shared, cpu_maps, .. } = self.page;
+        !runs.is_empty() || (matrices.is_empty() && shared.is_empty() && cpu_maps.is_empty())
     }
 
     /// Whether there are further runs to compare with the first.

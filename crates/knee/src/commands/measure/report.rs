@@ -4,6 +4,8 @@
 mod checks;
 mod connections;
 mod inputs;
+#[cfg(feature = "explain")]
+mod machines;
 mod page;
 #[cfg(feature = "explain")]
 mod profiles;
@@ -11,7 +13,7 @@ mod run;
 #[cfg(not(feature = "prove"))]
 mod without_checks;
 #[cfg(not(feature = "explain"))]
-mod without_profiles;
+mod without_explain;
 
 use std::path::PathBuf;
 
@@ -21,7 +23,7 @@ use self::inputs::Inputs;
 #[cfg(not(feature = "prove"))]
 use self::without_checks as checks;
 #[cfg(not(feature = "explain"))]
-use self::without_profiles as profiles;
+use self::{without_explain as machines, without_explain as profiles};
 use crate::args::{percentage, require_distinct};
 use crate::exit::ExitStatus;
 use crate::present;
@@ -42,6 +44,7 @@ use crate::present;
   knee report runs/before runs/after -o change.html      add verdicts on changes
   knee report results/old runs/new         compare with will-it-scale's CSV
   knee report runs/new mmap1/*.json        add captures of knee profile growth
+  knee report machine.toml                 show what knee machine measured
   knee report posix.json runs/new          add a matrix of knee commute matrix
   knee report 6.1 6.12 -o shared.html      show records of knee commute check
   knee report part/* 6.12 -o shared.html   combine shards of knee commute check
@@ -58,6 +61,10 @@ pub(crate) struct Args {
         feature = "prove",
         doc = "Matrices (from knee commute matrix --json) and records of knee commute check are \
                accepted too; the page combines the shards of a check."
+    )]
+    #[cfg_attr(
+        feature = "explain",
+        doc = "A file of knee machine measure (FILE.toml) becomes a map of the CPUs."
     )]
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<PathBuf>,
@@ -77,10 +84,11 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     require_distinct(&args.runs)?;
-    let Inputs { matrices, checks, profiles, runs } = Inputs::sorted(&args.runs)?;
+    let Inputs { matrices, checks, profiles, machines, runs } = Inputs::sorted(&args.runs)?;
     let shared = checks.read()?;
     let mut page = Page { matrices, shared, ..page::page(&runs, args.knee, args.threshold)? };
     profiles.put(&mut page)?;
+    machines.put(&mut page);
     present::page::write(&page, &args.output)?;
     Ok(ExitStatus::Done)
 }

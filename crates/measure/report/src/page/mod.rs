@@ -1,9 +1,10 @@
 //! The page as HTML: the finding, the overview, all testcases, when operations commute, what they
-//! share, machine and method.
+//! share, what it costs CPUs to communicate, machine and method.
 
 mod case;
 mod commuting;
 mod counters;
+mod cpus;
 mod fit;
 mod fragment;
 mod head;
@@ -34,6 +35,7 @@ pub(crate) fn html(reading: &Reading) -> String {
     let finding = finding::sentence(reading);
     let (runs, matrices) = (reading.shows_runs(), !reading.page.matrices.is_empty());
     let shared = !reading.page.shared.is_empty();
+    let maps = !reading.page.cpu_maps.is_empty();
     let scripts: Vec<&str> = [
         runs.then_some(RUNS_SCRIPT),
         shared.then_some(SHARED_SCRIPT),
@@ -57,13 +59,15 @@ pub(crate) fn html(reading: &Reading) -> String {
                     (chart::markers())
                     a.skip href="#overview" { "Skip to the overview" }
                 } @else {
-                    a.skip href=(if matrices { "#commute" } else { "#shared" }) { "Skip to the matrix" }
+                    a.skip href=(if matrices { "#commute" } else if shared { "#shared" } else { "#cpus" }) {
+                        "Skip to the matrix"
+                    }
                 }
                 header {
                     h1 { (finding) }
                     @if runs {
                         (head::about(reading))
-                        (sections(matrices, shared))
+                        (sections(matrices, shared, maps))
                     }
                 }
                 main {
@@ -73,6 +77,7 @@ pub(crate) fn html(reading: &Reading) -> String {
                     }
                     @if matrices { (commuting::section(&reading.page.matrices)) }
                     @if shared { (sharing::section(&reading.page.shared)) }
+                    @if maps { (cpus::section(&reading.page.cpu_maps)) }
                     @if runs { (machine::machine(reading)) }
                 }
                 @if runs { (embed::page(reading)) }
@@ -83,13 +88,14 @@ pub(crate) fn html(reading: &Reading) -> String {
     page.into_string() + "\n"
 }
 
-fn sections(matrices: bool, shared: bool) -> Markup {
+fn sections(matrices: bool, shared: bool, maps: bool) -> Markup {
     html! {
         nav aria-label="Sections" {
             a href="#overview" { "Overview" }
             a href="#testcases" { "Testcases" }
             @if matrices { a href="#commute" { "When operations commute" } }
             @if shared { a href="#shared" { "What commuting calls share" } }
+            @if maps { a href="#cpus" { "What it costs CPUs to communicate" } }
             a href="#machine" { "Machine and method" }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path};
 
-use knee_host::suggest::{nearest, question};
+use knee_host::toml_text::{TomlError, from_toml};
 use knee_load::{End, Reply, TextError};
 
 use super::fields::{RequestDescription, Server};
@@ -15,13 +15,8 @@ const MOST_SECONDS: f64 = 86_400.0;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DescriptionError {
     /// It is not TOML, or has a key or value of another type.
-    #[error("line {line}: {reason}")]
-    Syntax {
-        /// The line, from 1.
-        line: usize,
-        /// What is wrong.
-        reason: String,
-    },
+    #[error(transparent)]
+    Syntax(#[from] TomlError),
     /// A value that knee cannot use.
     #[error("{key}: {reason}")]
     Value {
@@ -44,11 +39,7 @@ impl Server {
     /// # Errors
     /// The error names the line or the key.
     pub fn parse(text: &str) -> Result<Self, DescriptionError> {
-        let server: Self = toml::from_str(text).map_err(|error| {
-            let at = error.span().map_or(0, |span| span.start.min(text.len()));
-            let line = text.as_bytes()[..at].iter().filter(|&&byte| byte == b'\n').count() + 1;
-            DescriptionError::Syntax { line, reason: with_suggestion(error.message()) }
-        })?;
+        let server: Self = from_toml(text)?;
         server.check()?;
         Ok(server)
     }
@@ -200,23 +191,6 @@ impl RequestDescription {
         let mut request = knee_load::Request::new(&self.send, reply).map_err(text)?;
         request.weight = self.weight.get();
         Ok(request)
-    }
-}
-
-/// The message of an error of TOML, in one line. Serde names the known keys after an unknown one.
-fn with_suggestion(message: &str) -> String {
-    let mut words = message.split('`').skip(1).step_by(2);
-    let line = message.lines().next().unwrap_or_default();
-    match words.next() {
-        Some(key) if message.starts_with("unknown field") => {
-            let known: Vec<&str> = words.collect();
-            let meant = nearest(key, known.iter().copied());
-            match meant.is_empty() {
-                true => format!("unknown key {key}; valid keys: {}", known.join(", ")),
-                false => format!("unknown key {key}{}", question(&meant)),
-            }
-        }
-        _ => line.to_owned(),
     }
 }
 

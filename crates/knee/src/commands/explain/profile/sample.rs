@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use knee_host::OwnDirectory;
 use knee_host::shell::word;
 use knee_host::text::Screen;
@@ -29,7 +29,7 @@ const PROFILES: &str = "profiles";
 
 pub(super) fn run(args: &SampleArgs) -> anyhow::Result<ExitStatus> {
     let interrupt = interrupt::poll()?;
-    let output = args.output.as_deref().map(prepare).transpose()?;
+    let output = args.output.as_deref().map(Output::begin).transpose()?;
     if args.locks {
         return locks::run(args, output, &interrupt);
     }
@@ -60,14 +60,6 @@ pub(super) fn run(args: &SampleArgs) -> anyhow::Result<ExitStatus> {
         );
     }
     left.end(&interrupt)
-}
-
-/// Checks before sampling that knee can write the result.
-fn prepare(file: &Path) -> anyhow::Result<Output> {
-    ensure!(!file.is_dir(), "-o {} is a directory; name a file in it", file.display());
-    let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty());
-    ensure!(dir.is_none_or(Path::is_dir), "-o {}: its directory does not exist", file.display());
-    Output::begin(file)
 }
 
 /// Writes a capture to the requested file, or to a new file in `PROFILES`.

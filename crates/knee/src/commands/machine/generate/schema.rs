@@ -1,6 +1,8 @@
 //! The JSON schemas of files and of the output of --json.
 
 #[cfg(feature = "explain")]
+use knee_predict::machine;
+#[cfg(feature = "explain")]
 use knee_profile::{capture, locks};
 use knee_run::{noise, record, server};
 #[cfg(feature = "prove")]
@@ -29,6 +31,7 @@ const MEASURE: &[Schema] = &[
 #[cfg(feature = "explain")]
 const EXPLAIN: &[Schema] = &[
     schema("capture", "A capture of knee profile", capture::schema),
+    schema("machine", "A file of knee machine measure", machine::schema),
     schema("lock-waits", "Output of knee profile --locks --json", locks::schema),
 ];
 #[cfg(not(feature = "explain"))]

@@ -10,6 +10,7 @@ use knee_results::RUN_FILE;
 use knee_run::record::SAMPLES_FILE;
 
 use super::checks::Checks;
+use super::machines::Machines;
 use super::profiles::Profiles;
 
 /// The arguments of `knee report`, sorted by kind.
@@ -18,16 +19,17 @@ pub(super) struct Inputs {
     pub(super) matrices: Vec<Matrix>,
     pub(super) checks: Checks,
     pub(super) profiles: Profiles,
+    pub(super) machines: Machines,
     pub(super) runs: Vec<PathBuf>,
 }
 
 impl Inputs {
     /// Sorts `paths` into matrices of `knee commute matrix --json`, records of `knee commute check`,
-    /// captures and lock waits of `knee profile`, and runs.
+    /// captures and lock waits of `knee profile`, machines, and runs.
     pub(super) fn sorted(paths: &[PathBuf]) -> anyhow::Result<Self> {
         let mut inputs = Self::default();
         for path in paths {
-            if inputs.checks.add(path)? {
+            if inputs.checks.add(path)? || inputs.machines.add(path)? {
                 continue;
             }
             if !is_json(path).with_context(|| format!("cannot read {}", path.display()))? {

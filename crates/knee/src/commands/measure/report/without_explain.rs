@@ -1,4 +1,4 @@
-//! Captures and lock waits of `knee profile`, in a knee that was built without this command.
+//! Captures and lock waits of `knee profile`, and machines, in a knee that was built without these commands.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -33,4 +33,21 @@ impl Profiles {
     pub(super) fn put(&self, _: &mut Page) -> anyhow::Result<()> {
         Ok(())
     }
+}
+
+/// No machines.
+#[derive(Default)]
+pub(super) struct Machines;
+
+impl Machines {
+    /// Refuses a machine.
+    pub(super) fn add(&mut self, path: &Path) -> anyhow::Result<bool> {
+        match missing("machine").filter(|_| path.extension().is_some_and(|end| end == "toml")) {
+            Some(missing) => bail!("cannot show the machine in {}: {missing}", path.display()),
+            None => Ok(false),
+        }
+    }
+
+    /// Adds nothing.
+    pub(super) fn put(self, _: &mut Page) {}
 }
