@@ -38,17 +38,7 @@ impl OwnDirectory {
     /// # Errors
     /// There is no such directory, it cannot be opened, or another user can replace files in it.
     pub fn open(path: &Path) -> Result<Self, FileError> {
-        // After a slash at the end of a path, the kernel follows the link before it.
-        let path: PathBuf = path.components().collect();
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let opened = match open(&path, flags | OFlags::NOFOLLOW, Mode::empty()) {
-            Err(Errno::NOTDIR | Errno::LOOP) => {
-                require_own_link(&path)?;
-                open(&path, flags, Mode::empty())
-            }
-            opened => opened,
-        };
-        let directory = File::from(opened.map_err(io::Error::from)?);
+        let directory = open_directory(path)?;
         require_own(&directory)?;
         Ok(Self(directory))
     }
@@ -58,6 +48,25 @@ impl OwnDirectory {
     pub fn path(&self) -> PathBuf {
         path_of(&self.0)
     }
+}
+
+/// Opens a directory, in which other users may be able to replace files. Never waits, whatever is at the path. Refuses a
+/// symbolic link of another user, who could make it lead to any directory of this user. [`path_of`] is a path to it.
+///
+/// # Errors
+/// There is no such directory, it cannot be opened, or a link of another user leads to it.
+pub fn open_directory(path: &Path) -> Result<File, FileError> {
+    // After a slash at the end of a path, the kernel follows the link before it.
+    let path: PathBuf = path.components().collect();
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = match open(&path, flags | OFlags::NOFOLLOW, Mode::empty()) {
+        Err(Errno::NOTDIR | Errno::LOOP) => {
+            require_own_link(&path)?;
+            open(&path, flags, Mode::empty())
+        }
+        opened => opened,
+    };
+    Ok(File::from(opened.map_err(io::Error::from)?))
 }
 
 /// Checks that there is no symbolic link of another user, which could lead to any directory of this user. A missing

@@ -4,11 +4,12 @@ mod support;
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
+use std::process::Stdio;
 use std::thread;
 
 use rustix::process::Signal;
 use serde_json::Value;
-use support::{Finished, Scratch, finish, signal, start};
+use support::{Finished, Scratch, finish, signal, start, start_telling};
 
 /// Starts an HTTP server that answers every request with `status`, and returns HOST:PORT.
 fn serve(status: &'static str) -> String {
@@ -88,6 +89,21 @@ fn a_signal_ends_it_and_shows_what_was_measured() {
     thread::sleep(std::time::Duration::from_millis(300));
     signal(&knee, Signal::TERM);
     assert_eq!(knee.wait().unwrap().code(), Some(143));
+}
+
+#[test]
+fn a_signal_ends_it_while_no_reply_comes() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let scratch = Scratch::new();
+    let options = ["load", &address, "--send", "x", "--reply-bytes", "1", "-d", "60"];
+    let knee = start_telling(&mut scratch.knee(&options), Stdio::piped());
+    // The queue of the listener contains the connection, and nothing answers.
+    let connection = listener.accept().unwrap();
+    signal(&knee, Signal::INT);
+    let ended = knee.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(130), "{}", String::from_utf8_lossy(&ended.stderr));
+    drop(connection);
 }
 
 #[test]

@@ -196,15 +196,20 @@ fn a_default_directory_behind_a_link_of_another_user_is_refused() {
     let scratch = Scratch::new();
     let elsewhere = scratch.path().join("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
-    for (name, args) in [
-        ("runs", &["run", "getppid1", "-m", "threads", "-t", "1", "-r", "1"][..]),
-        ("profiles", &["profile", "getppid1", "-m", "threads", "-t", "1", "-d", "0.1"]),
+    for (kind, name, args) in [
+        ("link", "runs", &["run", "getppid1", "-m", "threads", "-t", "1", "-r", "1"][..]),
+        (
+            "directory",
+            "profiles",
+            &["profile", "getppid1", "-m", "threads", "-t", "1", "-d", "0.1"],
+        ),
     ] {
         let link = scratch.path().join(name);
         symlink(&elsewhere, &link).unwrap();
         lchown(&link, Some(65534), None).unwrap();
-        let told = format!("cannot write to the link {name}; name another place with -o");
-        finish(&mut scratch.knee(args)).assert_code(3).assert_stderr_has(&told);
+        let refused = finish(&mut scratch.knee(args));
+        refused.assert_code(3).assert_stderr_has(&format!("cannot write to the {kind} {name}; "));
+        refused.assert_stderr_has("it belongs to user 65534");
         assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
         // One's own link may lead anywhere.
         lchown(&link, Some(0), None).unwrap();
@@ -212,5 +217,24 @@ fn a_default_directory_behind_a_link_of_another_user_is_refused() {
         assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 1);
         fs::remove_dir_all(&elsewhere).unwrap();
         fs::create_dir(&elsewhere).unwrap();
+    }
+}
+
+#[test]
+fn a_named_directory_behind_a_link_of_another_user_is_refused() {
+    if !geteuid().is_root() {
+        return skip("root", "only root can give a link to another user");
+    }
+    let scratch = Scratch::new();
+    let elsewhere = scratch.path().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    let link = scratch.path().join("link");
+    symlink(&elsewhere, &link).unwrap();
+    lchown(&link, Some(65534), None).unwrap();
+    let growth = ["profile", "growth", "getppid1", "-m", "threads", "-t", "1,2", "-d", "0.1"];
+    for args in [&["generate", "man", "link"][..], &[&growth[..], &["-o", "link"]].concat()] {
+        let refused = finish(&mut scratch.knee(args));
+        refused.assert_code(3).assert_stderr_has("link: it belongs to user 65534");
+        assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
     }
 }

@@ -23,6 +23,7 @@ pub(super) fn is_usage(error: &anyhow::Error) -> bool {
                 | FindingsError::OtherCheck { .. }
                 | FindingsError::OtherShard { .. }
                 | FindingsError::SameShard { .. }
+                | FindingsError::SameTest { .. }
         )
     );
     names_nothing || names_another_record

@@ -10,7 +10,7 @@ use knee_host::Environment;
 use knee_host::number::{percent, plural, spread};
 use knee_host::shell::word;
 use knee_results::{Curve, LatencyGap, Mark, Mode, Order, Point, PointId, PointLatency};
-use knee_run::record::{Record, RunEnd, RunRecord};
+use knee_run::record::{RUNS_COMMANDS, Record, RunEnd, RunRecord};
 
 use self::seats::{shared_beyond, without_spare_cpu};
 use super::enumeration::{NAMED, and_more};
@@ -134,7 +134,8 @@ fn lacking(record: &Record) -> Option<String> {
         Some(RunEnd::Done) => "lacks the points that failed",
         None => "was killed or is still running",
     };
-    Some(format!("the run {how}; to continue it: {}", resume_command(run, &record.dir)))
+    let warning = if run.runs_commands() { RUNS_COMMANDS } else { "" };
+    Some(format!("the run {how}; to continue it{warning}: {}", resume_command(run, &record.dir)))
 }
 
 /// The command that continues the run with a record in this directory.

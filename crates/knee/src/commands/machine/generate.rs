@@ -12,6 +12,8 @@ use clap_complete::Shell;
 use clap_complete::env::Shells;
 use knee_host::OwnDirectory;
 use knee_host::number::plural;
+use knee_host::own_directory::open_directory;
+use knee_host::regular_file::path_of;
 
 use self::schema::Schema;
 use crate::args::complete::COMPLETE;
@@ -78,9 +80,10 @@ pub(crate) fn run(args: Args, knee: clap::Command) -> anyhow::Result<ExitStatus>
 
 fn write_pages(knee: clap::Command, dir: &Path) -> anyhow::Result<ExitStatus> {
     OwnDirectory::create(dir).with_context(|| format!("cannot create {}", dir.display()))?;
+    let open = open_directory(dir).with_context(|| format!("cannot write to {}", dir.display()))?;
     let pages = man::pages(knee)?;
     for man::Page { file, text } in &pages {
-        file::write(&dir.join(file), text)?;
+        file::write(&path_of(&open).join(file), text)?;
     }
     tell!("knee: wrote {} to {}", plural(pages.len(), "man page"), dir.display());
     Ok(ExitStatus::Done)

@@ -1,8 +1,9 @@
 //! `knee load`: send requests to a server, and measure its rate and latency.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use knee_host::affinity::usable_cpus;
@@ -20,6 +21,8 @@ use crate::{interrupt, present, stdout};
 
 /// How often the command looks for signals and shows progress.
 const LOOK: Duration = Duration::from_millis(50);
+/// How long the load may take to end after a signal.
+const END: Duration = Duration::from_millis(400);
 /// Seconds to wait for the replies to the last requests.
 const PATIENCE: f64 = 1.0;
 /// Prefix of an address with the path of an HTTP request.
@@ -121,15 +124,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let load = load(args)?;
     let interrupt = interrupt::poll()?;
     raise_open_files();
-    let mut signal = None;
-    let outcome = measure(&load, &interrupt, args.quiet, &mut signal).map_err(|error| {
-        let status = match &error {
-            LoadError::Nothing(_) | LoadError::Request { .. } | LoadError::Idle => {
-                ExitStatus::TestcaseDied
-            }
-            LoadError::Unreachable(_) | LoadError::System(_) => ExitStatus::Environment,
-        };
-        failed(status, format!("{}: {error}", args.address))
+    let load = Arc::new(load);
+    let (outcome, signal) = measure(&load, &interrupt, args.quiet)?;
+    let outcome = outcome.map_err(|error| match signal {
+        Some(signal) => failed(ExitStatus::Interrupted(signal), interrupt::message()),
+        None => failed(status(&error), format!("{}: {error}", args.address)),
     })?;
     if args.json {
         stdout::print_json(&present::load::json(&load, &outcome))?;
@@ -143,32 +142,50 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     })
 }
 
-/// Generates the load, until its end or until a signal arrives.
+fn status(error: &LoadError) -> ExitStatus {
+    match error {
+        LoadError::Nothing(_) | LoadError::Request { .. } | LoadError::Idle => {
+            ExitStatus::TestcaseDied
+        }
+        LoadError::Unreachable(_) | LoadError::System(_) => ExitStatus::Environment,
+    }
+}
+
+/// Generates the load, until its end or until a signal arrives. Returns the signal too.
+///
+/// # Errors
+/// A signal arrived, and the server does not let the load end.
 fn measure(
-    load: &Load,
+    load: &Arc<Load>,
     interrupt: &Interrupt,
     is_quiet: bool,
-    signal: &mut Option<i32>,
-) -> Result<Outcome, LoadError> {
-    let stop = AtomicBool::new(false);
+) -> anyhow::Result<(Result<Outcome, LoadError>, Option<i32>)> {
+    let stop = Arc::new(AtomicBool::new(false));
     let mut progress = Progress::new(is_quiet);
     let seconds = load.warmup + load.seconds;
-    let begun = std::time::Instant::now();
-    thread::scope(|scope| {
-        let running = scope.spawn(|| knee_load::run(load, &stop));
-        while !running.is_finished() {
-            if wait_readable(interrupt, LOOK)
-                && let Some(number) = interrupt.take()
-            {
-                *signal = Some(number);
-                stop.store(true, Ordering::Relaxed);
-            }
-            let done = begun.elapsed().as_secs_f64().min(seconds).round() as u64;
-            let amount = Amount { done, of: seconds.round() as u64, unit: "seconds" };
-            progress.show_with(&amount, None, String::new);
+    let begun = Instant::now();
+    let running = {
+        let (load, stop) = (Arc::clone(load), Arc::clone(&stop));
+        thread::Builder::new().spawn(move || knee_load::run(&load, &stop))?
+    };
+    let mut signal = None;
+    while !running.is_finished() {
+        if wait_readable(interrupt, LOOK)
+            && let Some(number) = interrupt.take()
+        {
+            signal = Some((number, Instant::now()));
+            stop.store(true, Ordering::Relaxed);
         }
-        running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
+        // It may wait for a connection, or for replies. It ends with this process.
+        if let Some((number, _)) = signal.filter(|(_, since)| since.elapsed() >= END) {
+            return Err(failed(ExitStatus::Interrupted(number), interrupt::message()));
+        }
+        let done = begun.elapsed().as_secs_f64().min(seconds).round() as u64;
+        let amount = Amount { done, of: seconds.round() as u64, unit: "seconds" };
+        progress.show_with(&amount, None, String::new);
+    }
+    let outcome = running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    Ok((outcome, signal.map(|(number, _)| number)))
 }
 
 fn load(args: &Args) -> anyhow::Result<Load> {

@@ -96,14 +96,18 @@ pub enum RecordError {
     },
 }
 
+/// A warning before a command that continues a run: whoever wrote the record chose what it runs.
+pub const RUNS_COMMANDS: &str = ", which runs the commands in the record";
+
 /// A complete run whose file of samples lacks rounds, because it was truncated or lines were
 /// removed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{} lacks {missing} of the {of} rounds that run.json lists as measured (the first missing one \
-     is a round of {}); to measure the missing rounds again: knee run --resume {}",
+     is a round of {}); to measure the missing rounds again{}: knee run --resume {}",
     .dir.join(SAMPLES_FILE).display(),
     .first,
+    if *.runs_commands { RUNS_COMMANDS } else { "" },
     word(.dir)
 )]
 pub struct Lacking {
@@ -115,6 +119,8 @@ pub struct Lacking {
     pub of: u64,
     /// The first point with missing rounds.
     pub first: PointId,
+    /// Whether measuring them runs commands, servers or plug-ins that the record names.
+    pub runs_commands: bool,
 }
 
 /// A kind of access to a file or directory of a record.

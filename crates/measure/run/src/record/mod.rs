@@ -30,7 +30,7 @@ mod writer;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use error::{Access, Lacking, RecordError};
+pub use error::{Access, Lacking, RUNS_COMMANDS, RecordError};
 pub use machine::Machine;
 pub use paused::Paused;
 pub use reader::{Record, directory};
@@ -115,6 +115,11 @@ impl RunRecord {
     /// The case with the identity `id`.
     pub fn case(&self, id: &CaseId) -> Option<&Case> {
         self.cases.iter().find(|case| case.id == *id)
+    }
+
+    /// Whether measuring runs commands, servers or plug-ins that the record names.
+    pub fn runs_commands(&self) -> bool {
+        !self.cases.iter().all(Case::is_built_in)
     }
 
     /// Notes the programs that a command left running, unless the record has some of this command. Returns

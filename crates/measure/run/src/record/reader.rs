@@ -162,6 +162,7 @@ impl Record {
         let missing = |point: &PointId| asked.saturating_sub(rounds.of(point).count() as u64);
         Some(Lacking {
             dir: self.dir.clone(),
+            runs_commands: self.run.runs_commands(),
             missing: points.iter().map(missing).sum(),
             of: asked * points.len() as u64,
             first: points.iter().find(|point| missing(point) > 0)?.clone(),

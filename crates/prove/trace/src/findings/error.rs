@@ -80,6 +80,29 @@ pub enum FindingsError {
         /// What differs.
         difference: String,
     },
+    /// Two shards contain the same test.
+    #[error(
+        "{} and {} both contain the test {test}; read the shards of a single check", one.display(),
+        other.display()
+    )]
+    SameTest {
+        /// The first.
+        one: PathBuf,
+        /// The second.
+        other: PathBuf,
+        /// The test.
+        test: String,
+    },
+    /// A record contains more tests than its check has.
+    #[error("{} contains {found} tests, but the check has {count}", dir.display())]
+    TooMany {
+        /// The record.
+        dir: PathBuf,
+        /// The tests in it.
+        found: usize,
+        /// The tests of the check.
+        count: usize,
+    },
     /// Two records contain the same shard.
     #[error("{} and {} are the same shard, {shard}", one.display(), other.display())]
     SameShard {

@@ -1,6 +1,6 @@
 //! Reads records, and several shards as one record.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -39,6 +39,10 @@ impl Findings {
         let check = read_check(dir)?;
         let path = dir.join(TESTS_FILE);
         let (tests, _) = parse_tests(RegularFile::at(&path).read(), &path)?;
+        let (found, count) = (tests.len(), check.tests.count);
+        if found > count {
+            return Err(FindingsError::TooMany { dir: dir.to_owned(), found, count });
+        }
         Ok(Self { shards: vec![check.shard], check, tests })
     }
 
@@ -58,6 +62,8 @@ impl Findings {
         let mut read = read.into_iter();
         let (first, mut all) = read.next().expect("at least one directory");
         let mut last = first;
+        let mut places: BTreeMap<String, &PathBuf> =
+            all.tests.iter().map(|test| (test.test.clone(), first)).collect();
         for (dir, Self { check, tests, .. }) in read {
             if let Some(difference) = all.check.difference(&check) {
                 let [one, other] = [first, dir].map(Clone::clone);
@@ -67,6 +73,12 @@ impl Findings {
                 let [one, other] = [last, dir].map(Clone::clone);
                 let shard = check.shard.to_string();
                 return Err(FindingsError::SameShard { one, other, shard });
+            }
+            for TestLine { test, .. } in &tests {
+                if let Some(one) = places.insert(test.clone(), dir) {
+                    let (one, other, test) = (one.clone(), dir.clone(), test.clone());
+                    return Err(FindingsError::SameTest { one, other, test });
+                }
             }
             all.shards.push(check.shard);
             all.tests.extend(tests);
@@ -208,6 +220,21 @@ mod tests {
         );
         let nowhere = refused(["1", "nowhere"]);
         assert!(nowhere.contains("nowhere is not a record of knee commute check"), "{nowhere}");
+    }
+
+    #[test]
+    fn a_test_that_is_in_two_shards_is_refused_and_so_are_more_tests_than_the_check_has() {
+        let dir = tempfile::tempdir().unwrap();
+        let ids = ["a,b/0", "a,b/1"];
+        let names = ["1", "2"].map(|name| dir.path().join(name));
+        for (path, index) in names.iter().zip([1, 2]) {
+            record(path, &check(Shard { index, of: 2 }, &ids), &[free(ids[0])]);
+        }
+        let refused = Findings::of_shards(&names).unwrap_err().to_string();
+        assert!(refused.contains("both contain the test a,b/0"), "{refused}");
+        record(&names[0], &check(Shard::WHOLE, &ids[..1]), &[free(ids[0]), free(ids[1])]);
+        let refused = Findings::open(&names[0]).unwrap_err().to_string();
+        assert!(refused.ends_with("contains 2 tests, but the check has 1"), "{refused}");
     }
 
     #[test]

@@ -1,8 +1,11 @@
 //! `knee profile growth`.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use knee_host::own_directory::open_directory;
+use knee_host::regular_file::path_of;
 use knee_host::{Interrupt, OwnDirectory, auto_tasks, cgroup};
 use knee_profile::Capture;
 use knee_profile::growth::{growth, table};
@@ -131,9 +134,7 @@ fn take(args: &Args, name: &str) -> anyhow::Result<Vec<Capture>> {
             Subject::Server(service) => service.ends()?,
         },
     };
-    if let Some(dir) = &args.output {
-        OwnDirectory::create(dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    }
+    let output = args.output.as_deref().map(output_directory).transpose()?;
     let mut sampled: Vec<Sampled<Capture>> = Vec::new();
     for &tasks in &tasks {
         sampled.push(sample(args, &subject, tasks, &interrupt, sampled.is_empty())?);
@@ -151,13 +152,19 @@ fn take(args: &Args, name: &str) -> anyhow::Result<Vec<Capture>> {
     }
     let keep = |one: Sampled<Capture>| {
         one.warn();
-        if let Some(dir) = &args.output {
+        if let Some(dir) = &output {
             let name = format!("{}.json", one.point.tasks);
-            file::write(&dir.join(name), &one.taken.to_json())?;
+            file::write(&path_of(dir).join(name), &one.taken.to_json())?;
         }
         Ok(one.taken)
     };
     sampled.into_iter().map(keep).collect()
+}
+
+/// Creates the directory for the captures, if necessary, and opens it.
+fn output_directory(dir: &Path) -> anyhow::Result<File> {
+    OwnDirectory::create(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    open_directory(dir).with_context(|| format!("cannot write to {}", dir.display()))
 }
 
 /// Samples the testcase or server at one task count.

@@ -1,10 +1,12 @@
 //! `knee profile` itself: taking a capture.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use knee_host::OwnDirectory;
+use knee_host::own_directory::open_directory;
+use knee_host::regular_file::path_of;
 use knee_host::shell::word;
 use knee_host::text::Screen;
 use knee_profile::Capture;
@@ -18,7 +20,7 @@ use crate::exit::ExitStatus;
 use crate::file::Output;
 use crate::interrupt;
 use crate::present::profile::{losses, summary};
-use crate::session::{check_default, numbered};
+use crate::session::numbered;
 use crate::stderr::{self, tell};
 use crate::{file, stdout};
 
@@ -34,16 +36,15 @@ pub(super) fn run(args: &SampleArgs) -> anyhow::Result<ExitStatus> {
         return locks::run(args, output, &interrupt);
     }
     let is_new = output.is_none() && !Path::new(PROFILES).exists();
-    if output.is_none() {
-        check_default(PROFILES)?;
-        OwnDirectory::create(Path::new(PROFILES))
-            .with_context(|| format!("cannot create the directory {PROFILES}; use -o FILE"))?;
-    }
+    let profiles = output.is_none().then(profiles).transpose()?;
     let (capture, left) = take::<Sampler>(args, &interrupt).inspect_err(|_| {
         // A directory with captures stays.
         let _ = is_new.then(|| fs::remove_dir(PROFILES));
     })?;
-    let file = keep(&capture, output)?;
+    let file = match output {
+        Some(output) => output.finish(&capture.to_json())?,
+        None => keep(&capture, &profiles.expect("without an output, it was opened"))?,
+    };
     if !args.how.quiet {
         let table = table(&functions(&capture), SHOWN).render(&Screen::of_stdout());
         let words = format!("{}\n{table}", summary(&capture));
@@ -62,18 +63,20 @@ pub(super) fn run(args: &SampleArgs) -> anyhow::Result<ExitStatus> {
     left.end(&interrupt)
 }
 
-/// Writes a capture to the requested file, or to a new file in `PROFILES`.
-fn keep(capture: &Capture, output: Option<Output>) -> anyhow::Result<PathBuf> {
-    let json = capture.to_json();
-    match output {
-        Some(output) => output.finish(&json),
-        None => {
-            let mut names = numbered(PROFILES, &capture.machine.started_at, ".json");
-            let path = names.find(|file| !file.exists()).expect("some number is unused");
-            // Another user may have made a link since.
-            check_default(PROFILES)?;
-            file::write(&path, &json)?;
-            Ok(path)
-        }
-    }
+/// Creates the directory for captures, if necessary, and opens it. In the directory of another user, it can be a link of
+/// that user.
+fn profiles() -> anyhow::Result<File> {
+    let dir = Path::new(PROFILES);
+    let cannot = || format!("cannot write to the directory {PROFILES}; name another place with -o");
+    OwnDirectory::create(dir).with_context(cannot)?;
+    open_directory(dir).with_context(cannot)
+}
+
+/// Writes a capture to a new file in [`PROFILES`].
+fn keep(capture: &Capture, profiles: &File) -> anyhow::Result<PathBuf> {
+    let mut names = numbered(PROFILES, &capture.machine.started_at, ".json");
+    let path = names.find(|file| !file.exists()).expect("some number is unused");
+    let name = path.file_name().expect("it is in the directory");
+    file::write(&path_of(profiles).join(name), &capture.to_json())?;
+    Ok(path)
 }
