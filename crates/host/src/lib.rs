@@ -15,6 +15,7 @@
 //! | [`process`] | how are processes started, ended and waited for; where is a program? |
 //! | [`signal`], [`interrupt`] | which signal ended a process; has Ctrl-C been pressed? |
 //! | [`limits`] | how many files may be open? |
+//! | [`ssh`] | how does knee reach another host, and what does the host answer? |
 //! | [`listener`] | whose programs accept connections at an address? |
 //! | [`workdir`] | where do temporary files go, so that nothing remains? |
 //! | [`temporary`] | which files must a process remove that ends without running destructors? |
@@ -70,6 +71,7 @@ pub mod regular_file;
 pub mod shell;
 pub mod signal;
 pub mod skip;
+pub mod ssh;
 pub mod suggest;
 mod sysfs;
 pub mod temporary;

@@ -4,99 +4,20 @@
 mod support;
 
 use std::fs::{self, Permissions};
-use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::Signal;
-use support::jobs::{assert_shards_equal_the_whole, jobs, read};
-use support::{Finished, Scratch, finish, processes_in, signal, skip, start_telling, wait_until};
+use support::jobs::{assert_shards_equal_the_whole, read};
+use support::sshd::Server;
+use support::{Finished, Scratch, finish, processes_in, signal, start_telling, wait_until};
 
-/// Where Debian installs the server, which most users do not have on their PATH.
-const SSHD: &str = "/usr/sbin/sshd";
-/// sshd started by root needs this empty directory.
-const SEPARATION: &str = "/run/sshd";
-
-/// A server that the names `alpha` and `beta` lead to. The name `gone` leads to a port without a server.
-struct Server {
-    sshd: Child,
-    scratch: Scratch,
-    /// The directory of a program `ssh` with the configuration of this server.
-    bin: PathBuf,
-}
-
-impl Server {
-    /// `None`, with a printed reason, if a program is missing.
-    fn start() -> Option<Self> {
-        for program in [SSHD, "/usr/bin/ssh", "/usr/bin/ssh-keygen"] {
-            if !Path::new(program).exists() {
-                skip("ssh", format_args!("{program} is missing"));
-                return None;
-            }
-        }
-        let _ = fs::create_dir(SEPARATION);
-        let scratch = Scratch::new();
-        let dir = scratch.path();
-        for key in ["host", "user"] {
-            let mut keygen = Command::new("/usr/bin/ssh-keygen");
-            keygen.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(dir.join(key));
-            assert!(keygen.status().unwrap().success());
-        }
-        fs::copy(dir.join("user.pub"), dir.join("authorized")).unwrap();
-        let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let (port, unused) = (free(), free());
-        let here = dir.display();
-        let of_server = format!(
-            "Port {port}\nListenAddress 127.0.0.1\nHostKey {here}/host\nPidFile none\nUsePAM no\n\
-             StrictModes no\nPermitRootLogin yes\nAuthorizedKeysFile {here}/authorized\n\
-             SetEnv TMPDIR={here}/work\n"
-        );
-        fs::write(dir.join("sshd_config"), of_server).unwrap();
-        let of_client = format!(
-            "Host *\nHostName 127.0.0.1\nPort {port}\nIdentityFile {here}/user\n\
-             IdentitiesOnly yes\nStrictHostKeyChecking no\nUserKnownHostsFile {here}/known\n"
-        );
-        let gone = format!("Host gone\nPort {unused}\n");
-        fs::write(dir.join("ssh_config"), gone + &of_client).unwrap();
-        let bin = dir.join("bin");
-        fs::create_dir(&bin).unwrap();
-        let ssh = format!("#!/bin/sh\nexec /usr/bin/ssh -F {here}/ssh_config \"$@\"\n");
-        fs::write(bin.join("ssh"), ssh).unwrap();
-        fs::set_permissions(bin.join("ssh"), Permissions::from_mode(0o755)).unwrap();
-        let mut sshd = Command::new(SSHD);
-        sshd.args(["-D", "-e", "-f"]).arg(dir.join("sshd_config"));
-        sshd.stderr(fs::File::create(dir.join("sshd.log")).unwrap());
-        let sshd = sshd.spawn().unwrap();
-        wait_until("sshd listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
-        Some(Self { sshd, scratch, bin })
-    }
-
-    fn use_in<'c>(&self, command: &'c mut Command) -> &'c mut Command {
-        command.env("PATH", format!("{}:{}", self.bin.display(), std::env::var("PATH").unwrap()))
-    }
-
-    fn jobs(&self, lines: &[&str], args: &[&str]) -> Command {
-        let mut command = jobs(&self.scratch, lines, args);
-        self.use_in(&mut command);
-        command
-    }
-
-    /// The temporary directories of connections.
-    fn directories(&self) -> Vec<PathBuf> {
-        self.scratch.leftovers()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.sshd.kill();
-        let _ = self.sshd.wait();
-        if std::thread::panicking() {
-            let log = fs::read_to_string(self.scratch.path().join("sshd.log"));
-            println!("sshd: {}", log.unwrap_or_default());
-        }
-    }
+/// `knee jobs run list -o out` with the ssh of `server`, for a list with these lines.
+fn jobs(server: &Server, lines: &[&str], args: &[&str]) -> Command {
+    let mut command = support::jobs::jobs(&server.scratch, lines, args);
+    server.use_in(&mut command);
+    command
 }
 
 #[test]
@@ -107,7 +28,7 @@ fn results_of_jobs_on_hosts_are_copied_and_nothing_is_left_there() {
         .map(|nr| format!("mkdir -p $KNEE_OUT/a && echo {nr} >\"$KNEE_OUT/a/$KNEE_JOB\"; echo log"))
         .collect();
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-    let done = finish(&mut server.jobs(&lines, &["--on", "ssh:alpha,beta", "-j", "10"]));
+    let done = finish(&mut jobs(&server, &lines, &["--on", "ssh:alpha,beta", "-j", "10"]));
     done.assert_code(0).assert_stdout_has("30 of 30 jobs done");
     for nr in 1..=30 {
         assert_eq!(read(&server.scratch, &format!("results/a/{nr}")), format!("{nr}\n"));
@@ -121,7 +42,7 @@ fn a_host_that_does_not_answer_is_reported_and_the_others_run_its_jobs() {
     let Some(server) = Server::start() else { return };
     let lines = ["true", "exit 5"];
     let run = |hosts: &str, more: &[&str]| {
-        finish(&mut server.jobs(&lines, &[&["--on", hosts, "--retries", "0"], more].concat()))
+        finish(&mut jobs(&server, &lines, &[&["--on", hosts, "--retries", "0"], more].concat()))
     };
     run("ssh:gone", &[])
         .assert_code(3)
@@ -139,7 +60,7 @@ fn long_job(server: &Server) -> Child {
     let begun = server.scratch.path().join("begun");
     let line = format!("cd {}; touch begun; sleep 300", server.scratch.path().display());
     let lines = [line.as_str()];
-    let mut command = server.jobs(&lines, &["--on", "ssh:alpha", "-j", "1"]);
+    let mut command = jobs(server, &lines, &["--on", "ssh:alpha", "-j", "1"]);
     let knee = start_telling(&mut command, Stdio::piped());
     wait_until("the job runs", || begun.exists());
     knee
@@ -186,7 +107,7 @@ fn hostile_ssh(scratch: &Scratch, pack: &str) -> PathBuf {
     let here = scratch.path().display();
     let script = format!(
         "#!/bin/sh\nfor command; do :; done\ncase $command in\n\
-         *mktemp*) mkdir {here}/host; echo knee-jobs 1 {here}/host; exec cat >{here}/held;;\n\
+         *mktemp*) mkdir {here}/host; echo knee-host 0 - {here}/host; exec cat >{here}/held;;\n\
          tar*) {pack};;\n\
          *) exec sh -c \"$command\";;\nesac\n"
     );
@@ -203,7 +124,7 @@ fn results_that_contain_a_link_are_refused() {
         scratch.path().display()
     );
     let bin = hostile_ssh(&scratch, &pack);
-    let mut command = jobs(&scratch, &["true"], &["--on", "ssh:host"]);
+    let mut command = support::jobs::jobs(&scratch, &["true"], &["--on", "ssh:host"]);
     command.env("PATH", format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()));
     finish(&mut command)
         .assert_code(3)
@@ -215,7 +136,7 @@ fn results_that_contain_a_link_are_refused() {
 fn ctrl_c_ends_the_wait_for_results_that_do_not_arrive() {
     let scratch = Scratch::new();
     let bin = hostile_ssh(&scratch, "touch asked; exec sleep 600");
-    let mut command = jobs(&scratch, &["true"], &["--on", "ssh:host"]);
+    let mut command = support::jobs::jobs(&scratch, &["true"], &["--on", "ssh:host"]);
     command.env("PATH", format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()));
     let mut knee = start_telling(&mut command, Stdio::null());
     wait_until("knee waits for the results", || scratch.path().join("asked").exists());

@@ -48,7 +48,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -164,6 +164,13 @@ impl Program {
     #[must_use]
     pub fn in_round(mut self, dir: &Path) -> Self {
         self.round = Some(dir.to_owned());
+        self
+    }
+
+    /// Sets its standard input: `Stdio::piped()` for [`Kept::stdin`], or a file.
+    #[must_use]
+    pub fn stdin(mut self, stdin: impl Into<Stdio>) -> Self {
+        self.stdin = Some(stdin.into());
         self
     }
 
@@ -321,11 +328,12 @@ impl Prepared {
             Message::Failed(errno) => return Err(errno.into()),
             other => return Err(unexpected(&other)),
         };
+        let stdin = keeper.process.stdin.take();
         let (stdout, stderr) = (keeper.process.stdout.take(), keeper.process.stderr.take());
         // The keeper reaps the program only after knee asked it to end, so the number is still that of the
         // program.
         let exit = pidfd_open(pid, PidfdFlags::empty())?;
-        let kept = Kept { stdout, stderr, keeper, pid, exit, leads_group, status: None };
+        let kept = Kept { stdin, stdout, stderr, keeper, pid, exit, leads_group, status: None };
         for pipe in kept.pipes().into_iter().flatten() {
             rustix::io::ioctl_fionbio(pipe, true)?;
         }
@@ -347,6 +355,8 @@ fn unexpected(message: &Message) -> io::Error {
 /// descendants, and waits until they have ended.
 #[derive(Debug)]
 pub struct Kept {
+    /// Its standard input, if that is `Stdio::piped()`. Dropping it closes the input.
+    pub stdin: Option<ChildStdin>,
     /// Its standard output, if that is `Stdio::piped()`. Reads do not block.
     pub stdout: Option<ChildStdout>,
     /// Its error output, if that is `Stdio::piped()`. Reads do not block.

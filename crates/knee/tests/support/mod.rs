@@ -5,6 +5,7 @@
 #[cfg(feature = "prove")]
 pub(crate) mod jobs;
 pub(crate) mod schema;
+pub(crate) mod sshd;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

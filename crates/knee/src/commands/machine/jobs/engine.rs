@@ -2,8 +2,7 @@
 
 use std::str::FromStr;
 
-/// The prefix of the list of hosts.
-const SSH: &str = "ssh:";
+use knee_host::ssh::{self, Host};
 
 /// The value of `--on`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,7 +10,7 @@ pub(super) enum Engine {
     /// Processes on this machine.
     Local,
     /// Hosts that ssh(1) can reach.
-    Ssh(Vec<String>),
+    Ssh(Vec<Host>),
     /// An array job of Slurm.
     Slurm,
     /// An indexed job of Kubernetes.
@@ -28,14 +27,10 @@ impl FromStr for Engine {
             "k8s" => return Ok(Self::Kubernetes),
             _ => {}
         }
-        let Some(hosts) = text.strip_prefix(SSH) else {
+        let Some(hosts) = ssh::listed(text) else {
             return Err("must be local, ssh:HOST,HOST, slurm or k8s".to_owned());
         };
-        let hosts: Vec<String> = hosts.split(',').map(str::to_owned).collect();
-        // ssh would take a host that begins with - for an option.
-        if hosts.iter().any(|host| host.is_empty() || host.starts_with('-')) {
-            return Err("name the hosts as ssh does: ssh:HOST,USER@HOST".to_owned());
-        }
+        let hosts = hosts.collect::<Result<Vec<Host>, _>>().map_err(|error| error.to_string())?;
         if (1..hosts.len()).any(|nr| hosts[..nr].contains(&hosts[nr])) {
             return Err("a host appears twice; -j sets the jobs at a time on each host".to_owned());
         }
@@ -49,7 +44,7 @@ mod tests {
 
     #[test]
     fn hosts_are_separated_by_commas() {
-        let hosts = ["a", "me@b"].map(str::to_owned).to_vec();
+        let hosts = ["a", "me@b"].map(|name| Host::named(name).unwrap()).to_vec();
         assert_eq!("ssh:a,me@b".parse(), Ok(Engine::Ssh(hosts)));
         for text in ["ssh", "ssh:", "ssh:a,", "ssh:-oProxyCommand=x", "ssh:a,a", "SLURM", ""] {
             assert!(text.parse::<Engine>().is_err(), "{text}");

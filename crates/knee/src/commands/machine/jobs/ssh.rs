@@ -1,7 +1,6 @@
-//! Hosts that ssh(1) reaches. Each host gets a temporary directory, which disappears when the connection ends,
-//! also if knee is killed. The results of a job are copied back when the job ends.
+//! Jobs on hosts that ssh(1) reaches. The results of a job are copied back when the job ends.
 
-use std::ffi::OsStr;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::BorrowedFd;
@@ -15,6 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use knee_host::process::{Tied, Ties, last_line, read_tail, readable, spawn, wait_readable};
 use knee_host::shell::is_one_word;
+use knee_host::ssh::{ANSWER_PATIENCE, Answer, Host, MOST_BYTES};
 
 use super::directory::Directory;
 use super::machine::{Machine, ends_before, ends_within, run_tied};
@@ -26,10 +26,6 @@ use crate::stderr::tell;
 const MAX_SEATS: usize = 8;
 /// How long the temporary directory of a host may take to disappear.
 const REMOVE: Duration = Duration::from_secs(5);
-/// The most bytes that are read before the answer of a host.
-const MOST_BYTES: usize = 1 << 20;
-/// How long a host may take to connect, answer and receive the jobs, so that the others need not wait forever.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
 /// How much of the end of its error output to keep.
 const TAIL_BYTES: usize = 64 << 10;
 /// The most memory that tar may map. It needs a few megabytes.
@@ -38,27 +34,9 @@ const TAR_MEMORY: u64 = 1 << 30;
 const MOST_CPUS: usize = 10_000;
 /// The most connections to a host without `-j`. Each takes megabytes here, and the host says how many it needs.
 const MOST_CONNECTIONS: usize = 64;
-/// What precedes the answer of a host. A login shell may print other lines first.
-const ANSWER: &str = "knee-jobs ";
-/// Creates the temporary directory, prints the number of CPUs and the directory, and removes it when standard
-/// input is closed. The shell of the user may not be a POSIX shell.
-const SET_UP: &str = "exec sh -c 'dir=$(mktemp -d \"${TMPDIR:-/tmp}/knee-jobs.XXXXXX\") && \
-    echo \"knee-jobs $(nproc) $dir\" && cat >/dev/null; \
-    n=0; until rm -rf \"$dir\" || [ $n -ge 50 ]; do n=$((n + 1)); sleep 0.1; done'";
-/// No questions, an end within a minute if the host does not answer, and a connection that ends with its
-/// process, whatever the configuration of the user says.
-const OPTIONS: [&str; 6] = [
-    "BatchMode=yes",
-    "ConnectTimeout=10",
-    "ServerAliveInterval=15",
-    "ServerAliveCountMax=4",
-    "ControlPersist=no",
-    "LogLevel=ERROR",
-];
-
 /// A connection to a host.
-pub(super) struct Host<'a> {
-    name: String,
+pub(super) struct Connected<'a> {
+    host: Host,
     /// The socket of the connection, which the sessions share.
     socket: PathBuf,
     /// The temporary directory on the host.
@@ -75,13 +53,13 @@ pub(super) struct Host<'a> {
 /// # Errors
 /// No host answers.
 pub(super) fn connect<'a>(
-    hosts: &[String],
+    hosts: &[Host],
     seats: Option<usize>,
     most: usize,
     directory: &'a Directory,
     sockets: &Path,
-) -> anyhow::Result<Vec<Host<'a>>> {
-    let connected: Vec<anyhow::Result<Vec<Host<'a>>>> = thread::scope(|scope| {
+) -> anyhow::Result<Vec<Connected<'a>>> {
+    let connected: Vec<anyhow::Result<Vec<Connected<'a>>>> = thread::scope(|scope| {
         let mut threads = Vec::new();
         for (nr, host) in hosts.iter().enumerate() {
             let socket = sockets.join(format!("{nr}"));
@@ -94,7 +72,7 @@ pub(super) fn connect<'a>(
     for (host, connections) in hosts.iter().zip(connected) {
         match connections {
             Ok(connections) => usable.extend(connections),
-            Err(error) => tell!("knee: {host} runs no jobs: {error:#}"),
+            Err(error) => tell!("knee: {} runs no jobs: {error:#}", host.name()),
         }
     }
     ensure!(!usable.is_empty(), "none of the hosts can run jobs; `ssh HOST true` must succeed");
@@ -103,65 +81,64 @@ pub(super) fn connect<'a>(
 
 /// As many connections to a host as its jobs need, which are at most `most`.
 fn connections<'a>(
-    name: &str,
+    host: &Host,
     seats: Option<usize>,
     most: usize,
     directory: &'a Directory,
     socket: &Path,
-) -> anyhow::Result<Vec<Host<'a>>> {
+) -> anyhow::Result<Vec<Connected<'a>>> {
     let mut all = Vec::new();
     let mut left = seats.map(|seats| seats.min(most));
     let until = Instant::now() + ANSWER_PATIENCE;
     loop {
         let socket = socket.with_extension(all.len().to_string());
-        let (mut host, cpus) = Host::connect(name, directory, socket, until)?;
+        let (mut connected, cpus) = Connected::connect(host, directory, socket, until)?;
         let seats = left.unwrap_or(cpus.min(most).min(MOST_CONNECTIONS * MAX_SEATS));
-        host.seats = seats.min(MAX_SEATS);
-        left = Some(seats - host.seats);
-        all.push(host);
+        connected.seats = seats.min(MAX_SEATS);
+        left = Some(seats - connected.seats);
+        all.push(connected);
         if left == Some(0) {
             return Ok(all);
         }
     }
 }
 
-impl<'a> Host<'a> {
+impl<'a> Connected<'a> {
     /// Connects to a host, and copies the list and the script to it. Also returns the number of its CPUs.
     fn connect(
-        name: &str,
+        host: &Host,
         directory: &'a Directory,
         socket: PathBuf,
         until: Instant,
     ) -> anyhow::Result<(Self, usize)> {
-        let mut ssh = ssh(&socket);
-        ssh.args(["-o", "ControlMaster=yes", "--", name, SET_UP]).process_group(0);
+        let mut ssh = command(&host.connection(&socket));
+        ssh.process_group(0);
         ssh.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = spawn(&mut ssh, Ties::default());
         let mut connection = Connection(child.context("cannot start ssh (openssh-client)")?);
-        let (cpus, remote) = connection.answer(until)?;
+        let Answer { cpus, directory: remote, .. } = connection.answer(until)?;
         ensure!(
             is_one_word(&remote),
             "its temporary directory {remote} contains characters that are special to a shell; set TMPDIR there"
         );
-        let name = name.to_owned();
-        let host = Self { name, socket, remote, seats: 1, directory, _connection: connection };
-        host.copy(&directory.list(), "list", until)?;
-        host.copy(&directory.script(), "job", until)?;
-        Ok((host, cpus))
+        let cpus = if cpus.len() <= MOST_CPUS { cpus.len() } else { 1 };
+        let host = host.clone();
+        let connected = Self { host, socket, remote, seats: 1, directory, _connection: connection };
+        connected.copy(&directory.list(), "list", until)?;
+        connected.copy(&directory.script(), "job", until)?;
+        Ok((connected, cpus))
     }
 
     /// A session that runs a command.
-    fn session(&self, command: impl AsRef<OsStr>) -> Command {
-        let mut session = ssh(&self.socket);
-        session.args(["-o", "ControlMaster=no", "--", &self.name]).arg(command);
-        session
+    fn session(&self, line: &str) -> Command {
+        command(&self.host.session(&self.socket, line))
     }
 
     /// Copies a file to the host.
     fn copy(&self, file: &Path, name: &str, until: Instant) -> anyhow::Result<()> {
         let content =
             File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
-        let mut session = self.session(format!("cat >{}/{name}", self.remote));
+        let mut session = self.session(&format!("cat >{}/{name}", self.remote));
         session.stdin(content).stdout(Stdio::null()).stderr(Stdio::piped());
         let session = spawn(&mut session, Ties::bound()).context("cannot start ssh")?;
         let mut session = Tied(session);
@@ -179,7 +156,7 @@ impl<'a> Host<'a> {
         let here = format!("{}/{job}", self.remote);
         let paths = Directory::written_by(job);
         let written = paths.each_ref().map(|path| path.to_string_lossy()).join(" ");
-        let mut session = self.session(format!("tar -C {here} -cf - {written} && rm -rf {here}"));
+        let mut session = self.session(&format!("tar -C {here} -cf - {written} && rm -rf {here}"));
         session.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let pack = spawn(&mut session, Ties::bound()).context("cannot start ssh")?;
         let mut pack = Tied(pack);
@@ -213,9 +190,9 @@ impl<'a> Host<'a> {
     }
 }
 
-impl Machine for Host<'_> {
+impl Machine for Connected<'_> {
     fn name(&self) -> &str {
-        &self.name
+        self.host.name()
     }
 
     fn seats(&self) -> usize {
@@ -224,7 +201,7 @@ impl Machine for Host<'_> {
 
     fn run(&self, job: usize, stop: BorrowedFd<'_>) -> anyhow::Result<String> {
         let remote = &self.remote;
-        let mut session = self.session(format!("sh {remote}/job {job} {remote}/{job} tied"));
+        let mut session = self.session(&format!("sh {remote}/job {job} {remote}/{job} tied"));
         let message = run_tied(&mut session, stop).context("cannot start ssh")?;
         let [is_stopped] = readable([Some(stop)], Some(Instant::now()))?;
         if !is_stopped {
@@ -242,34 +219,26 @@ fn last_message(mut pipe: impl Read) -> Option<String> {
     last_line(&tail)
 }
 
-fn ssh(socket: &Path) -> Command {
-    let mut ssh = Command::new("ssh");
-    ssh.args(OPTIONS.iter().flat_map(|option| ["-o", option])).arg("-T").arg("-S").arg(socket);
-    ssh
+/// The command of this line. Its first word is the program.
+fn command(words: &[OsString]) -> Command {
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]);
+    command
 }
 
 fn no_answer() -> String {
     format!("it did not answer within {} s", ANSWER_PATIENCE.as_secs())
 }
 
-/// The answer among whole lines that a host printed.
-fn answer(printed: &[u8]) -> Option<(usize, String)> {
-    let lines = printed.split_inclusive(|&byte| byte == b'\n');
-    let mut lines = lines.filter_map(|line| str::from_utf8(line).ok()?.strip_suffix('\n'));
-    let (cpus, directory) = lines.find_map(|line| line.strip_prefix(ANSWER))?.split_once(' ')?;
-    let cpus = cpus.parse().ok().filter(|cpus| (1..=MOST_CPUS).contains(cpus));
-    Some((cpus.unwrap_or(1), directory.to_owned()))
-}
-
 /// The process that holds a connection. The connection ends when this value is dropped.
 struct Connection(Child);
 
 impl Connection {
-    /// The number of CPUs and the temporary directory of the host.
+    /// What the host answers.
     ///
     /// # Errors
     /// There is no answer until then.
-    fn answer(&mut self, until: Instant) -> anyhow::Result<(usize, String)> {
+    fn answer(&mut self, until: Instant) -> anyhow::Result<Answer> {
         let mut stdout = self.0.stdout.take().context("ssh has no standard output")?;
         let mut printed = Vec::new();
         while printed.len() < MOST_BYTES {
@@ -280,7 +249,7 @@ impl Connection {
                 0 => bail!("{}", self.failure()),
                 length => printed.extend(&part[..length]),
             }
-            if let Some(answer) = answer(&printed) {
+            if let Some(answer) = Answer::find(&printed) {
                 return Ok(answer);
             }
         }
