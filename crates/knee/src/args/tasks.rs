@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use knee_host::{Topology, auto_tasks};
 use knee_results::MAX_TASKS;
+use knee_run::plan::Case;
 use knee_run::server::unshared;
 
 /// Task counts: `1,2,4`, `1-8`, `8-64:8`, `auto`, or a list of these.
@@ -28,14 +29,18 @@ impl Tasks {
     }
 
     /// The same for servers on `cpus`, which are in the order of the placement. `auto` adds no task count
-    /// at which a server shares CPUs with its load, unless there is no other.
+    /// at which a server shares CPUs with its load, unless there is no other, or all loads come from other hosts.
     pub(crate) fn resolve_for_servers(
         &self,
+        servers: &[Case],
         cpus: &[u32],
         topology: &Topology,
         quota: Option<f64>,
     ) -> Vec<u32> {
-        self.with(|| unshared(auto_tasks(topology, quota), cpus, topology))
+        match servers.iter().any(Case::has_load_here) {
+            true => self.with(|| unshared(auto_tasks(topology, quota), cpus, topology)),
+            false => self.resolve(topology, quota),
+        }
     }
 
     fn with(&self, auto: impl FnOnce() -> Vec<u32>) -> Vec<u32> {

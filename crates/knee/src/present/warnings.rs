@@ -182,8 +182,8 @@ fn late_generator(points: &[(&Curve, &Point)]) -> Option<String> {
     let mut late = points.iter().filter(|(_, point)| is_late(point) && !point.disturbed);
     let (curve, point) = late.next()?;
     Some(format!(
-        "knee itself sent requests late at {}{} (late p99), which is part of the measured latency; use \
-         fewer tasks (-t), so that the load gets more CPUs, or reduce other load",
+        "knee itself sent requests late at {}{} (late p99), which is part of the measured latency; give \
+         the load more CPUs with fewer tasks (-t) or on another host (load.host), or reduce other load",
         name(curve, point),
         and_more(late.count())
     ))
@@ -249,7 +249,10 @@ fn lower_bounds(sweeps: &[Curve], points: &[(&Curve, &Point)]) -> Option<String>
 /// What to do about a server that left its CPUs idle.
 pub(super) fn idle_advice(has_full_load: bool) -> &'static str {
     match has_full_load {
-        true => "the CPUs of the load were full; give it more CPUs with fewer tasks (-t)",
+        true => {
+            "the CPUs of the load were full; give it more CPUs with fewer tasks (-t) or on another \
+             host (load.host)"
+        }
         false => "use more connections, or find out what the server is waiting for",
     }
 }

@@ -56,6 +56,9 @@ pub(crate) fn resume(dir: &Path) -> anyhow::Result<(Writer, RunRecord, Rounds)> 
                 for (what, line) in server.commands() {
                     tell!("knee: resuming runs {what} of {}: {line}", case.id);
                 }
+                if let Some(host) = &server.load.host {
+                    tell!("knee: resuming runs the load of {} on {}", case.id, host.name());
+                }
             }
             Source::Plugin { plugin, sha256 } => {
                 require_unchanged(dir, plugin, sha256.as_deref())?;

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use knee_stats::Quantiles;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Longest latency that a histogram distinguishes, in nanoseconds: an hour.
 const LONGEST: u64 = 3_600_000_000_000;
@@ -43,7 +43,7 @@ pub struct Outcome {
 }
 
 /// Requests without a correct reply.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failures {
     /// Connections that could not be made or that broke.
     pub errors: u64,

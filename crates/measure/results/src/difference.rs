@@ -7,7 +7,7 @@ use knee_host::number::percent;
 use knee_host::{CpuList, Environment};
 use serde::Serialize;
 
-use crate::{LatencyRequest, Request, Results};
+use crate::{CaseInfo, LatencyRequest, Request, Results};
 
 /// Something that can change results by itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -34,6 +34,7 @@ pub fn differences(before: &Results, after: &Results) -> Vec<Difference> {
         machines(&before.environment, &after.environment, &mut found);
         requests(&before.request, &after.request, &mut found);
     }
+    loads(before, after, &mut found);
     found
 }
 
@@ -85,6 +86,16 @@ fn requests(before: &Request, after: &Request, found: &mut Vec<Difference>) {
     }
 }
 
+/// Where the loads on servers come from.
+fn loads(before: &Results, after: &Results, found: &mut Vec<Difference>) {
+    let host =
+        |case: &CaseInfo| Some(case.load_host.as_deref().unwrap_or("this machine").to_owned());
+    for (id, case) in &before.cases {
+        let Some(other) = after.cases.get(id) else { continue };
+        note(&format!("load on {id}"), host(case), host(other), found);
+    }
+}
+
 /// How a run measures latency.
 fn how(latency: LatencyRequest) -> String {
     match latency {
@@ -116,6 +127,20 @@ fn on_off(on: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_load_from_another_host_is_a_difference() {
+        let results = |host: Option<&str>| {
+            let mut results = Results::new(std::path::Path::new("record"));
+            let info = CaseInfo { load_host: host.map(str::to_owned), ..CaseInfo::default() };
+            results.cases.insert(crate::CaseId::new("nginx"), info);
+            results
+        };
+        let found = differences(&results(None), &results(Some("beta")));
+        let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+        assert_eq!(found, ["load on nginx: this machine before, beta after"]);
+        assert_eq!(differences(&results(Some("beta")), &results(Some("beta"))), []);
+    }
 
     #[test]
     fn relevant_differences_are_named_and_the_kernel_image_is_not() {

@@ -108,6 +108,8 @@ pub struct CaseInfo {
     pub min_interval: f64,
     /// Whether it is a command whose rates are invocations, so that times are more meaningful.
     pub timed: bool,
+    /// The host that generates the load on a server; `None` for this machine, and for other cases.
+    pub load_host: Option<String>,
 }
 
 impl Default for CaseInfo {
@@ -120,6 +122,7 @@ impl Default for CaseInfo {
             bytes: 0,
             min_interval: 0.0,
             timed: false,
+            load_host: None,
         }
     }
 }

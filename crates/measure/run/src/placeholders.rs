@@ -1,5 +1,7 @@
 //! Placeholders in commands, and in the addresses and files of a server.
 
+use std::net::{IpAddr, SocketAddr};
+
 use knee_host::CpuList;
 use strsim::osa_distance;
 
@@ -21,12 +23,27 @@ const LOAD_CPUS: &str = "{load_cpus}";
 pub const CONNECTIONS: &str = "{connections}";
 /// Placeholder for the number of connections that a server should allow; see [`max_connections`].
 pub(crate) const MAX_CONNECTIONS: &str = "{max_connections}";
+/// Placeholder for the address of this machine that the load can reach.
+pub(crate) const ADDRESS: &str = "{address}";
+/// The same in front of a port.
+const ADDRESS_OF_PORT: &str = "{address}:";
 /// Placeholder for the directory of a description.
 pub const HERE: &str = "{here}";
 
 /// All placeholders.
-pub(crate) const PLACEHOLDERS: [&str; 10] =
-    [TASKS, CPUS, LOAD_TASKS, LOAD_CPUS, CONNECTIONS, MAX_CONNECTIONS, SECONDS, DIR, PORT, HERE];
+pub(crate) const PLACEHOLDERS: [&str; 11] = [
+    TASKS,
+    CPUS,
+    LOAD_TASKS,
+    LOAD_CPUS,
+    CONNECTIONS,
+    MAX_CONNECTIONS,
+    SECONDS,
+    DIR,
+    ADDRESS,
+    PORT,
+    HERE,
+];
 
 /// The bytes of the longest placeholder.
 const LONGEST: usize = MAX_CONNECTIONS.len();
@@ -43,7 +60,8 @@ pub(crate) fn max_connections(connections: u32) -> u32 {
 }
 
 /// What the placeholders stand for in one round.
-pub(crate) struct Values([(&'static str, String); 10]);
+#[derive(Clone)]
+pub(crate) struct Values(Vec<(&'static str, String)>);
 
 impl Values {
     /// The values of a server on the CPUs `server` and a load on the CPUs `load`.
@@ -52,11 +70,16 @@ impl Values {
         connections: u32,
         seconds: f64,
         dir: String,
-        port: u16,
+        address: SocketAddr,
         here: String,
     ) -> Self {
         let list = |cpus: &[u32]| cpus.iter().copied().collect::<CpuList>().to_string();
-        Self([
+        // An IPv6 address in front of a port has brackets.
+        let of_port = match address.ip() {
+            IpAddr::V4(ip) => format!("{ip}:"),
+            IpAddr::V6(ip) => format!("[{ip}]:"),
+        };
+        Self(vec![
             (TASKS, server.len().to_string()),
             (CPUS, list(server)),
             (LOAD_TASKS, load.len().to_string()),
@@ -65,9 +88,19 @@ impl Values {
             (MAX_CONNECTIONS, max_connections(connections).to_string()),
             (SECONDS, seconds.to_string()),
             (DIR, dir),
-            (PORT, port.to_string()),
+            (ADDRESS_OF_PORT, of_port),
+            (ADDRESS, address.ip().to_string()),
+            (PORT, address.port().to_string()),
             (HERE, here),
         ])
+    }
+
+    /// The same values with another private directory.
+    pub(crate) fn in_dir(mut self, dir: &str) -> Self {
+        for (_, value) in self.0.iter_mut().filter(|(name, _)| *name == DIR) {
+            dir.clone_into(value);
+        }
+        self
     }
 
     /// `text` with values in place of its placeholders.
@@ -98,10 +131,21 @@ mod tests {
     #[test]
     fn placeholders_are_replaced() {
         let here = "/home/me".to_owned();
-        let values = Values::new([&[0, 2, 1], &[3]], 64, 1.5, "/private".to_owned(), 4711, here);
+        let address = "192.0.2.1:4711".parse().unwrap();
+        let dir = "/private".to_owned();
+        let values = Values::new([&[0, 2, 1], &[3]], 64, 1.5, dir, address, here);
         let text = "{tasks} {cpus} {load_tasks} {load_cpus} {connections} {seconds} {dir}/{port} {here} {x}";
         assert_eq!(values.fill(text), "3 0-2 1 3 64 1.5 /private/4711 /home/me {x}");
-        assert_eq!(values.fill("{max_connections}"), "1064");
+        assert_eq!(values.fill("{max_connections} {address}:{port}"), "1064 192.0.2.1:4711");
+        assert_eq!(values.in_dir("/other").fill("{dir} {here}"), "/other /home/me");
+    }
+
+    #[test]
+    fn an_ipv6_address_has_brackets_in_front_of_a_port() {
+        let address = "[2001:db8::1]:80".parse().unwrap();
+        let empty = String::new;
+        let values = Values::new([&[], &[]], 1, 1.0, empty(), address, empty());
+        assert_eq!(values.fill("{address} {address}:{port}"), "2001:db8::1 [2001:db8::1]:80");
     }
 
     #[test]

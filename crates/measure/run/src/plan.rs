@@ -91,7 +91,7 @@ impl Case {
     pub fn server(server: Server, here: PathBuf) -> Self {
         Self {
             family: Family::Server,
-            description: server.description.clone(),
+            description: described(&server),
             unit: server.unit.clone(),
             ..Self::foreign(
                 CaseId::new(server.name.clone()),
@@ -161,6 +161,14 @@ impl Case {
         }
     }
 
+    /// Whether it is a server that gets its load from this machine.
+    pub fn has_load_here(&self) -> bool {
+        match &self.source {
+            Source::Server { server, .. } => server.load.host.is_none(),
+            _ => false,
+        }
+    }
+
     /// Whether a round has one sample, and a duration that is known only afterwards.
     pub fn is_foreign_process(&self) -> bool {
         self.is_command() || self.is_server()
@@ -175,6 +183,16 @@ impl Case {
             true => vec![Mode::Threads],
             false => asked.to_vec(),
         }
+    }
+}
+
+/// What the load on a server does, and where it comes from.
+fn described(server: &Server) -> String {
+    let text = &server.description;
+    match &server.load.host {
+        None => text.clone(),
+        Some(host) if text.is_empty() => format!("load from {}", host.name()),
+        Some(host) => format!("{text}; load from {}", host.name()),
     }
 }
 

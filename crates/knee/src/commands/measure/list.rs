@@ -134,9 +134,11 @@ fn as_text(testcases: &[&Testcase], servers: &[Listed], screen: &Screen) -> Stri
     for Listed { server, .. } in servers {
         table.row(vec![format!("  {}", server.name).into(), server.description.clone().into()]);
         let needs = needs_of(server);
-        if !needs.is_empty() {
-            let needs = format!("needs {}", needs.join(", "));
-            table.row(vec![Cell::default(), Cell::new(needs, DIM)]);
+        let needs = (!needs.is_empty()).then(|| format!("needs {}", needs.join(", ")));
+        let host = server.load.host.as_ref().map(|host| format!("load from {}", host.name()));
+        let notes: Vec<String> = [needs, host].into_iter().flatten().collect();
+        if !notes.is_empty() {
+            table.row(vec![Cell::default(), Cell::new(notes.join("; "), DIM)]);
         }
     }
     table.render(screen)
@@ -215,6 +217,7 @@ fn as_json(testcases: &[&Testcase], servers: &[Listed]) -> Value {
             "parameters": [],
             "will_it_scale": null,
             "needs": needs_of(server),
+            "load_host": server.load.host,
             "quick": false,
         })
     });

@@ -1,5 +1,7 @@
 //! `knee load`: send requests to a server, and measure its rate and latency.
 
+mod job;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -55,8 +57,8 @@ Exit status:
   4  replies were wrong or missing")]
 pub(crate) struct Args {
     /// Server: http://HOST:PORT/PATH, HOST:PORT, or unix:PATH for a Unix socket
-    #[arg(value_name = "ADDRESS")]
-    address: String,
+    #[arg(value_name = "ADDRESS", required_unless_present = "job")]
+    address: Option<String>,
 
     /// Text of a request [default: for http://, a GET request]
     #[arg(long, value_name = "TEXT")]
@@ -110,6 +112,11 @@ pub(crate) struct Args {
     /// Do not show progress
     #[arg(short, long)]
     quiet: bool,
+
+    /// Read the load from standard input, and print its result, as `knee run` on another machine requests with
+    /// load.host
+    #[arg(long, hide = true, exclusive = true)]
+    job: bool,
 }
 
 fn rate(text: &str) -> Result<f64, String> {
@@ -120,15 +127,16 @@ fn rate(text: &str) -> Result<f64, String> {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
+    let Some(address) = &args.address else { return job::run() };
     // Before this function takes signals, because a name server may be slow to reply.
-    let load = load(args)?;
+    let load = load(args, address)?;
     let interrupt = interrupt::poll()?;
     raise_open_files();
     let load = Arc::new(load);
     let (outcome, signal) = measure(&load, &interrupt, args.quiet)?;
     let outcome = outcome.map_err(|error| match signal {
         Some(signal) => failed(ExitStatus::Interrupted(signal), interrupt::message()),
-        None => failed(status(&error), format!("{}: {error}", args.address)),
+        None => failed(status(&error), format!("{address}: {error}")),
     })?;
     if args.json {
         stdout::print_json(&present::load::json(&load, &outcome))?;
@@ -188,10 +196,10 @@ fn measure(
     Ok((outcome, signal.map(|(number, _)| number)))
 }
 
-fn load(args: &Args) -> anyhow::Result<Load> {
-    let (target, request) = match args.address.strip_prefix(HTTP) {
+fn load(args: &Args, address: &str) -> anyhow::Result<Load> {
+    let (target, request) = match address.strip_prefix(HTTP) {
         Some(rest) => http(args, rest)?,
-        None => raw(args)?,
+        None => raw(args, address)?,
     };
     let cpus = match &args.cpus {
         Some(cpus) => topology(Some(cpus))?.cpus().iter().map(|cpu| cpu.id).collect(),
@@ -227,11 +235,10 @@ fn http(args: &Args, rest: &str) -> anyhow::Result<(Target, Request)> {
     Ok((parsed(&target)?, Request::new(&text, reply.map_err(text_error)?).map_err(text_error)?))
 }
 
-fn raw(args: &Args) -> anyhow::Result<(Target, Request)> {
+fn raw(args: &Args, address: &str) -> anyhow::Result<(Target, Request)> {
     ensure_usage!(
-        !args.address.contains("://"),
-        "{}: knee load supports only {HTTP}; write HOST:PORT with --send for another protocol",
-        args.address
+        !address.contains("://"),
+        "{address}: knee load supports only {HTTP}; write HOST:PORT with --send for another protocol"
     );
     let Some(send) = &args.send else {
         bail_usage!("--send is missing: the text of a request, such as --send 'PING\\r\\n'");
@@ -244,7 +251,7 @@ fn raw(args: &Args) -> anyhow::Result<(Target, Request)> {
     };
     ensure_usage!(end != End::With(Vec::new()), "--reply-ends is empty; name the end of a reply");
     let reply = Reply::new(args.expect.as_deref().unwrap_or(""), end).map_err(text_error)?;
-    Ok((parsed(&args.address)?, Request::new(send, reply).map_err(text_error)?))
+    Ok((parsed(address)?, Request::new(send, reply).map_err(text_error)?))
 }
 
 fn parsed(address: &str) -> anyhow::Result<Target> {

@@ -308,7 +308,7 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
     };
     let request = Request {
         modes: if is_command { vec![Mode::Processes] } else { args.mode.modes() },
-        tasks: tasks(args, is_server, &cpus, &topology),
+        tasks: tasks(args, &cases, &cpus, &topology),
         rounds,
         samples: if is_command { 1 } else { args.samples },
         interval: args.interval.unwrap_or(default(COMMAND_SECONDS, QUICK_INTERVAL, INTERVAL)),
@@ -337,13 +337,10 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
 }
 
 /// The task counts to measure on `cpus`, which are in the order of the placement.
-fn tasks(args: &Args, is_server: bool, cpus: &[u32], topology: &Topology) -> Vec<u32> {
+fn tasks(args: &Args, cases: &[Case], cpus: &[u32], topology: &Topology) -> Vec<u32> {
     let quota = cgroup::cpu_quota();
     let chosen = args.tasks.clone().unwrap_or_default();
-    let all = match is_server {
-        true => chosen.resolve_for_servers(cpus, topology, quota),
-        false => chosen.resolve(topology, quota),
-    };
+    let all = chosen.resolve_for_servers(cases, cpus, topology, quota);
     match (&args.sweep, &args.tasks) {
         (Some(_), None) => sweep::task_count(&all, args.quiet),
         _ => all,

@@ -1,12 +1,13 @@
 //! Parsing and checking a description.
 
+use std::net::IpAddr;
 use std::path::{Component, Path};
 
 use knee_host::toml_text::{TomlError, from_toml};
 use knee_load::{End, Reply, TextError};
 
 use super::fields::{RequestDescription, Server};
-use crate::placeholders::{self, CONNECTIONS, MAX_CONNECTIONS, NUMBER};
+use crate::placeholders::{self, ADDRESS, CONNECTIONS, MAX_CONNECTIONS, NUMBER};
 
 /// The longest time that a description can ask for, in seconds.
 const MOST_SECONDS: f64 = 86_400.0;
@@ -124,6 +125,11 @@ impl Server {
         self.uses(MAX_CONNECTIONS) || self.files.values().any(|text| text.contains(MAX_CONNECTIONS))
     }
 
+    /// Whether the description contains the address of this machine.
+    pub(crate) fn takes_address(&self) -> bool {
+        self.uses(ADDRESS) || self.files.values().any(|text| text.contains(ADDRESS))
+    }
+
     fn check_texts(&self) -> Result<(), DescriptionError> {
         for (key, text) in self.texts() {
             if text.trim().is_empty() {
@@ -158,6 +164,7 @@ impl Server {
             }
             _ => {}
         }
+        self.check_host()?;
         if load.read.is_some() && load.command.is_none() {
             return Err(DescriptionError::value("load.read", "applies only to load.command"));
         }
@@ -173,6 +180,37 @@ impl Server {
         }
         Ok(())
     }
+}
+
+impl Server {
+    /// Checks that a load on another host can reach the server.
+    fn check_host(&self) -> Result<(), DescriptionError> {
+        let load = &self.load;
+        if load.knee.is_some() && (load.host.is_none() || load.command.is_some()) {
+            let reason = "applies only to the requests of knee on load.host";
+            return Err(DescriptionError::value("load.knee", reason));
+        }
+        let Some((address, _)) = load.address.as_ref().zip(load.host.as_ref()) else {
+            return Ok(());
+        };
+        let reason = if address.trim_start().starts_with("unix:") {
+            "a Unix socket cannot be reached from load.host"
+        } else if is_own(address) {
+            "load.host would connect to itself"
+        } else {
+            return Ok(());
+        };
+        let remedy = "write \"{address}:{port}\", and let the server listen there";
+        Err(DescriptionError::value("load.address", format!("{reason}; {remedy}")))
+    }
+}
+
+/// Whether each machine reaches itself at this address.
+fn is_own(address: &str) -> bool {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let is_own = |ip: IpAddr| ip.is_loopback() || ip.is_unspecified();
+    host == "localhost" || host.parse().is_ok_and(is_own)
 }
 
 impl RequestDescription {
@@ -264,6 +302,28 @@ reply_ends = '\n'
         assert!(refused(&pattern).contains("must contain one #"));
         let none = "name = 'a'\n[server]\ncommand = 'a'\n[load]\n";
         assert!(refused(none).contains("load: set one of address"));
+    }
+
+    #[test]
+    fn a_load_host_must_reach_the_server() {
+        let remote = ECHO.replace("[load]\n", "[load]\nhost = 'ssh:me@beta'\n");
+        let at = |address: &str| remote.replace("127.0.0.1:{port}", address);
+        for own in ["127.0.0.1:{port}", "localhost:80", "[::1]:80", "0.0.0.0:80"] {
+            let refused = refused(&at(own));
+            assert!(
+                refused.starts_with("load.address: load.host would connect to itself"),
+                "{refused}"
+            );
+        }
+        assert!(refused(&at("unix:{dir}/s")).starts_with("load.address: a Unix socket cannot be"));
+        for other in ["{address}:{port}", "192.0.2.7:{port}", "[2001:db8::1]:80", "alpha:80"] {
+            let server = Server::parse(&at(other)).unwrap();
+            assert_eq!(server.load.host.unwrap().name(), "me@beta");
+        }
+        let unnamed = refused(&at("{address}:{port}").replace("ssh:me@beta", "beta"));
+        assert!(unnamed.contains("write it as ssh:HOST or ssh:USER@HOST"), "{unnamed}");
+        let local = ECHO.replace("[load]\n", "[load]\nknee = './knee'\n");
+        assert!(refused(&local).starts_with("load.knee: applies only"), "{}", refused(&local));
     }
 
     #[test]

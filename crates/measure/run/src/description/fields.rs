@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
+use knee_host::ssh::Host;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +13,8 @@ use serde::{Deserialize, Serialize};
 /// and `{cpus}` their list, such as `0-3`. `{load_tasks}` and `{load_cpus}` are the same for the load.
 /// `{connections}` is the number of connections, and `{max_connections}` the number that the server
 /// should allow, which is 1000 more. `{seconds}` is the length of the measurement, `{dir}` a private
-/// directory, `{port}` a free TCP port, and `{here}` the directory of the description.
+/// directory, `{port}` a free TCP port, and `{here}` the directory of the description. `{address}` is the address
+/// of this machine for the load: 127.0.0.1, or the one that `load.host` sees.
 ///
 /// Commands run in the private directory, which knee removes afterwards. knee uses a shell only for a
 /// command that contains shell syntax.
@@ -107,7 +109,7 @@ pub struct Ready {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LoadDescription {
-    /// Where knee sends requests: `HOST:PORT`, or `unix:PATH`. Example: `address = "127.0.0.1:{port}"`
+    /// Where knee sends requests: `HOST:PORT`, or `unix:PATH`. Example: `address = "{address}:{port}"`
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
     /// The requests. Each connection sends its next request when it has the reply to the last one.
@@ -127,6 +129,15 @@ pub struct LoadDescription {
     /// rate is the last number. Example: `read = "tps = #"`
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read: Option<String>,
+    /// The host that generates the load in place of this machine. `ssh` must reach it without a question. Example:
+    /// `host = "ssh:me@beta"`
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub host: Option<Host>,
+    /// The program knee on `host`, which must be of the same version. By default, `knee` of its `PATH`. Example:
+    /// `knee = "./knee"`
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub knee: Option<String>,
 }
 
 /// A request, and its correct reply. Exactly one of `reply_ends`, `reply_bytes` and `reply_http`.

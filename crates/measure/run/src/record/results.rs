@@ -174,5 +174,11 @@ pub(super) fn case_info(case: &Case) -> CaseInfo {
             &case.source,
             Source::Command { command } if command.score == Score::Time
         ),
+        load_host: match &case.source {
+            Source::Server { server, .. } => {
+                server.load.host.as_ref().map(|host| host.name().to_owned())
+            }
+            _ => None,
+        },
     }
 }

@@ -11,16 +11,22 @@
 //! rate, and its sample contains the reason.
 //!
 //! At a point with n tasks, the server has the first n CPUs of the placement. The load has [other
-//! CPUs](Places), because it would take CPU time from the server. A point at which the server is not busy
-//! does not show how fast the server is.
+//! CPUs](Places), because it would take CPU time from the server, or runs on another host. A point at which the
+//! server is not busy does not show how fast the server is.
 
+mod commanded;
+mod follow;
+mod generator;
+mod host;
 mod load;
 mod observer;
 mod open_loop;
+mod output;
 mod places;
 mod process;
 mod programs;
 mod ready;
+mod requests;
 mod round;
 mod tree;
 mod usage;
@@ -32,7 +38,9 @@ use std::time::Duration;
 use knee_host::Interrupt;
 use knee_results::{LatencyRequest, Mark, ServerUse};
 
+pub use self::generator::{LoadJob, LoadReport};
 pub use self::observer::RoundObserver;
+pub use self::output::BEGUN;
 pub use self::places::{Places, unshared};
 pub use self::programs::check;
 pub use self::round::require_open_files;
@@ -72,13 +80,16 @@ pub fn run_observed(
     observer: &mut dyn RoundObserver,
 ) -> Result<[Sample; 2], Stopped> {
     check(server)?;
-    let round = Round::prepare(server, here, job, interrupt, observer)?;
+    let mut round = Round::prepare(server, here, job, interrupt, observer)?;
     ready::require_unused(&round)?;
     let mut cpus = [&round.places.server[..], &round.places.load].concat();
     cpus.sort_unstable();
     cpus.dedup();
     let reference = knee_reference::speed_on(&cpus);
     let (measured, open_loop) = serve(&round)?;
+    if let Some(host) = round.host.take() {
+        host.close(interrupt)?;
+    }
     let used = ServerUse {
         server_cpu: measured.usage.server * measured.seconds / measured.usage.seconds,
         server_busy: measured.usage.busy(),
@@ -97,7 +108,7 @@ pub fn run_observed(
         seconds: measured.seconds,
         rates: vec![measured.rate],
         cpu: Some(measured.usage.server_cpus.cpus.shares),
-        lost: (!round.places.shared).then(|| measured.usage.lost()),
+        lost: round.has_own_cpus().then(|| measured.usage.lost()),
         reference,
         memory: None,
         server: Some(used),
@@ -119,7 +130,7 @@ pub fn run_observed(
 }
 
 /// Starts the server of `round`, measures it, and stops it.
-fn serve(round: &Round<'_>) -> Result<(load::Measured, Option<OpenLoop>), Stopped> {
+fn serve(round: &Round<'_>) -> Result<(follow::Measured, Option<OpenLoop>), Stopped> {
     let description = round.server;
     for line in &description.setup {
         round.run("the setup command", line, None)?;

@@ -7,11 +7,11 @@
 use std::time::Duration;
 
 use knee_host::number::{percent, si};
-use knee_load::{Histogram, Load, Outcome, Pace};
 use knee_results::Latency;
 
-use super::load::{checked, generated};
+use super::generator::{Generated, LoadJob};
 use super::process::Process;
+use super::requests::{checked, generated};
 use super::round::Round;
 use crate::job::{Failure, FailureKind};
 use crate::stopped::Stopped;
@@ -41,12 +41,11 @@ pub(super) struct OpenLoop {
 pub(super) fn measure(
     round: &Round<'_>,
     server: &mut Process,
-    closed: &Load,
+    closed: &LoadJob,
     (share, reached): (f64, f64),
 ) -> Result<OpenLoop, Stopped> {
     let rate = share * reached;
-    let load =
-        Load { pace: Pace::Open { rate }, patience: PATIENCE.as_secs_f64(), ..closed.clone() };
+    let load = LoadJob { rate: Some(rate), patience: PATIENCE.as_secs_f64(), ..closed.clone() };
     let mut is_disturbed = false;
     let outcome = generated(round, server, &load).and_then(|(outcome, usage)| {
         is_disturbed = outcome.as_ref().is_ok_and(|outcome| {
@@ -55,9 +54,9 @@ pub(super) fn measure(
         checked(round, server, outcome)
     });
     let latency = match outcome {
-        Ok(Outcome { latency, lateness, .. }) => Ok(Latency {
-            times: compact(&latency),
-            lateness: Some(compact(&lateness)).filter(|lateness| !lateness.is_empty()),
+        Ok(Generated { latency, lateness, .. }) => Ok(Latency {
+            times: latency.unwrap_or_default(),
+            lateness,
             rate: Some(rate),
             clock: None,
         }),
@@ -81,43 +80,5 @@ fn failed(failure: Failure, share: f64, rate: f64) -> Failure {
             _ => format!("{}, {OFF}", failure.remedy),
         },
         ..failure
-    }
-}
-
-/// The same times in the buckets of a record, which are wider.
-fn compact(times: &Histogram) -> knee_stats::Histogram {
-    let mut compact = knee_stats::Histogram::default();
-    for bucket in times.iter_recorded() {
-        // The last value of a bucket may lie beyond the longest time.
-        let nanos = bucket.value_iterated_to().min(times.max());
-        compact.record(nanos, bucket.count_at_value());
-    }
-    compact
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn the_buckets_of_a_record_contain_those_of_the_generator(
-            times in prop::collection::vec(0..3_000_000_000_u64, 1..200),
-        ) {
-            let mut generated = Outcome::default().latency;
-            let mut exact = knee_stats::Histogram::default();
-            for &time in &times {
-                generated.record(time).unwrap();
-                exact.record(time, 1);
-            }
-            let compact = compact(&generated);
-            prop_assert_eq!(compact.count(), exact.count());
-            for quantile in [0.0, 0.5, 0.9, 0.99] {
-                // The longest time of the generator is exact to three digits.
-                let (compact, exact) = (compact.quantile(quantile), exact.quantile(quantile));
-                prop_assert!((compact - exact).abs() <= exact / 1000.0, "{compact} for {exact}");
-            }
-        }
     }
 }

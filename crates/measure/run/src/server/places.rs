@@ -7,13 +7,24 @@ use knee_host::Topology;
 pub struct Places {
     /// The CPUs of the server.
     pub server: Vec<u32>,
-    /// The CPUs of the load.
+    /// The CPUs of the load; empty if it comes from another host.
     pub load: Vec<u32>,
     /// Whether the load has too few CPUs of its own, so that the point says nothing about scaling.
     pub shared: bool,
 }
 
 impl Places {
+    /// The places of a server with `tasks` CPUs whose load comes from another host. `cpus` is as for [`Places::new`].
+    pub fn without_load(cpus: &[u32], tasks: u32) -> Self {
+        let count = (tasks as usize).min(cpus.len());
+        Self { server: cpus[..count].to_vec(), load: Vec::new(), shared: false }
+    }
+
+    /// The CPUs for commands beside the server.
+    pub(super) fn beside(&self) -> &[u32] {
+        if self.load.is_empty() { &self.server } else { &self.load }
+    }
+
     /// The places of a server with `tasks` CPUs, where `cpus` are all CPUs of the run in the order of the
     /// placement. The server gets the first ones. The load gets the others, without SMT siblings of
     /// the server's CPUs, because load there would slow the server down.
@@ -90,6 +101,17 @@ mod tests {
         assert_eq!(places(&[0, 1], 2), (vec![0, 1], vec![0, 1], true));
         assert_eq!(places(&[0, 1, 2], 2), (vec![0, 1], vec![2], true));
         assert_eq!(places(&[0], 3), (vec![0], vec![0], true));
+    }
+
+    #[test]
+    fn a_server_whose_load_comes_from_another_host_can_have_all_cpus() {
+        let places = Places::without_load(&[0, 2, 1], 2);
+        assert_eq!(
+            (places.server.as_slice(), places.load.len(), places.shared),
+            (&[0, 2][..], 0, false)
+        );
+        assert_eq!(places.beside(), [0, 2]);
+        assert_eq!(Places::without_load(&[0, 1], 5).server, [0, 1]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A process of a server testcase: the server itself, a command before the load, or the load.
 
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -11,18 +11,22 @@ use knee_host::counters::CounterSet;
 use knee_host::process::keeper::{Kept, Prepared, Program};
 use knee_host::process::{any_readable, family, wait_readable};
 use knee_host::signal::describe_end;
+use knee_host::ssh::MOST_BYTES;
 use knee_results::Counts;
+use rustix::io::ioctl_fionbio;
 use rustix::process::Signal;
 
-use super::tree;
+use super::{output, tree};
 use crate::account::CountedEvents;
 use crate::job::{Failure, FailureKind};
 use crate::stopped::Stopped;
 
-/// How much of the end of the output to keep.
+/// How much of the end of the output to keep, on this machine.
 const TAIL_BYTES: usize = 64 << 10;
 /// How many of its last lines a failure shows.
 const LAST_LINES: usize = 3;
+/// How much of each of them, in characters.
+const LONGEST_LINE: usize = 1000;
 /// How long a process may take to end if its result is no longer wanted.
 const END_PATIENCE: Duration = Duration::from_millis(500);
 
@@ -30,11 +34,15 @@ const END_PATIENCE: Duration = Duration::from_millis(500);
 pub(super) struct Process {
     /// What it is for, such as `the server`.
     role: &'static str,
-    /// Its command line.
+    /// Its command line; empty for the connection to a host.
     pub(super) line: String,
+    /// The host on which it runs, if that is not this machine.
+    host: Option<String>,
     /// The end of its standard output.
     pub(super) stdout: Vec<u8>,
     stderr: Vec<u8>,
+    /// How many bytes of the end of its output are kept.
+    tail: usize,
     kept: Kept,
     /// The events of it and its descendants, if they are counted.
     counted: Option<CountedEvents>,
@@ -62,8 +70,34 @@ impl Process {
         let counted = CountedEvents::of_programs(counters, &[kept.id()])?;
         kept.release().map_err(failed)?;
         let (stdout, stderr) = (Vec::new(), Vec::new());
-        let (is_asked, end) = (false, None);
-        Ok(Self { role, line, stdout, stderr, kept, counted, signal, is_asked, end })
+        let (host, tail, is_asked, end) = (None, TAIL_BYTES, false, None);
+        Ok(Self { role, line, host, stdout, stderr, tail, kept, counted, signal, is_asked, end })
+    }
+
+    /// Starts `program`, an ssh that runs `line` on `host`. Closing its standard input asks it to end.
+    ///
+    /// # Errors
+    /// No process can be started.
+    pub(super) fn on_host(
+        role: &'static str,
+        line: String,
+        host: &str,
+        program: Program,
+    ) -> Result<Self, Failure> {
+        let mut started = Self::start(role, line, program, None, Signal::TERM)?;
+        (started.host, started.tail) = (Some(host.to_owned()), MOST_BYTES);
+        Ok(started)
+    }
+
+    /// Writes to its standard input, which is a pipe and stays open.
+    ///
+    /// # Errors
+    /// The pipe is full. It takes at least 64 KiB at once.
+    pub(super) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let Some(stdin) = &mut self.kept.stdin else { return Ok(()) };
+        // A host that reads nothing must not block knee.
+        ioctl_fionbio(&*stdin, true)?;
+        stdin.write_all(bytes)
     }
 
     /// The events of the process and its descendants since the last call; `None` if they are not counted.
@@ -94,6 +128,11 @@ impl Process {
         self.end
     }
 
+    /// Whether it may have printed more than what is kept.
+    pub(super) fn has_lost_output(&self) -> bool {
+        self.stdout.len() >= self.tail
+    }
+
     /// Whether its output contains `text`.
     pub(super) fn has_printed(&self, text: &str) -> bool {
         let contains = |output: &[u8]| String::from_utf8_lossy(output).contains(text);
@@ -102,7 +141,16 @@ impl Process {
 
     /// A failure of this process, with the last lines of its output: ``the server `redis-server` WHAT: …``.
     pub(super) fn failure(&self, kind: FailureKind, what: &str, remedy: &str) -> Failure {
-        let reason = format!("{} `{}` {what}{}", self.role, self.line.trim(), self.last_words());
+        let line = match self.line.trim() {
+            "" => String::new(),
+            line => format!(" `{line}`"),
+        };
+        let host = match &self.host {
+            Some(host) if line.is_empty() => format!(" {host}"),
+            Some(host) => format!(" on {host}"),
+            None => String::new(),
+        };
+        let reason = format!("{}{line}{host} {what}{}", self.role, self.last_words());
         Failure::new(kind, reason, remedy)
     }
 
@@ -115,15 +163,16 @@ impl Process {
 
     /// `: LINE | LINE`, the last lines of its error output, or else of its output.
     fn last_words(&self) -> String {
-        let output = if self.stderr.is_empty() { &self.stdout } else { &self.stderr };
+        let stdout = || match &self.host {
+            // Without the lines of the script that runs the load.
+            Some(_) => output::of_load(&self.stdout).unwrap_or(&self.stdout),
+            None => &self.stdout[..],
+        };
+        let output = if self.stderr.is_empty() { stdout() } else { &self.stderr };
         let text = String::from_utf8_lossy(output);
-        let mut lines: Vec<&str> = text
-            .lines()
-            .rev()
-            .map(str::trim)
-            .filter(|line| !line.is_empty())
-            .take(LAST_LINES)
-            .collect();
+        let lines = text.lines().rev().map(str::trim).filter(|line| !line.is_empty());
+        let beginning = |line: &str| line.chars().take(LONGEST_LINE).collect::<String>();
+        let mut lines: Vec<String> = lines.take(LAST_LINES).map(beginning).collect();
         lines.reverse();
         if lines.is_empty() { String::new() } else { format!(": {}", lines.join(" | ")) }
     }
@@ -143,8 +192,10 @@ impl Process {
 
     fn ask(&mut self) {
         self.is_asked = true;
-        // It may just have ended.
-        let _ = self.kept.signal(self.signal);
+        if self.kept.stdin.take().is_none() {
+            // It may just have ended.
+            let _ = self.kept.signal(self.signal);
+        }
     }
 
     /// What to wait for: its end, and its output.
@@ -155,10 +206,13 @@ impl Process {
 
     /// Reads what can be read. `ended` says whether the process has ended.
     fn follow(&mut self, ended: bool) -> Result<(), Failure> {
-        self.kept.read_tails(&mut self.stdout, &mut self.stderr, TAIL_BYTES);
+        self.kept.read_tails(&mut self.stdout, &mut self.stderr, self.tail);
         if ended {
             let end = self.kept.exit_status();
-            self.end = Some(end.map_err(|error| refused(self.role, &self.line, &error))?);
+            self.end = Some(end.map_err(|error| match &self.host {
+                Some(_) => no_ssh(&error),
+                None => refused(self.role, &self.line, &error),
+            })?);
         }
         Ok(())
     }
@@ -180,6 +234,12 @@ fn refused(role: &str, line: &str, error: &io::Error) -> Failure {
     let remedy = "commands run in a private directory; write {here}/PROGRAM for a program beside the \
                   description";
     Failure::new(FailureKind::CannotRun, reason, remedy)
+}
+
+/// The failure of ssh that cannot be started.
+fn no_ssh(error: &io::Error) -> Failure {
+    let remedy = "install it (apt-get install openssh-client)";
+    Failure::new(FailureKind::CannotRun, format!("cannot start ssh: {error}"), remedy)
 }
 
 /// Waits until one of `processes` has written something or ended, or `until`.

@@ -133,7 +133,7 @@ fn succeeds(
     line: &str,
     deadline: Instant,
 ) -> Result<bool, Stopped> {
-    let mut check = round.start("the ready command", line, &round.places.load)?;
+    let mut check = round.start("the ready command", line, round.places.beside())?;
     while check.end().is_none() && server.end().is_none() && Instant::now() < deadline {
         watch(&mut [server, &mut check], deadline, round.interrupt)?;
     }

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::chown;
 use std::path::Path;
 use std::process::Stdio;
@@ -15,6 +16,7 @@ use knee_host::process::keeper::Program;
 use knee_host::{Interrupt, Topology};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit};
 
+use super::host::LoadHost;
 use super::observer::RoundObserver;
 use super::places::Places;
 use super::process::{Process, watch};
@@ -23,7 +25,7 @@ use super::usage::Usage;
 use super::user::User;
 use crate::command::listener;
 use crate::command::words::words;
-use crate::description::{Server, StopSignal};
+use crate::description::{Generator, Server, StopSignal};
 use crate::job::{Failure, FailureKind, Job};
 use crate::needs::unusable_dir;
 use crate::placeholders::{SPARE_CONNECTIONS, Values, max_connections};
@@ -39,6 +41,8 @@ pub(super) struct Round<'r> {
     pub(super) interrupt: &'r Interrupt,
     pub(super) places: Places,
     pub(super) values: Values,
+    /// The host of the load, if that is not this machine.
+    pub(super) host: Option<LoadHost>,
     path: OsString,
     user: Option<User>,
     open_files: Rlimit,
@@ -46,29 +50,39 @@ pub(super) struct Round<'r> {
 }
 
 impl<'r> Round<'r> {
-    /// Chooses CPUs and a port, and writes the files of the description.
+    /// Connects to the host of the load, chooses CPUs and a port, and writes the files of the description.
     pub(super) fn prepare(
         server: &'r Server,
         here: &Path,
         job: &'r Job,
         interrupt: &'r Interrupt,
         observer: &'r mut dyn RoundObserver,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, Stopped> {
         let open_files = require_open_files(server)?;
         let topology = Topology::read().map_err(|error| {
             Failure::runner(format!("cannot read which CPUs are siblings: {error}"))
         })?;
-        let mut places = Places::new(&job.cpus, job.tasks, &topology);
-        // Without a placement, all processes may use all CPUs.
-        places.shared |= !job.pin;
+        let host = host(server, job, interrupt)?;
+        let places = match &host {
+            Some(_) => Places::without_load(&job.cpus, job.tasks),
+            None => {
+                let places = Places::new(&job.cpus, job.tasks, &topology);
+                // Without a placement, all processes may use all CPUs.
+                Places { shared: places.shared || !job.pin, ..places }
+            }
+        };
+        let load: Vec<u32> = match &host {
+            Some(host) => host.cpus().iter().collect(),
+            None => places.load.clone(),
+        };
         // The port is free again when the listener is closed.
         let (_, port) = listener()?;
         let values = Values::new(
-            [&places.server, &places.load],
+            [&places.server, &load],
             server.load.connections.get(),
             job.interval,
             job.dir.to_string_lossy().into_owned(),
-            port,
+            SocketAddr::new(address(server, host.as_ref())?, port),
             here.to_string_lossy().into_owned(),
         );
         let user = server.server.user.as_deref().map(User::find).transpose()?.flatten();
@@ -79,7 +93,7 @@ impl<'r> Round<'r> {
         }
         let path = programs::path(server);
         let observer = RefCell::new(observer);
-        Ok(Self { server, job, interrupt, places, values, path, user, open_files, observer })
+        Ok(Self { server, job, interrupt, places, values, host, path, user, open_files, observer })
     }
 
     /// Tells the observer of the round what happens.
@@ -178,16 +192,25 @@ impl<'r> Round<'r> {
     pub(super) fn is_disturbed(&self, usage: &Usage, load: f64, seconds: f64) -> bool {
         let load = load * usage.seconds / seconds;
         match self.places.shared {
+            // Who ran on which CPU is unknown.
+            _ if !self.job.pin => false,
             false => {
-                usage.server_cpus.is_disturbed(usage.server) || usage.load_cpus.is_disturbed(load)
+                // What runs on another host is unknown.
+                let load_cpus = usage.load_cpus.as_ref();
+                usage.server_cpus.is_disturbed(usage.server)
+                    || load_cpus.is_some_and(|cpus| cpus.is_disturbed(load))
             }
             // The load ran on the same CPUs, and is not other work.
-            true if self.job.pin && self.places.load == self.places.server => {
+            true if self.places.load == self.places.server => {
                 usage.server_cpus.is_disturbed(usage.server + load)
             }
-            // Who ran on which CPU is unknown.
             true => false,
         }
+    }
+
+    /// Whether it is known what else the CPUs of the server did.
+    pub(super) fn has_own_cpus(&self) -> bool {
+        self.job.pin && !self.places.shared
     }
 
     /// The signal that asks the server to stop.
@@ -201,6 +224,24 @@ impl<'r> Round<'r> {
             StopSignal::Usr2 => Signal::USR2,
             StopSignal::Kill => Signal::KILL,
         }
+    }
+}
+
+/// The connection to the host of the load, if there is one. It has the right knee if it needs one.
+fn host(server: &Server, job: &Job, interrupt: &Interrupt) -> Result<Option<LoadHost>, Stopped> {
+    let Some(host) = &server.load.host else { return Ok(None) };
+    let host = LoadHost::connect(host, &job.dir, interrupt)?;
+    if matches!(server.generator(), Generator::Requests(_)) {
+        host.require_knee(server.load.knee.as_deref(), interrupt)?;
+    }
+    Ok(Some(host))
+}
+
+/// The address of this machine for the load.
+fn address(server: &Server, host: Option<&LoadHost>) -> Result<IpAddr, Failure> {
+    match host {
+        Some(host) if server.takes_address() => host.client(),
+        _ => Ok(Ipv4Addr::LOCALHOST.into()),
     }
 }
 

@@ -15,7 +15,8 @@ const LOST_SHARE: f64 = 0.05;
 pub(super) struct Window {
     begun: Instant,
     server_cpus: Watched,
-    load_cpus: Watched,
+    /// `None` if the load comes from another host.
+    load_cpus: Option<Watched>,
     server: f64,
     load: f64,
 }
@@ -26,12 +27,13 @@ pub(super) struct Usage {
     pub(super) seconds: f64,
     /// CPU seconds of the server.
     pub(super) server: f64,
-    /// CPU seconds of the command that put load on it; 0 if the load came from knee.
+    /// CPU seconds of the command on this machine that put load on it; 0 if the load came from knee.
     pub(super) load: f64,
     /// The events of the server, if they are counted.
     pub(super) counts: Option<Counts>,
     pub(super) server_cpus: Spent,
-    pub(super) load_cpus: Spent,
+    /// `None` if the load came from another host.
+    pub(super) load_cpus: Option<Spent>,
 }
 
 /// CPUs at the start of the measured part.
@@ -53,8 +55,9 @@ impl Window {
         // What happened before does not count.
         server.counts_since_last();
         let server = server.cpu_seconds();
-        let [server_cpus, load_cpus] = [&places.server, &places.load]
-            .map(|cpus| Watched { count: cpus.len(), times: CpuTimes::watch(cpus) });
+        let watch = |cpus: &[u32]| Watched { count: cpus.len(), times: CpuTimes::watch(cpus) };
+        let server_cpus = watch(&places.server);
+        let load_cpus = (!places.load.is_empty()).then(|| watch(&places.load));
         Self { begun: Instant::now(), server_cpus, load_cpus, server, load }
     }
 
@@ -66,15 +69,19 @@ impl Window {
         let counts = server.counts_since_last();
         let server = (server.cpu_seconds() - self.server).max(0.0);
         let server_cpus = self.server_cpus.times.since_last()?;
-        let load_cpus = self.load_cpus.times.since_last()?;
+        let load_cpus = match &mut self.load_cpus {
+            Some(watched) => Some(watched.times.since_last()?),
+            None => None,
+        };
         let seconds = self.begun.elapsed().as_secs_f64();
+        let load_count = self.load_cpus.map_or(0, |watched| watched.count);
         Some(Usage {
             seconds,
             server,
             load,
             counts,
             server_cpus: Spent { count: self.server_cpus.count, seconds, cpus: server_cpus },
-            load_cpus: Spent { count: self.load_cpus.count, seconds, cpus: load_cpus },
+            load_cpus: load_cpus.map(|cpus| Spent { count: load_count, seconds, cpus }),
         })
     }
 }

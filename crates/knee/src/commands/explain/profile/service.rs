@@ -52,10 +52,14 @@ impl<'a> Service<'a> {
         Ok(Service { case, topology, how, cpus, dir })
     }
 
-    /// The largest default number of CPUs at which the load has CPUs of its own, or 1.
+    /// The largest default number of CPUs at which the load has CPUs of its own or comes from another host, or 1.
     pub(super) fn most(&self) -> u32 {
         let auto = auto_tasks(&self.topology, cgroup::cpu_quota());
-        unshared(auto, &self.cpus, &self.topology).last().copied().unwrap_or(1)
+        let all = match self.case.has_load_here() {
+            true => unshared(auto, &self.cpus, &self.topology),
+            false => auto,
+        };
+        all.last().copied().unwrap_or(1)
     }
 
     /// The default numbers of CPUs to compare: 1 and [`Service::most`]. If that is 1, the load shares two CPUs.
@@ -73,6 +77,7 @@ impl<'a> Service<'a> {
     pub(super) fn describe(&self, tasks: u32, seconds: f64) -> String {
         let places = Places::new(&self.cpus, tasks, &self.topology);
         let note = match places.shared {
+            _ if !self.case.has_load_here() => "",
             _ if !self.how.placement.pins() => "; the load may run on the same CPUs",
             true if places.load == places.server && tasks == 1 => "; the load shares this CPU",
             true if places.load == places.server => "; the load shares these CPUs",

@@ -1,0 +1,150 @@
+//! Requests that knee sends to a server, from this machine or from another host.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::follow::{LOAD_PATIENCE, Measured, Times, endless, follow, require_alive};
+use super::generator::{Generated, LoadJob, LoadReport, failed, parsed};
+use super::host::LoadHost;
+use super::process::Process;
+use super::ready::own_target;
+use super::round::Round;
+use super::usage::Usage;
+use crate::job::{Failure, FailureKind};
+use crate::stopped::Stopped;
+
+/// Seconds to wait for the replies to the last requests of a closed loop.
+const PATIENCE: f64 = 1.0;
+
+/// Sends the requests that fill the server, from this machine.
+pub(super) fn fill(round: &Round<'_>, server: &mut Process, address: &str) -> Result<(), Stopped> {
+    let target = own_target(round, server, address)?;
+    let patience = Duration::from_secs_f64(round.job.start_timeout);
+    for fill in &round.server.fill {
+        let request = parsed(&fill.request)?;
+        let (filled, _) = generate(
+            server,
+            |stop| knee_load::exchange(&target, &request, fill.count, patience, stop),
+            |server, is_done| follow(round, &mut [server], None, is_done),
+        )?;
+        filled.map_err(|error| failed(&error))?;
+    }
+    Ok(())
+}
+
+/// Sends the requests of the load.
+pub(super) fn measure(
+    round: &Round<'_>,
+    server: &mut Process,
+    address: &str,
+) -> Result<Measured, Stopped> {
+    let description = &round.server.load;
+    let load = LoadJob {
+        address: round.values.fill(address),
+        request: description.request.clone(),
+        connections: description.connections,
+        reconnect: description.reconnect,
+        rate: None,
+        warmup: round.job.warmup,
+        seconds: round.job.interval,
+        patience: PATIENCE,
+    };
+    let (generated, usage) = generated(round, server, &load)?;
+    let generated = checked(round, server, generated)?;
+    let usage = usage.ok_or_else(|| Failure::runner("the load ended before its measurement"))?;
+    Ok(Measured {
+        rate: generated.rate(),
+        seconds: generated.seconds,
+        usage,
+        load_busy: generated.busy(),
+        load_cpu: generated.cpu,
+        requests: Some(load),
+    })
+}
+
+/// Generates `load`. Returns what it measured, which the caller [checks](checked), and the CPU time in the
+/// measured part.
+pub(super) fn generated(
+    round: &Round<'_>,
+    server: &mut Process,
+    load: &LoadJob,
+) -> Result<(Result<Generated, Failure>, Option<Usage>), Stopped> {
+    let begin = Duration::from_secs_f64(load.warmup);
+    let end = begin + Duration::from_secs_f64(load.seconds);
+    let mut times = Times { start: None, begin, end: Some(end), limit: end + LOAD_PATIENCE };
+    // Also for a load on another host, so that no other program answers in place of the server.
+    let target = own_target(round, server, &load.address)?;
+    if let Some(host) = &round.host {
+        return generated_on(host, round, server, load, times);
+    }
+    times.start = Some(Instant::now());
+    let cpus = round.places.load.clone();
+    generate(
+        server,
+        |stop| load.generate(target, cpus, stop),
+        |server, is_done| follow(round, &mut [server], Some(&mut times), is_done),
+    )
+}
+
+/// The same on another host.
+fn generated_on(
+    host: &LoadHost,
+    round: &Round<'_>,
+    server: &mut Process,
+    job: &LoadJob,
+    mut times: Times,
+) -> Result<(Result<Generated, Failure>, Option<Usage>), Stopped> {
+    let mut load = host.start_knee(round.server.load.knee.as_deref(), job)?;
+    let usage = follow(round, &mut [server, &mut load], Some(&mut times), &|| false)?;
+    let remedy = "run it again; if it fails again, log in to the host to see why";
+    let Some(end) = load.end() else { return Ok((Err(endless(&load, &times, remedy)), usage)) };
+    let generated = match LoadReport::find(&load.stdout, job) {
+        _ if !end.success() => Err(load.death("", remedy)),
+        Some(LoadReport::Done(generated)) => Ok(generated),
+        Some(LoadReport::Failed(failure)) => {
+            Err(Failure { reason: format!("{}: {}", host.name(), failure.reason), ..failure })
+        }
+        None => Err(load.failure(FailureKind::Died, "printed no valid result", remedy)),
+    };
+    Ok((generated, usage))
+}
+
+/// What was measured by a load of which every request got a correct reply; otherwise the failure.
+pub(super) fn checked(
+    round: &Round<'_>,
+    server: &mut Process,
+    generated: Result<Generated, Failure>,
+) -> Result<Generated, Stopped> {
+    match generated.and_then(Generated::checked) {
+        Ok(generated) => Ok(generated),
+        Err(failure) => {
+            require_alive(round, server)?;
+            Err(failure.into())
+        }
+    }
+}
+
+/// Runs `generator` in a thread, and meanwhile `follow`. Tells the generator to stop if that fails.
+fn generate<T: Send, E: Send, F>(
+    server: &mut Process,
+    generator: impl FnOnce(&AtomicBool) -> Result<T, E> + Send,
+    follow: impl FnOnce(&mut Process, &dyn Fn() -> bool) -> Result<F, Stopped>,
+) -> Result<(Result<T, E>, F), Stopped> {
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let running = thread::Builder::new().spawn_scoped(scope, || generator(&stop)).map_err(
+            |error: io::Error| Failure::runner(format!("cannot start a thread: {error}")),
+        )?;
+        let followed = follow(server, &|| running.is_finished());
+        if followed.is_err() {
+            stop.store(true, Ordering::Relaxed);
+        }
+        let result = running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        match followed {
+            Ok(followed) => Ok((result, followed)),
+            Err(stopped) => Err(stopped),
+        }
+    })
+}
