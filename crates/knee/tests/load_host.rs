@@ -6,7 +6,7 @@ mod support;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 
 use knee_host::affinity::usable_cpus;
 use rustix::process::Signal;
@@ -253,39 +253,65 @@ fn endless(server: &Server) -> String {
     command(&format!("cd {}; {line}", server.scratch.path().display()))
 }
 
+/// Starts a command of knee, and waits until the endless load runs.
+fn start_endless(server: &Server, args: &[&str]) -> Child {
+    let begun = server.scratch.path().join("begun");
+    let _ = fs::remove_file(&begun);
+    let mut command = server.scratch.knee(args);
+    let knee = start_telling(server.use_in(&mut command), Stdio::piped());
+    wait_until("the load runs", || begun.exists());
+    knee
+}
+
+const ENDLESS: [&str; 9] = ["run", "-q", "-r", "1", "-t", "1", "-o", "record", "endless.toml"];
+
 #[test]
 fn ctrl_c_ends_the_load_on_its_host() {
     let Some(server) = Server::start() else { return };
     describe(&server.scratch, "endless", "", &endless(&server));
-    let args = ["run", "-q", "-r", "1", "-t", "1", "-o", "record", "endless.toml"];
-    let mut command = server.scratch.knee(&args);
-    let mut knee = start(server.use_in(&mut command));
-    wait_until("the load runs", || server.scratch.path().join("begun").exists());
-    signal(&knee, Signal::INT);
-    assert_eq!(knee.wait().unwrap().code(), Some(130));
-    assert_nothing_is_left(&server);
     // A record is code.
-    fs::remove_file(server.scratch.path().join("begun")).unwrap();
-    let mut command = server.scratch.knee(&["run", "-q", "--resume", "record"]);
-    let knee = start_telling(server.use_in(&mut command), Stdio::piped());
-    wait_until("the load runs", || server.scratch.path().join("begun").exists());
-    signal(&knee, Signal::INT);
-    let stderr = String::from_utf8(knee.wait_with_output().unwrap().stderr).unwrap();
-    assert!(stderr.contains("resuming runs the load of endless on alpha"), "{stderr}");
-    assert_nothing_is_left(&server);
+    for args in [&ENDLESS[..], &["run", "-q", "--resume", "record"]] {
+        let knee = start_endless(&server, args);
+        signal(&knee, Signal::INT);
+        let ended = knee.wait_with_output().unwrap();
+        assert_eq!(ended.status.code(), Some(130));
+        assert_nothing_is_left(&server);
+        let warning = "resuming runs the load of endless on alpha";
+        let stderr = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(stderr.contains(warning), args.contains(&"--resume"), "{stderr}");
+    }
 }
 
 #[test]
 fn the_load_on_its_host_ends_if_knee_is_killed() {
     let Some(server) = Server::start() else { return };
     describe(&server.scratch, "endless", "", &endless(&server));
-    let args = ["run", "-q", "-r", "1", "-t", "1", "-o", "record", "endless.toml"];
-    let mut command = server.scratch.knee(&args);
-    let mut knee = start(server.use_in(&mut command));
-    wait_until("the load runs", || server.scratch.path().join("begun").exists());
+    let mut knee = start_endless(&server, &ENDLESS);
     signal(&knee, Signal::KILL);
     knee.wait().unwrap();
     assert_nothing_is_left(&server);
+}
+
+#[test]
+fn a_comparison_names_loads_from_different_hosts() {
+    let Some(server) = Server::start() else { return };
+    let load = command("sleep {seconds}; echo tps = 5");
+    let local = load.replace("host = 'ssh:alpha'\n", "");
+    for (name, load) in [("here", local), ("there", load)] {
+        describe(&server.scratch, "same", "", &load);
+        run(&server, &["-t", "1", "same.toml"]).assert_code(0);
+        fs::rename(server.scratch.record(), server.scratch.path().join(name)).unwrap();
+    }
+    let compared = finish(&mut server.scratch.knee(&["compare", "here", "there", "--detail"]));
+    compared
+        .assert_code(0)
+        .assert_stdout_has("host of the load on same (this machine before, alpha after)");
+}
+
+#[test]
+fn the_internal_option_of_a_load_host_refuses_other_input() {
+    let refused = finish(&mut Scratch::new().knee(&["load", "--job"]));
+    refused.assert_code(2).assert_stderr_has("--job is internal to `knee run` with load.host");
 }
 
 #[test]

@@ -92,7 +92,7 @@ fn loads(before: &Results, after: &Results, found: &mut Vec<Difference>) {
         |case: &CaseInfo| Some(case.load_host.as_deref().unwrap_or("this machine").to_owned());
     for (id, case) in &before.cases {
         let Some(other) = after.cases.get(id) else { continue };
-        note(&format!("load on {id}"), host(case), host(other), found);
+        note(&format!("host of the load on {id}"), host(case), host(other), found);
     }
 }
 
@@ -138,7 +138,7 @@ mod tests {
         };
         let found = differences(&results(None), &results(Some("beta")));
         let found: Vec<String> = found.iter().map(ToString::to_string).collect();
-        assert_eq!(found, ["load on nginx: this machine before, beta after"]);
+        assert_eq!(found, ["host of the load on nginx: this machine before, beta after"]);
         assert_eq!(differences(&results(Some("beta")), &results(Some("beta"))), []);
     }
 
