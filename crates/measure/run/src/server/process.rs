@@ -27,6 +27,8 @@ const TAIL_BYTES: usize = 64 << 10;
 const LAST_LINES: usize = 3;
 /// How much of each of them, in characters.
 const LONGEST_LINE: usize = 1000;
+/// The exit status of ssh if it fails itself.
+const SSH_FAILED: i32 = 255;
 /// How long a process may take to end if its result is no longer wanted.
 const END_PATIENCE: Duration = Duration::from_millis(500);
 
@@ -157,6 +159,9 @@ impl Process {
     /// The failure of a process that has ended, `when`.
     pub(super) fn death(&self, when: &str, remedy: &str) -> Failure {
         let end = self.end.map_or("died".to_owned(), |end| describe_end(end.signal(), end.code()));
+        let is_of_ssh =
+            self.host.is_some() && self.end.and_then(|end| end.code()) == Some(SSH_FAILED);
+        let end = if is_of_ssh { end + " (as ssh does if the connection breaks)" } else { end };
         let kind = FailureKind::of_command(self.end.and_then(|end| end.code()));
         self.failure(kind, format!("{end} {when}").trim_end(), remedy)
     }
