@@ -1,5 +1,6 @@
 //! The descendants of this process, which is a subreaper with one thread.
 
+use std::collections::HashMap;
 use std::fs;
 use std::time::Duration;
 
@@ -54,20 +55,29 @@ pub(super) fn running_descendants() -> Vec<String> {
 
 /// The process `root` and its descendants, with their numbers. Includes zombies.
 pub fn family(root: i32) -> Vec<(i32, Stat)> {
-    let mut others = processes();
-    let (mut members, mut pids) = (Vec::new(), vec![root]);
-    loop {
-        let is_member = |(pid, stat): &(i32, Stat)| {
-            *pid == root || stat.parent().is_some_and(|parent| pids.contains(&parent))
-        };
-        let (new, rest): (Vec<_>, Vec<_>) = others.into_iter().partition(is_member);
-        if new.is_empty() {
-            return members;
+    family_among(processes(), root)
+}
+
+/// Those of `all` that are `root` or its descendants, parents first. Each process is looked at a fixed number of
+/// times, because other users can start many processes, each the child of the previous one.
+fn family_among(all: Vec<(i32, Stat)>, root: i32) -> Vec<(i32, Stat)> {
+    let mut members = Vec::new();
+    let mut children: HashMap<i32, Vec<(i32, Stat)>> = HashMap::new();
+    for (pid, stat) in all {
+        if pid == root {
+            members.push((pid, stat));
+        } else if let Some(parent) = stat.parent() {
+            children.entry(parent).or_default().push((pid, stat));
         }
-        pids.extend(new.iter().map(|(pid, _)| pid));
-        members.extend(new);
-        others = rest;
     }
+    // Not with `root` in the loop, because it may have ended before it was listed.
+    members.extend(children.remove(&root).into_iter().flatten());
+    let mut next = 0;
+    while let Some(&(pid, _)) = members.get(next) {
+        members.extend(children.remove(&pid).into_iter().flatten());
+        next += 1;
+    }
+    members
 }
 
 /// What [`reap_ended`] found.
@@ -101,4 +111,41 @@ fn children() -> Vec<Pid> {
         }
     };
     pids.into_iter().filter_map(Pid::from_raw).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The numbers of the family of `root` among processes, each given with its parent.
+    fn pids_of_family(parents: impl Iterator<Item = (i32, i32)>, root: i32) -> Vec<i32> {
+        let stat = |(pid, parent)| (pid, Stat::parse(&format!("{pid} (sh) S {parent}")).unwrap());
+        let members = family_among(parents.map(stat).collect(), root);
+        members.into_iter().map(|(pid, _)| pid).collect()
+    }
+
+    #[test]
+    fn the_family_has_all_descendants_and_nobody_else() {
+        let parents = [(7, 6), (2, 1), (4, 2), (9, 1), (6, 4), (5, 2), (3, 9)];
+        assert_eq!(pids_of_family(parents.into_iter(), 2), [2, 4, 5, 6, 7]);
+        let without_root = parents.into_iter().filter(|&(pid, _)| pid != 2);
+        assert_eq!(pids_of_family(without_root, 2), [4, 5, 6, 7]);
+        assert_eq!(pids_of_family(parents.into_iter(), 8), [] as [i32; 0]);
+    }
+
+    #[test]
+    fn reused_numbers_cannot_make_a_process_its_own_descendant() {
+        // Processes are listed one after the other, so each parent can be of another instant.
+        assert_eq!(pids_of_family([(2, 3), (3, 2), (5, 5)].into_iter(), 2), [2, 3]);
+        assert_eq!(pids_of_family([(3, 4), (4, 3), (5, 5)].into_iter(), 2), [] as [i32; 0]);
+    }
+
+    /// A search that scans all processes for each generation does not end in a day.
+    #[test]
+    fn a_long_chain_of_processes_is_walked_once() {
+        let longest = 200_000;
+        let chain = (2..longest).rev().map(|pid| (pid, pid - 1));
+        let members = pids_of_family(chain, 1);
+        assert!(members.into_iter().eq(2..longest));
+    }
 }

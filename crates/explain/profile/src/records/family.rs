@@ -1,6 +1,6 @@
 //! The descendants of a process, from the kernel's records of forks.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// A process, and the processes that it and its descendants start from now on.
 #[derive(Debug, Default)]
@@ -69,24 +69,25 @@ impl Family {
 
     /// Adds descendants whose start was not recorded, given all processes and their parents. Returns the new
     /// ones, parents first.
-    pub(crate) fn adopt(&mut self, mut there: Vec<(i32, i32)>) -> Vec<i32> {
+    pub(crate) fn adopt(&mut self, there: Vec<(i32, i32)>) -> Vec<i32> {
         // The record of its exec may be lost as well.
         self.members.extend(self.awaited.take());
         let mut adopted = Vec::new();
-        loop {
-            let before = adopted.len();
-            there.retain(|&(pid, parent)| {
-                let is_new = self.has(parent) && !self.has(pid) && !self.elders.contains(&pid);
-                if is_new {
-                    self.members.insert(pid);
-                    adopted.push(pid);
-                }
-                !is_new
-            });
-            if adopted.len() == before {
-                return adopted;
+        let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
+        for (pid, parent) in there {
+            match self.has(pid) || self.elders.contains(&pid) {
+                true => {}
+                false if self.has(parent) => adopted.push(pid),
+                false => children.entry(parent).or_default().push(pid),
             }
         }
+        let mut next = 0;
+        while let Some(pid) = adopted.get(next) {
+            adopted.extend(children.remove(pid).into_iter().flatten());
+            next += 1;
+        }
+        self.members.extend(&adopted);
+        adopted
     }
 }
 
@@ -140,6 +141,15 @@ mod tests {
         assert_eq!(family.adopt(vec![(3, 1), (4, 3)]), [] as [i32; 0]);
         family.born(1, 2);
         assert!(family.has(2), "a reused PID");
+    }
+
+    /// A search that scans all processes for each generation takes an hour.
+    #[test]
+    fn a_long_chain_of_unseen_descendants_is_walked_once() {
+        let mut family = Family::of(1, []);
+        let adopted = family.adopt((2..200_000).rev().map(|pid| (pid, pid - 1)).collect());
+        assert!(adopted.into_iter().eq(2..200_000));
+        assert!(family.has(199_999));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::fs;
 
+use indexmap::IndexSet;
 use knee_host::process::family;
 
 use super::access::SampleError;
@@ -16,7 +17,7 @@ use super::target::Target;
 #[derive(Debug, Default)]
 pub(super) struct Running {
     /// Their PIDs, in the order in which they were found.
-    pub(super) processes: Vec<i32>,
+    pub(super) processes: IndexSet<i32>,
     threads: HashSet<i32>,
 }
 
@@ -26,9 +27,7 @@ impl Running {
     pub(super) fn update(&mut self, target: &Target) -> Result<Vec<i32>, SampleError> {
         let mut new = Vec::new();
         for (process, threads) in list(target)? {
-            if !self.processes.contains(&process) {
-                self.processes.push(process);
-            }
+            self.processes.insert(process);
             new.extend(threads.into_iter().filter(|&thread| self.threads.insert(thread)));
         }
         Ok(new)
@@ -83,7 +82,7 @@ mod tests {
         let sleep: i32 = line.trim().parse().unwrap();
         assert_eq!(running.update(&Target::Tree(pid)).unwrap(), [sleep]);
         assert_eq!(running.update(&Target::Tree(pid)).unwrap(), [] as [i32; 0]);
-        assert_eq!(running.processes, [pid, sleep]);
+        assert!(running.processes.iter().eq(&[pid, sleep]));
         let mut alone = Running::default();
         assert_eq!(alone.update(&Target::Process(pid)).unwrap(), [pid]);
         drop(child.stdin.take());

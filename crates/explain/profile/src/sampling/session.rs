@@ -78,7 +78,7 @@ impl<T: Send + 'static> Session<T> {
         let enough = Arc::new(enough);
         let seen = Arc::new(AtomicU64::new(0));
         let info = chosen.parse_info();
-        let processes = running.processes;
+        let processes: Vec<i32> = running.processes.into_iter().collect();
         let running = processes.len();
         let (ready, is_ready) = channel();
         let (codes, codes_sent) = channel();
