@@ -196,17 +196,17 @@ fn described(server: &Server) -> String {
     }
 }
 
-/// All points of `cases` in their modes among `modes`, at each task count of `tasks`.
-pub fn points(cases: &[Case], modes: &[Mode], tasks: &[u32]) -> Vec<PointId> {
-    let mut points = Vec::new();
-    for case in cases {
-        for mode in case.modes(modes) {
-            for &tasks in tasks {
-                points.push(PointId { case: case.id.clone(), mode, tasks });
-            }
-        }
-    }
-    points
+/// All points of `cases` in their modes among `modes`, at each task count of `tasks`, each with its case.
+pub fn points<'c>(
+    cases: &'c [Case],
+    modes: &'c [Mode],
+    tasks: &'c [u32],
+) -> impl Iterator<Item = (&'c Case, PointId)> {
+    cases.iter().flat_map(move |case| {
+        case.modes(modes).into_iter().flat_map(move |mode| {
+            tasks.iter().map(move |&tasks| (case, PointId { case: case.id.clone(), mode, tasks }))
+        })
+    })
 }
 
 /// One turn of a point, and the layout of its memory.
@@ -314,7 +314,7 @@ mod tests {
         let cases = [case("epoch1", true), case("getppid1", false)];
         let modes = |asked: &[Mode]| {
             let points = points(&cases, asked, &[1]);
-            let modes = points.into_iter().map(|point| (point.case.to_string(), point.mode));
+            let modes = points.map(|(case, point)| (case.id.to_string(), point.mode));
             modes.collect::<Vec<_>>()
         };
         let point = |testcase: &str, mode| (testcase.to_owned(), mode);

@@ -68,8 +68,7 @@ pub(super) fn render(
 /// than CPUs, which have no part in the summary.
 fn columns(run: &RunRecord, summary: Summary) -> Vec<Column> {
     let mut columns = vec![Column::left(""), Column::left("per second").gap(1)];
-    let points = run.points();
-    let has_cpus = |n: u32| points.iter().any(|p| p.tasks == n && !run.is_oversubscribed(p));
+    let has_cpus = |n: u32| run.cases.iter().any(|case| !run.is_oversubscribed(case, n));
     let (own, sharing): (Vec<u32>, Vec<u32>) =
         run.request.tasks.iter().partition(|n| has_cpus(**n));
     let place = |counts: &[u32], n: &u32| counts.iter().position(|count| count == n);

@@ -173,6 +173,12 @@ impl RunRecord {
 
     /// All points, in the requested order.
     pub fn points(&self) -> Vec<PointId> {
+        self.points_of_cases().map(|(_, point)| point).collect()
+    }
+
+    /// All points, in the requested order, each with its case. A loop over many points must not search for the case
+    /// of each.
+    fn points_of_cases(&self) -> impl Iterator<Item = (&Case, PointId)> {
         crate::plan::points(&self.cases, &self.request.modes, &self.request.tasks)
     }
 }

@@ -141,11 +141,12 @@ impl Record {
             rounds.add(&line?);
         }
         let run = &self.run;
+        let failures = run.failures.iter().chain(&run.failed_repeats);
+        let failures: HashSet<(&PointId, u32)> = failures.map(|f| (&f.point, f.round)).collect();
         rounds.retain(|point, nr, round| {
-            let mut failures = run.failures.iter().chain(&run.failed_repeats);
             // A server that failed while its latency was measured has a rate.
             let has_rate = round.failure().is_some();
-            let failed = !has_rate && failures.any(|f| f.point == *point && f.round == nr);
+            let failed = !has_rate && failures.contains(&(point, nr));
             round.samples >= run.request.samples && !failed
         });
         rounds.mark_slow(run);

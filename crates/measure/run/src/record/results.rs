@@ -14,10 +14,11 @@ use super::{Record, RecordError, RoundSummary, Rounds, RunRecord};
 use crate::job::{Score, Source};
 use crate::plan::Case;
 
-/// The measurements of the point `id`, from its rounds.
+/// The measurements of a point of `case`, from its rounds.
 fn measured<'r>(
     run: &RunRecord,
-    id: &PointId,
+    case: &Case,
+    tasks: u32,
     rounds: impl Iterator<Item = &'r RoundSummary> + Clone,
 ) -> Measured {
     let mut marks = BTreeMap::new();
@@ -37,7 +38,7 @@ fn measured<'r>(
         rounds: round_rates(rounds.clone()),
         measured: rounds.clone().count(),
         disturbed: is_disturbed(clean().count(), rounds.clone().count(), run.request.rounds),
-        oversubscribed: run.is_oversubscribed(id),
+        oversubscribed: run.is_oversubscribed(case, tasks),
         looks: run.looks().filter(|_| run.request.order != Order::InTurns),
         samples: rounds.clone().map(|round| round.samples).sum(),
         marked: rounds.clone().map(RoundSummary::marked).sum(),
@@ -107,17 +108,17 @@ impl RunRecord {
         }
     }
 
-    /// Whether the tasks of a point need more CPUs than the run uses.
-    pub fn is_oversubscribed(&self, point: &PointId) -> bool {
-        let cpus_per_task = self.case(&point.case).map_or(1, |case| case.cpus_per_task);
-        u64::from(point.tasks) * cpus_per_task > self.request.cpus.len() as u64
+    /// Whether so many tasks of `case` need more CPUs than the run uses.
+    pub fn is_oversubscribed(&self, case: &Case, tasks: u32) -> bool {
+        u64::from(tasks) * case.cpus_per_task > self.request.cpus.len() as u64
     }
 
     /// The curves of the finished `rounds`, in the requested order.
     pub fn curves(&self, rounds: &Rounds) -> Vec<Curve> {
         let mut curves: Vec<(PointId, Vec<Point>)> = Vec::new();
-        for id in self.points() {
-            let Some(point) = measured(self, &id, rounds.of(&id)).point(id.tasks) else { continue };
+        for (case, id) in self.points_of_cases() {
+            let measured = measured(self, case, id.tasks, rounds.of(&id));
+            let Some(point) = measured.point(id.tasks) else { continue };
             match curves.last_mut() {
                 Some((first, points)) if first.case == id.case && first.mode == id.mode => {
                     points.push(point);
@@ -142,10 +143,10 @@ impl Record {
             run.failures.iter().map(|f| (&f.point, f.failure.reason.as_str())).collect();
         let mut results = Results::new(source);
         results.cases.extend(run.cases.iter().map(|case| (case.id.clone(), case_info(case))));
-        for point in run.points() {
+        for (case, point) in run.points_of_cases() {
             let rounds = finished.of(&point).count();
             let asked = run.request.rounds;
-            let mut measured = measured(run, &point, finished.of(&point));
+            let mut measured = measured(run, case, point.tasks, finished.of(&point));
             measured.gap = match failures.get(&point) {
                 Some(reason) => Some((*reason).to_owned()),
                 None if measured.rounds.is_empty() => Some("no round finished".to_owned()),

@@ -1,8 +1,8 @@
 //! The summary of a round, whose size does not depend on the sample count.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use knee_results::{CountedWork, CpuShares, Latency, Mark, PointId, Served, ServerUse};
+use knee_results::{CaseId, CountedWork, CpuShares, Latency, Mark, PointId, Served, ServerUse};
 use knee_stats::{Spread, median};
 
 use super::{RunRecord, SampleLine};
@@ -292,8 +292,10 @@ impl Rounds {
     /// the same CPUs, by the reference loops. Does not depend on the rates, so it favours no result. Commands
     /// that are too short to be judged are not marked.
     pub fn mark_slow(&mut self, run: &RunRecord) {
+        let cases: HashMap<&CaseId, &Case> =
+            run.cases.iter().map(|case| (&case.id, case)).collect();
         let seats = |point: &PointId| {
-            (point.tasks, run.case(&point.case).map_or(1, |case| case.cpus_per_task))
+            (point.tasks, cases.get(&point.case).map_or(1, |case| case.cpus_per_task))
         };
         let mut speeds: BTreeMap<(u32, u64), [Vec<f64>; 3]> = BTreeMap::new();
         for (point, rounds) in &self.0 {
@@ -304,7 +306,7 @@ impl Rounds {
         }
         let typical = |speeds: &Vec<f64>| median(speeds).filter(|_| speeds.len() >= FEWEST_SPEEDS);
         for (point, rounds) in &mut self.0 {
-            let is_command = run.case(&point.case).is_some_and(Case::is_command);
+            let is_command = cases.get(&point.case).is_some_and(|case| case.is_command());
             let [before, after, memory] = speeds[&seats(point)].each_ref().map(typical);
             let is_below = |speed: Option<f64>, typical: Option<f64>, share: f64| {
                 speed.zip(typical).is_some_and(|(speed, typical)| speed < (1.0 - share) * typical)
@@ -337,7 +339,7 @@ impl Rounds {
 
 #[cfg(test)]
 mod tests {
-    use knee_results::{CaseId, Mode};
+    use knee_results::Mode;
 
     use super::*;
 

@@ -47,8 +47,8 @@ impl InTurns {
             let key = key(&name, point, one);
             let failure =
                 |point: &PointId| run.failures.iter().find(|failure| failure.point == *point);
-            for (nr, (results, point, other)) in
-                [(&mut before, point, other_point), (&mut after, other_point, point)]
+            for (nr, (results, point, other, case)) in
+                [(&mut before, point, other_point, one), (&mut after, other_point, point, other)]
                     .into_iter()
                     .enumerate()
             {
@@ -67,7 +67,7 @@ impl InTurns {
                     rounds: side,
                     measured,
                     disturbed,
-                    oversubscribed: run.is_oversubscribed(point),
+                    oversubscribed: run.is_oversubscribed(case, point.tasks),
                     ..of_clean_rounds(finished.of(point))
                 };
                 results.points.insert(key.clone(), measured);

@@ -11,7 +11,7 @@ use knee_host::{OwnDirectory, write_atomically};
 use knee_results::RUN_FILE;
 
 use super::lock::Lock;
-use super::plausible::check_point_count;
+use super::plausible::check_size;
 use super::{Access, RecordError, RunRecord, SAMPLES_FILE, SampleLine};
 
 /// Permissions of a new file of samples, further restricted by the umask. Only its owner may write to it,
@@ -31,7 +31,7 @@ impl Writer {
     /// Creates the directory `dir`, which must be missing or empty, and writes the description of a
     /// run that has just begun. On an error, no new file or directory remains.
     pub fn create(dir: &Path, run: &RunRecord) -> Result<Self, RecordError> {
-        check_point_count(run)
+        check_size(run)
             .map_err(|reason| RecordError::Implausible { path: dir.join(RUN_FILE), reason })?;
         let new: Vec<&Path> = dir.ancestors().take_while(|dir| !dir.exists()).collect();
         let begun = Self::begin(dir, run);

@@ -737,11 +737,17 @@ mod files {
             assert!(!dir.path().join("new").exists());
         };
         run.cases = (0..100).map(named).collect();
-        run.request.tasks = (1..=16_384).collect();
-        all_refuse(&run, "the run has 1638400 points, and knee reads at most 1000000");
+        run.request.tasks = (1..=1001).collect();
+        all_refuse(&run, "the run has 100100 points, and knee reads at most 100000");
         run.cases = (0..5001).map(named).collect();
         run.request.tasks = vec![1];
         all_refuse(&run, "the run has 5001 testcases, and knee reads at most 5000");
+        run.cases = vec![Case { id: knee_results::CaseId::new("x".repeat(1001)), ..case.clone() }];
+        all_refuse(
+            &run,
+            "the name of a testcase has 1001 bytes, and knee reads at most 1000; shorten the name \
+             that begins with \"xxx",
+        );
     }
 
     #[test]
