@@ -255,7 +255,10 @@ fn views(capture: &Capture) {
     for graph in [flame(capture), difference(capture, capture, Widths::After)] {
         assert!(!graph.contains("NaN"), "{graph}");
     }
-    folded(capture, FoldedOptions { annotate: true, ..FoldedOptions::default() });
-    serde_json::from_str::<serde_json::Value>(&speedscope(capture)).unwrap();
+    let options = FoldedOptions { annotate: true, ..FoldedOptions::default() };
+    folded(capture, options, &mut std::io::sink()).unwrap();
+    let mut file = Vec::new();
+    speedscope(capture, &mut file).unwrap();
+    serde_json::from_slice::<serde_json::Value>(&file).unwrap();
     pprof(capture);
 }

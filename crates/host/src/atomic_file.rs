@@ -73,17 +73,22 @@ impl AtomicFile {
         })
     }
 
-    /// Appends `content`.
-    pub fn write_all(&mut self, content: &[u8]) -> io::Result<()> {
-        self.file.write_all(content)
-    }
-
     /// Flushes the file to disk and puts it in place.
     pub fn persist(mut self) -> io::Result<()> {
         self.file.flush()?;
         let Some(Replaced { path, temporary, _listed }) = self.replaced else { return Ok(()) };
         self.file.get_ref().sync_all()?;
         temporary.persist(path).map_err(|refused| refused.error)
+    }
+}
+
+impl Write for AtomicFile {
+    fn write(&mut self, content: &[u8]) -> io::Result<usize> {
+        self.file.write(content)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
     }
 }
 

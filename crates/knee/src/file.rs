@@ -1,13 +1,30 @@
 //! Files that commands write.
 
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 use knee_host::{AtomicFile, write_atomically};
 
+use crate::stdout::{Content, Filter};
+
 /// Writes a whole file. It appears under its name only when it is complete.
 pub(crate) fn write(path: &Path, content: &[u8]) -> anyhow::Result<()> {
     write_atomically(path, content).with_context(|| cannot_write(path))
+}
+
+/// Like [`write`], for a file that may be too long for the memory. `write` writes it line by line.
+pub(crate) fn write_with(
+    path: &Path,
+    content: Content,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> anyhow::Result<()> {
+    let written = AtomicFile::create(path).and_then(|file| {
+        let mut filter = Filter::new(file, content);
+        write(&mut filter).and_then(|()| filter.flush())?;
+        filter.out.persist()
+    });
+    written.with_context(|| cannot_write(path))
 }
 
 /// The file for the result of a command that measures for a while.

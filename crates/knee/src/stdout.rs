@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::io::{self, BufWriter, ErrorKind, Write};
 
 use anyhow::Context;
-use knee_host::text::{Screen, Table, escape_json, for_terminal};
+use knee_host::text::{Screen, Table, escape_json, for_terminal, plain};
 use serde::Serialize;
 
 use crate::writing::while_writing;
@@ -14,6 +14,8 @@ use crate::writing::while_writing;
 pub(crate) enum Content {
     /// Text for people and for simple formats. Control characters are replaced.
     Text,
+    /// The same text for a file, without styles.
+    Plain,
     /// JSON, in which control characters are escaped, so that programs read the original text.
     Json,
 }
@@ -57,7 +59,7 @@ pub(crate) fn print_binary(bytes: &[u8]) -> anyhow::Result<()> {
 
 /// Standard output for lines that are written one by one. The caller flushes it.
 pub(crate) fn stream(content: Content) -> impl Write {
-    Filter { out: std::io::stdout().lock(), content, line: Vec::new() }
+    Filter::new(std::io::stdout().lock(), content)
 }
 
 /// Calls `write` with standard output. Removes colours if standard output is not a terminal.
@@ -67,7 +69,7 @@ pub(crate) fn write_with(
     write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let out = BufWriter::new(anstream::stdout().lock());
-    let mut out = Filter { out, content, line: Vec::new() };
+    let mut out = Filter::new(out, content);
     let written = write(&mut out).and_then(|()| Ok(out.flush()?));
     // Discards unwritten text. Dropping the buffer would try to write it again.
     let _ = out.out.into_parts();
@@ -76,18 +78,23 @@ pub(crate) fn write_with(
 
 /// Replaces or escapes control characters, line by line. A line break never divides a character or a
 /// style.
-struct Filter<W> {
-    out: W,
+pub(crate) struct Filter<W> {
+    pub(crate) out: W,
     content: Content,
     /// The beginning of a line.
     line: Vec<u8>,
 }
 
 impl<W: Write> Filter<W> {
+    pub(crate) fn new(out: W, content: Content) -> Self {
+        Self { out, content, line: Vec::new() }
+    }
+
     fn write_line(&mut self) -> io::Result<()> {
         let text = String::from_utf8_lossy(&self.line);
         let text: Cow<'_, str> = match self.content {
             Content::Text => for_terminal(&text),
+            Content::Plain => plain(&text),
             Content::Json => escape_json(&text),
         };
         while_writing(|| self.out.write_all(text.as_bytes()))?;
@@ -134,7 +141,7 @@ mod tests {
     use super::*;
 
     fn filtered(content: Content, pieces: &[&[u8]]) -> String {
-        let mut filter = Filter { out: Vec::new(), content, line: Vec::new() };
+        let mut filter = Filter::new(Vec::new(), content);
         pieces.iter().for_each(|piece| filter.write_all(piece).unwrap());
         filter.flush().unwrap();
         String::from_utf8(filter.out).unwrap()

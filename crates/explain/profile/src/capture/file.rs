@@ -13,6 +13,13 @@ use super::{Capture, SCHEMA};
 /// finite.
 const LONGEST: f64 = 3.2e11;
 
+/// The most functions in all counted stacks together. Views print them, although stacks share their callers in the
+/// file. A minute of samples of two busy CPUs, 4000 a second, makes two million.
+const MOST_FUNCTIONS: u64 = 100_000_000;
+
+/// The most bytes of the names of all these functions and of their programs. The same minute makes 40 million.
+const MOST_BYTES: u64 = 4 << 30;
+
 /// Why a capture cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
@@ -86,6 +93,7 @@ impl Capture {
                 return damaged("count", place);
             }
         }
+        self.check_size()?;
         let sum = |of: fn(&super::Count) -> u64| {
             self.counts.iter().try_fold(0_u64, |sum, count| sum.checked_add(of(count)))
         };
@@ -97,6 +105,35 @@ impl Capture {
             return Err("its times are impossible: the file is damaged; record it again".to_owned());
         }
         Ok(())
+    }
+}
+
+impl Capture {
+    /// Checks that the stacks can be printed. All indices must be valid.
+    fn check_size(&self) -> Result<(), String> {
+        // The functions of each stack, and the bytes of their names. A parent precedes its children.
+        let mut sizes: Vec<(u64, u64)> = Vec::with_capacity(self.stacks.len());
+        for stack in &self.stacks {
+            let (above, bytes) = stack.parent.map_or((0, 0), |parent| sizes[parent as usize]);
+            let name = &self.functions[stack.function as usize].name;
+            sizes.push((above + 1, bytes + name.len() as u64 + 1));
+        }
+        let (mut functions, mut bytes) = (0_u64, 0_u64);
+        for count in &self.counts {
+            let (above, of_names) = count.stack.map_or((0, 0), |stack| sizes[stack as usize]);
+            let program = self.programs[count.program as usize].len() as u64;
+            functions = functions.saturating_add(above);
+            bytes = bytes.saturating_add(of_names + program);
+        }
+        let limits =
+            [("functions", functions, MOST_FUNCTIONS), ("bytes of names", bytes, MOST_BYTES)];
+        match limits.into_iter().find(|(_, found, most)| found > most) {
+            None => Ok(()),
+            Some((what, found, most)) => Err(format!(
+                "its stacks have {found} {what}, and knee reads at most {most}; sample for a shorter time, or \
+                 with a lower frequency (-F)"
+            )),
+        }
     }
 }
 

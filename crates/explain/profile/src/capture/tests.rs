@@ -85,6 +85,35 @@ fn damage_is_reported() {
     assert!(Capture::parse(b"main;work 3").unwrap_err().starts_with("this is not a capture"));
 }
 
+/// A capture of `depth` functions with names of `length` bytes, each called by the previous one, and `counts` samples
+/// of the innermost.
+fn chain(depth: u32, length: usize, counts: u32) -> Vec<u8> {
+    let stack = |nr: u32| Stack { parent: nr.checked_sub(1), function: 0 };
+    let count = Count { program: 0, stack: depth.checked_sub(1), samples: 1, weight: 1 };
+    Capture {
+        schema: SCHEMA,
+        programs: vec!["p".to_owned()],
+        functions: vec![Function::new("f".repeat(length), Kind::User)],
+        stacks: (0..depth).map(stack).collect(),
+        counts: (0..counts).map(|_| count).collect(),
+        ..Capture::default()
+    }
+    .to_json()
+}
+
+#[test]
+fn stacks_that_take_too_much_memory_when_they_are_printed_are_refused() {
+    let refused = |text: Vec<u8>| Capture::parse(&text).unwrap_err();
+    assert!(Capture::parse(&chain(10_000, 1, 10_000)).is_ok());
+    assert_eq!(
+        refused(chain(10_000, 1, 10_001)),
+        "its stacks have 100010000 functions, and knee reads at most 100000000; sample for a shorter \
+         time, or with a lower frequency (-F)"
+    );
+    let names = refused(chain(10_000, 2000, 1000));
+    assert!(names.starts_with("its stacks have 20010001000 bytes of names"), "{names}");
+}
+
 proptest! {
     #[test]
     fn no_text_makes_the_reader_panic(text in prop::collection::vec(any::<u8>(), 0..200)) {

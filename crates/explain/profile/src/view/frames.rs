@@ -1,7 +1,8 @@
 //! The stacks of captures, merged into a tree of frames.
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
+
+use foldhash::HashMap;
 
 use crate::capture::{Capture, Count, Function, Kind};
 
@@ -75,21 +76,42 @@ pub(super) fn path<'a>(
     frames.chain([(program.as_str(), Place::None)]).collect()
 }
 
-/// A tree of frames. The root is the first frame; a parent precedes its children.
+/// The most frames of a tree: about 600 MiB. An hour of samples of all CPUs makes less than a tenth of them, but in a
+/// foreign capture, each function of each stack can be a frame of its own.
+const MOST: usize = 3_000_000;
+/// The most bytes of the names of all frames of a tree, each of which views print several times.
+const MOST_BYTES: usize = 128 << 20;
+
+/// A tree of frames. The root is the first frame; a parent precedes its children. If it is full, functions that would
+/// need a new frame count for their callers only.
 pub(super) struct Frames<'a> {
     all: Vec<Frame<'a>>,
     numbers: HashMap<(usize, &'a str, Place), usize>,
+    /// Bytes of the names of all frames.
+    bytes: usize,
+    most: usize,
+    most_bytes: usize,
 }
 
 impl<'a> Frames<'a> {
     pub(super) fn new(root: &'a str) -> Frames<'a> {
-        let mut frames = Frames { all: Vec::new(), numbers: HashMap::new() };
+        Self::limited(root, MOST, MOST_BYTES)
+    }
+
+    fn limited(root: &'a str, most: usize, most_bytes: usize) -> Frames<'a> {
+        let (all, numbers) = (Vec::new(), HashMap::default());
+        let mut frames = Frames { all, numbers, bytes: 0, most, most_bytes };
         frames.push(root, Place::None);
         frames
     }
 
+    fn has_space(&self, name: &str) -> bool {
+        self.all.len() < self.most && self.bytes + name.len() <= self.most_bytes
+    }
+
     fn push(&mut self, name: &'a str, place: Place) {
         let number = self.all.len();
+        self.bytes += name.len();
         self.all.push(Frame { number, name, place, samples: (0, 0), children: Vec::new() });
     }
 
@@ -106,12 +128,17 @@ impl<'a> Frames<'a> {
         let mut parent = 0;
         add(&mut self.all[parent]);
         for (name, place) in path {
-            let next = self.all.len();
-            let child = *self.numbers.entry((parent, name, place)).or_insert(next);
-            if child == next {
-                self.push(name, place);
-                self.all[parent].children.push(child);
-            }
+            let child = match self.numbers.get(&(parent, name, place)) {
+                Some(known) => *known,
+                None if !self.has_space(name) => return,
+                None => {
+                    let new = self.all.len();
+                    self.numbers.insert((parent, name, place), new);
+                    self.push(name, place);
+                    self.all[parent].children.push(new);
+                    new
+                }
+            };
             add(&mut self.all[child]);
             parent = child;
         }
@@ -129,5 +156,25 @@ impl<'a> Frames<'a> {
             frames[parent].children = children;
         }
         frames
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_without_a_frame_in_a_full_tree_count_for_their_callers() {
+        let user = |names: &[&'static str]| {
+            names.iter().map(|&name| (name, Place::User)).collect::<Vec<_>>()
+        };
+        for (most, most_bytes) in [(3, 1000), (1000, 5)] {
+            let mut frames = Frames::limited("all", most, most_bytes);
+            frames.add(user(&["f", "g"]), (1, 0));
+            frames.add(user(&["f", "h", "i"]), (2, 0));
+            frames.add(user(&["f", "g", "i"]), (4, 0));
+            let all = frames.all.iter().map(|frame| (frame.name, frame.samples.0));
+            assert_eq!(all.collect::<Vec<_>>(), [("all", 7), ("f", 7), ("g", 5)]);
+        }
     }
 }

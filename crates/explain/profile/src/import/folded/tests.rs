@@ -9,7 +9,7 @@ fn read(text: &str) -> Capture {
 }
 
 fn write(capture: &Capture, annotate: bool) -> String {
-    crate::view::folded::folded(capture, FoldedOptions { annotate, counted: Counted::Samples })
+    crate::view::folded::tests::text(capture, FoldedOptions { annotate, counted: Counted::Samples })
 }
 
 #[test]

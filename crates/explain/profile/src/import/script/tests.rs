@@ -19,7 +19,7 @@ fn read(text: &str) -> Capture {
 
 fn folded(text: &str, annotate: bool) -> String {
     let options = FoldedOptions { annotate, counted: Counted::Weight };
-    crate::view::folded::folded(&read(text), options)
+    crate::view::folded::tests::text(&read(text), options)
 }
 
 fn reference(text: &str, annotate: bool) -> String {

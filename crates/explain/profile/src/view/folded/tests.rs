@@ -1,12 +1,41 @@
+use proptest::prelude::*;
 use snapbox::{assert_data_eq, str};
 
 use super::*;
+use crate::capture::Stacks;
 use crate::view::fixture::example;
+
+pub(crate) fn text(capture: &Capture, options: FoldedOptions) -> String {
+    let mut text = Vec::new();
+    folded(capture, options, &mut text).unwrap();
+    String::from_utf8(text).unwrap()
+}
+
+proptest! {
+    /// The letters around the semicolon and the blank, which are the separators.
+    #[test]
+    fn lines_are_sorted_by_bytes_whatever_the_names(
+        stacks in prop::collection::vec(prop::collection::vec("[f!:<;]{0,2}", 1..5), 1..20)
+    ) {
+        let (mut all, mut expected) = (Stacks::default(), BTreeMap::new());
+        for stack in &stacks {
+            let functions = stack[1..].iter().map(|name| Function::new(name.as_str(), Kind::User));
+            all.add(&stack[0], functions, 1, 1);
+            let names: Vec<String> = stack.iter().map(|name| name.replace(';', ":")).collect();
+            *expected.entry(names.join(";")).or_insert(0) += 1;
+        }
+        let expected = expected.into_iter().map(|(line, count)| format!("{line} {count}\n"));
+        prop_assert_eq!(
+            text(&all.finish(), FoldedOptions::default()),
+            expected.collect::<String>()
+        );
+    }
+}
 
 #[test]
 fn equal_lines_are_merged() {
     assert_data_eq!(
-        folded(&example(), FoldedOptions::default()),
+        text(&example(), FoldedOptions::default()),
         str![[r#"
 prog;main 3
 prog;main;fib 20
@@ -22,7 +51,7 @@ two_words;work;mix 100
     );
     let options = FoldedOptions { annotate: true, counted: Counted::Weight };
     assert_data_eq!(
-        folded(&example(), options),
+        text(&example(), options),
         str![[r#"
 prog;main 3000000
 prog;main;fib 20000000

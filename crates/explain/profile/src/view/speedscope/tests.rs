@@ -3,9 +3,15 @@ use snapbox::{assert_data_eq, file};
 use super::*;
 use crate::view::fixture::example;
 
+fn written() -> serde_json::Value {
+    let mut file = Vec::new();
+    speedscope(&example(), &mut file).unwrap();
+    serde_json::from_slice(&file).unwrap()
+}
+
 #[test]
 fn the_file() {
-    let value: serde_json::Value = serde_json::from_str(&speedscope(&example())).unwrap();
+    let value = written();
     let text = serde_json::to_string_pretty(&value).unwrap() + "\n";
     assert_data_eq!(text, file!["snapshots/speedscope.json": Text].raw());
 }
@@ -14,7 +20,7 @@ fn the_file() {
 /// that is the sum of the weights.
 #[test]
 fn the_file_follows_its_schema() {
-    let value: serde_json::Value = serde_json::from_str(&speedscope(&example())).unwrap();
+    let value = written();
     let profile = &value["profiles"][0];
     let (samples, weights) =
         (profile["samples"].as_array().unwrap(), profile["weights"].as_array().unwrap());

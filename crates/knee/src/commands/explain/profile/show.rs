@@ -1,11 +1,12 @@
 //! `knee profile show`.
 
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::ValueEnum;
 use knee_host::shell::word;
-use knee_host::text::{Screen, escape_json, plain};
+use knee_host::text::{Screen, plain};
 use knee_profile::import;
 use knee_profile::locks::LockWaits;
 use knee_profile::view::flame::flame;
@@ -17,6 +18,7 @@ use knee_profile::view::tree::{LEAST_SHARE, Root, tree};
 
 use crate::exit::{ExitStatus, bail_usage, usage};
 use crate::present::profile::{lock_waits, losses, summary, wait_losses};
+use crate::stdout::Content;
 use crate::{file, stdout};
 
 /// Show a capture as a call tree, a flame graph, a table or a file for other tools
@@ -111,7 +113,25 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         (_, Some(name)) => Root::Callers(name),
         _ => Root::All,
     };
-    let printed = match args.format {
+    losses(&capture);
+    let text = match args.format {
+        Format::Folded => {
+            let counted = if args.weight { Counted::Weight } else { Counted::Samples };
+            let options = FoldedOptions { annotate: args.annotate, counted };
+            return write_lines(args, Content::Text, |out| folded(&capture, options, out));
+        }
+        Format::Speedscope => {
+            return write_lines(args, Content::Json, |out| speedscope(&capture, out));
+        }
+        Format::Flame => {
+            let graph = flame(&capture);
+            return write_lines(args, Content::Text, |out| out.write_all(graph.as_bytes()));
+        }
+        Format::Pprof => return write_binary(args, &pprof(&capture)),
+        Format::Functions => {
+            let table = table(&functions(&capture), usize::MAX).render(&screen(args));
+            format!("{}\n{table}", summary(&capture))
+        }
         Format::Tree => {
             let least = crate::args::percentage(&args.least).map_err(usage)?;
             let tree = tree(&capture, root).with_context(|| {
@@ -122,33 +142,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
                     word(&args.file)
                 )
             })?;
-            Printed::Text(tree.text(least))
+            tree.text(least)
         }
-        Format::Functions => {
-            let table = table(&functions(&capture), usize::MAX).render(&screen(args));
-            Printed::Text(format!("{}\n{table}", summary(&capture)))
-        }
-        Format::Folded => {
-            let counted = if args.weight { Counted::Weight } else { Counted::Samples };
-            let options = FoldedOptions { annotate: args.annotate, counted };
-            Printed::Lines(folded(&capture, options))
-        }
-        Format::Flame => Printed::Lines(flame(&capture)),
-        Format::Speedscope => Printed::Json(speedscope(&capture)),
-        Format::Pprof => Printed::Binary(pprof(&capture)),
     };
-    losses(&capture);
-    write(args, printed)
-}
-
-/// What a command prints.
-enum Printed {
-    /// For people, wrapped to fit the terminal.
-    Text(String),
-    /// Text for other programs.
-    Lines(String),
-    Json(String),
-    Binary(Vec<u8>),
+    write_text(args, &text)
 }
 
 /// Shows the output of `knee profile --locks`.
@@ -160,31 +157,45 @@ fn show_waits(args: &Args, waits: &LockWaits) -> anyhow::Result<ExitStatus> {
     }
     wait_losses(waits);
     let table = knee_profile::locks::table(waits, usize::MAX).render(&screen(args));
-    write(args, Printed::Text(table))
+    write_text(args, &table)
 }
 
 /// Where `--output` goes.
 fn screen(args: &Args) -> Screen {
-    if args.output == Path::new("-") { Screen::of_stdout() } else { Screen::UNLIMITED }
+    if is_stdout(args) { Screen::of_stdout() } else { Screen::UNLIMITED }
 }
 
-fn write(args: &Args, printed: Printed) -> anyhow::Result<ExitStatus> {
-    if args.output == Path::new("-") {
-        match printed {
-            Printed::Text(text) => stdout::show(&text)?,
-            Printed::Lines(text) => stdout::print(&text)?,
-            Printed::Json(json) => stdout::print_json_text(&json)?,
-            Printed::Binary(bytes) => stdout::print_binary(&bytes)?,
-        }
-    } else {
-        let path = &args.output;
-        match printed {
-            Printed::Text(text) | Printed::Lines(text) => {
-                file::write(path, plain(&text).as_bytes())?
-            }
-            Printed::Json(json) => file::write(path, escape_json(&json).as_bytes())?,
-            Printed::Binary(bytes) => file::write(path, &bytes)?,
-        }
+fn is_stdout(args: &Args) -> bool {
+    args.output == Path::new("-")
+}
+
+/// Writes text for people, wrapped to fit the terminal.
+fn write_text(args: &Args, text: &str) -> anyhow::Result<ExitStatus> {
+    match is_stdout(args) {
+        true => stdout::show(text)?,
+        false => file::write(&args.output, plain(text).as_bytes())?,
+    }
+    Ok(ExitStatus::Done)
+}
+
+/// Writes text for other programs, line by line.
+fn write_lines(
+    args: &Args,
+    content: Content,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> anyhow::Result<ExitStatus> {
+    match (is_stdout(args), content) {
+        (true, _) => stdout::write_with(content, |out| Ok(write(out)?))?,
+        (false, Content::Json) => file::write_with(&args.output, content, write)?,
+        (false, _) => file::write_with(&args.output, Content::Plain, write)?,
+    }
+    Ok(ExitStatus::Done)
+}
+
+fn write_binary(args: &Args, bytes: &[u8]) -> anyhow::Result<ExitStatus> {
+    match is_stdout(args) {
+        true => stdout::print_binary(bytes)?,
+        false => file::write(&args.output, bytes)?,
     }
     Ok(ExitStatus::Done)
 }
