@@ -183,6 +183,35 @@ fn a_record_without_pairs_has_no_matrix_to_draw() {
 }
 
 #[test]
+fn a_matrix_of_more_than_a_thousand_operations_is_not_drawn() {
+    let scratch = Scratch::new();
+    let ids: Vec<String> = (0..501).map(|nr| format!("a{nr},b{nr}/0.0")).collect();
+    let tests: Vec<Test<'_>> =
+        ids.iter().map(|id| (id.as_str(), "conflict-free", &[][..])).collect();
+    record(&scratch, "many", "6.1.0", &tests, [1, 1]);
+    record(&scratch, "most", "6.1.0", &tests[1..], [1, 1]);
+    let too_many =
+        "the tests have 1002 operations, and a matrix has at most 1000; generate tests of";
+    for format in ["matrix.svg", "matrix.html"] {
+        commute(&scratch, &["matrix", "many", "-o", format])
+            .assert_code(3)
+            .assert_stderr_has(too_many)
+            .assert_stderr_has("knee commute tests OP OP");
+        assert!(!scratch.path().join(format).exists());
+    }
+    finish(&mut scratch.knee(&["report", "many", "-o", "-"]))
+        .assert_code(3)
+        .assert_stderr_has(too_many);
+    // The other results do not need a matrix.
+    let text = commute(&scratch, &["matrix", "many"]).assert_code(0).stdout.clone();
+    assert!(text.contains("no matrix: the tests have 1002 operations"), "{text}");
+    assert!(text.contains("501 of 501 tests are conflict-free (100%)"), "{text}");
+    let document = json_of(&commute(&scratch, &["matrix", "many", "--json"]));
+    assert_eq!(document["sets"].as_array().unwrap().len(), 501);
+    commute(&scratch, &["matrix", "most", "-o", "matrix.svg"]).assert_code(0);
+}
+
+#[test]
 fn a_report_and_a_directory_of_shards_show_one_check() {
     let scratch = records();
     let page = |args: &[&str]| {

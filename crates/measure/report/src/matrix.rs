@@ -28,7 +28,7 @@
 //! A condition is a list of formulas that must all hold; an empty list always holds. In formulas,
 //! `a` and `b` are the calls of a pair, in the order of `operations`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use knee_host::json::fault_in_file;
 use serde::{Deserialize, Serialize};
@@ -37,6 +37,8 @@ use serde::{Deserialize, Serialize};
 const SCHEMA: u64 = 1;
 /// The kind of the document.
 const KIND: &str = "commute matrix";
+/// The most operations, because a matrix has a cell for each pair.
+const MOST_OPERATIONS: usize = 1_000;
 /// How to write a document.
 const MAKE: &str = "`knee commute matrix --json > FILE` writes a matrix";
 
@@ -156,6 +158,12 @@ impl Matrix {
 
     /// Returns the first contradiction as an error.
     fn check(&self) -> Result<(), String> {
+        let operations = self.operations.len();
+        if operations > MOST_OPERATIONS {
+            return Err(format!(
+                "it has {operations} operations, and knee reads at most {MOST_OPERATIONS}"
+            ));
+        }
         let mut names = BTreeSet::new();
         for MatrixOperation { name, .. } in &self.operations {
             if !names.insert(name) {
@@ -183,13 +191,18 @@ impl Matrix {
         Ok(())
     }
 
-    /// The pair of two operations, given by index in any order.
-    pub(crate) fn pair(&self, i: usize, j: usize) -> Option<&Pair> {
-        let (one, other) = (&self.operations[i].name, &self.operations[j].name);
-        self.pairs.iter().find(|pair| {
-            let [a, b] = &pair.operations;
-            (a == one && b == other) || (a == other && b == one)
-        })
+    /// The pairs by the indices of their operations, the smaller index first.
+    pub(crate) fn cells(&self) -> HashMap<[usize; 2], &Pair> {
+        let names = self.operations.iter().enumerate();
+        let numbers: HashMap<&str, usize> =
+            names.map(|(nr, operation)| (operation.name.as_str(), nr)).collect();
+        let number = |name: &String| numbers.get(name.as_str()).copied();
+        let cells = self.pairs.iter().filter_map(|pair| {
+            let [a, b] = pair.operations.each_ref().map(number);
+            let (a, b) = (a?, b?);
+            Some(([a.min(b), a.max(b)], pair))
+        });
+        cells.collect()
     }
 }
 
@@ -242,6 +255,21 @@ mod tests {
     fn a_written_matrix_is_read_back() {
         let written = matrix(vec![pair("get", "get", 1, 1), pair("get", "put", 1, 3)]);
         assert_eq!(Matrix::from_json(&written.to_json()).unwrap(), written);
+    }
+
+    #[test]
+    fn a_matrix_of_too_many_operations_is_refused() {
+        let operation = |nr: usize| MatrixOperation { name: nr.to_string(), about: String::new() };
+        let operations = |n| (0..n).map(operation).collect();
+        let read = |n| {
+            Matrix::from_json(&Matrix { operations: operations(n), ..matrix(vec![]) }.to_json())
+        };
+        assert!(read(1000).is_ok());
+        let error = read(1001).unwrap_err().to_string();
+        assert!(
+            error.starts_with("it has 1001 operations, and knee reads at most 1000; "),
+            "{error}"
+        );
     }
 
     #[test]

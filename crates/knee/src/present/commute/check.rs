@@ -14,6 +14,8 @@ use crate::present::style::BOLD;
 
 /// Maximum data to print.
 const MOST_DATA: usize = 15;
+/// Maximum operations of a matrix, which has a cell for each pair.
+const MOST_OPERATIONS: usize = 1_000;
 /// Maximum tests with unexpected results to print.
 const MOST_UNEXPECTED: usize = 5;
 
@@ -66,6 +68,22 @@ pub(crate) fn operations(tally: &Tally) -> Vec<String> {
     });
     names.dedup();
     names
+}
+
+/// The operations of the tests, for a matrix.
+///
+/// # Errors
+/// There are too many.
+pub(crate) fn operations_of_matrix(tally: &Tally) -> anyhow::Result<Vec<String>> {
+    let operations = operations(tally);
+    match operations.len() {
+        ..=MOST_OPERATIONS => Ok(operations),
+        n => anyhow::bail!(
+            "the tests have {n} operations, and a matrix has at most {MOST_OPERATIONS}; generate \
+             tests of the operations that matter (knee commute tests OP OP), or list the pairs (knee \
+             commute matrix DIR --json)"
+        ),
+    }
 }
 
 /// The results of a check.
@@ -125,10 +143,13 @@ fn text(tally: &Tally, title: &str) -> String {
 
 /// Shares of conflict-free tests in per cent; empty for a pair without tests.
 fn matrix(tally: &Tally) -> String {
-    let names = operations(tally);
     if tally.sets().keys().any(|operations| operations.len() != 2) {
         return String::new();
     }
+    let names = match operations_of_matrix(tally) {
+        Ok(names) => names,
+        Err(too_many) => return format!("no matrix: {too_many}\n\n"),
+    };
     triangle(&names, &Screen::of_stdout(), |column, row| {
         match tally.pair(&names[column], &names[row]) {
             None => String::new(),

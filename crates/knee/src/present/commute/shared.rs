@@ -4,16 +4,20 @@ use knee_host::number::plural;
 use knee_report::{Shared, SharedLine, SharedSide, SharedVerdict};
 use knee_trace::findings::{Findings, Ranking, SharedLine as Line, Tally, Verdict};
 
-use super::check::operations;
+use super::check::operations_of_matrix;
 use super::explain::{notes, sentences};
 
 /// Maximum steps of the suggested fixes.
 const FIXES: usize = 10;
 
 /// The findings of a check.
-pub(crate) fn record(findings: &Findings) -> Shared {
+///
+/// # Errors
+/// They have too many operations for a matrix.
+pub(crate) fn record(findings: &Findings) -> anyhow::Result<Shared> {
     let check = &findings.check;
-    let mut shared = Shared::new(check.tested.to_string(), operations(&Tally::of(&findings.tests)));
+    let mut shared =
+        Shared::new(check.tested.to_string(), operations_of_matrix(&Tally::of(&findings.tests))?);
     shared.fixes = sentences(&Ranking::of(&findings.tests, FIXES));
     let mut left_out = 0;
     for test in &findings.tests {
@@ -35,7 +39,7 @@ pub(crate) fn record(findings: &Findings) -> Shared {
     .into_iter()
     .flatten()
     .collect();
-    shared
+    Ok(shared)
 }
 
 fn verdict(verdict: Verdict) -> SharedVerdict {

@@ -57,6 +57,7 @@ fn one(matrix: &Matrix, key: &str) -> Markup {
         .iter()
         .map(|MatrixOperation { name, about }| (name.as_str(), about.as_str()))
         .collect();
+    let cells = matrix.cells();
     let sum = |of: fn(&Pair) -> u32| pairs.iter().map(|pair| of(pair) as usize).sum::<usize>();
     html! {
         section.commute aria-labelledby={ "commute-" (key) } {
@@ -68,7 +69,7 @@ fn one(matrix: &Matrix, key: &str) -> Markup {
             }
             (doubts(pairs))
             (triangle(interface, &operations, "Conditions of the chosen pair", |column, row| {
-                cell(key, matrix.pair(column, row))
+                cell(key, cells.get(&[column, row]).copied())
             }))
             details.data.conditions {
                 summary { "Conditions of all pairs: " (plural(pairs.len(), "pair")) }

@@ -25,7 +25,7 @@ impl Checks {
 
     /// What the checks found.
     pub(super) fn read(&self) -> anyhow::Result<Vec<Shared>> {
-        self.0.iter().map(|check| Ok(shared::record(&checks::open(&check.records)?))).collect()
+        self.0.iter().map(|check| shared::record(&checks::open(&check.records)?)).collect()
     }
 }
 

@@ -84,7 +84,7 @@ fn of_record(args: &Args, named: &[PathBuf], is_drawing: bool) -> anyhow::Result
              commute explain {dir}"
         );
     }
-    let shared = shared::record(&findings);
+    let shared = shared::record(&findings)?;
     if !is_drawing {
         return page::write(&Page { shared: vec![shared], ..Page::default() }, path);
     }
