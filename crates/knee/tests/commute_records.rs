@@ -258,7 +258,7 @@ after:  Linux 6.12.0, tmpfs
 1 test conflict-free before, inconclusive now: conflict only in some runs, such as those that refill a cache
   open,open/0.0
 
-Pairs whose number of conflict-free tests changed:
+Sets of operations whose number of conflict-free tests changed:
   open close      1 →     1 of 3 tests     +0
 
 Newly shared data, with the number of tests:
@@ -362,14 +362,14 @@ Suggested order of fixes:
     assert_eq!(document["data"][0]["writers"], json!({ "open": { "fget": 2, "fput": 2 } }));
     assert_eq!(document["data"][0]["callers"]["open"], json!({ "fget": ["fdget", "ksys_dup"] }));
     assert_eq!(document["fixes"][1]["frees"], 1);
-    let pair = commute(&scratch, &["explain", "before", "--pair", "close,close"]);
+    let pair = commute(&scratch, &["explain", "before", "--set", "close,close"]);
     pair.assert_code(0).assert_stdout_has("close and close: 1 of 1 test is conflict-free (100%).");
-    commute(&scratch, &["explain", "before", "--pair", "open,dup"])
+    commute(&scratch, &["explain", "before", "--set", "open,dup"])
         .assert_code(2)
         .assert_stderr_has("there are no tests of open and dup in before");
-    commute(&scratch, &["explain", "before", "--pair", "open"])
+    commute(&scratch, &["explain", "before", "--set", "open"])
         .assert_code(2)
-        .assert_stderr_has("--pair open: name two operations, such as --pair open,open");
+        .assert_stderr_has("--set open: name several operations, such as --set open,open");
 }
 
 #[test]

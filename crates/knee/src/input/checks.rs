@@ -4,29 +4,46 @@ use std::path::{Path, PathBuf};
 
 use knee_host::number::plural;
 use knee_host::text::one_line;
-use knee_trace::findings::{Findings, TestLine, is_record};
+use knee_trace::findings::{Findings, Shard, TestLine, is_record};
 
 use crate::stderr::tell;
+
+/// Maximum missing shards to list.
+const MOST_SHARDS: usize = 10;
 
 /// Reads the shards of one check. A name may be several directories, separated by commas, or a
 /// directory that contains all shards. Prints which tests and shards are missing.
 pub(crate) fn open(named: &[PathBuf]) -> anyhow::Result<Findings> {
     let dirs: Vec<PathBuf> = named.iter().flat_map(|name| directories(name)).collect();
     let findings = Findings::of_shards(&dirs)?;
-    let missing = findings.missing();
-    if missing > 0 {
-        let shards: Vec<String> =
-            findings.missing_shards().iter().map(ToString::to_string).collect();
-        let why = match shards.as_slice() {
-            [] => "the check is incomplete; `knee commute check --resume` continues it".to_owned(),
-            [shard] => format!("shard {shard} is missing"),
-            shards => format!("shards {} are missing", shards.join(", ")),
-        };
-        let of = plural(findings.check.tests.count, "test");
-        let name = dirs.first().map_or(Path::new(""), PathBuf::as_path).display();
-        tell!("knee: {name}: {missing} of {of} have no result: {why}");
+    let name = dirs.first().map_or(Path::new(""), PathBuf::as_path).display();
+    let shards = missing(&findings.missing_shards());
+    match (findings.missing(), shards) {
+        (0, None) => {}
+        // A missing shard of sets has an unknown number of tests.
+        (0, Some(shards)) => tell!("knee: {name}: {shards}"),
+        (tests, shards) => {
+            let incomplete = "the check is incomplete; `knee commute check --resume` continues it";
+            let why = shards.unwrap_or_else(|| incomplete.to_owned());
+            let of = plural(findings.count, "test");
+            tell!("knee: {name}: {tests} of {of} have no result: {why}");
+        }
     }
     Ok(findings)
+}
+
+/// Says which shards are missing, and lists the first ones.
+fn missing(shards: &[Shard]) -> Option<String> {
+    let named: Vec<String> = shards.iter().take(MOST_SHARDS).map(ToString::to_string).collect();
+    let more = match shards.len() - named.len() {
+        0 => String::new(),
+        more => format!(" and {more} others"),
+    };
+    match shards {
+        [] => None,
+        [shard] => Some(format!("shard {shard} is missing")),
+        _ => Some(format!("shards {}{more} are missing", named.join(", "))),
+    }
 }
 
 /// The directories that a name stands for. A record stands for itself. Any other name is a

@@ -1,6 +1,7 @@
 //! Calls of operations, and their arguments.
 
 use crate::execution::{Argument, Execution, Stop};
+use crate::exploration::LABELS;
 use crate::facts::{Int, Name, Question, WORD};
 use crate::state::{Sort, Term};
 
@@ -23,10 +24,28 @@ impl<'w> Call<'w> {
         self.nr
     }
 
-    /// The process that makes the call: 0 or 1. Without loss of generality, process 0 makes the
-    /// first call.
-    pub fn process(&mut self) -> Result<u8, Stop> {
-        let process = u8::from(self.nr > 0 && self.fact("is in the other process")?);
+    /// The process that makes the call, of `processes` processes. Without loss of generality, process 0
+    /// makes the first call, and a call in a process that makes no earlier call is in the lowest such
+    /// process.
+    pub fn process(&mut self, processes: u8) -> Result<u8, Stop> {
+        // The answers below depend on the earlier calls whose processes are known by now, so a call is
+        // asked for its process only once.
+        if let Some(known) = self.execution.calls.get(self.nr).process {
+            return Ok(known);
+        }
+        let mut process = 0;
+        while let Some(first) = self.execution.calls.first_in(process, self.nr)
+            && process + 1 < processes
+        {
+            let is_elsewhere = match self.nr {
+                1 => self.fact("is in the other process")?,
+                _ => self.fact(&format!("is in another process than {}", LABELS[first]))?,
+            };
+            if !is_elsewhere {
+                break;
+            }
+            process += 1;
+        }
         self.execution.calls.set_process(self.nr, process);
         Ok(process)
     }
@@ -127,5 +146,53 @@ impl Word {
         let last = execution.terms.word(self.words[self.words.len() - 1]);
         let is_last = Question::Same(self.argument, last);
         Err(execution.assume(&is_last, true).err().unwrap_or(Stop::Infeasible))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::ops::ControlFlow;
+
+    use crate::exploration::Limits;
+    use crate::generate::Wanted;
+    use crate::model::Model;
+    use crate::models::posix::posix;
+    use crate::models::processes::processes;
+
+    /// The processes of the calls, in all tests of these calls.
+    fn processes_of(model: &dyn Model, names: &[&str]) -> BTreeSet<Vec<u8>> {
+        let operations = model.operations();
+        let nr = |name: &&str| operations.iter().position(|(other, _)| other == name).unwrap();
+        let set: Vec<usize> = names.iter().map(nr).collect();
+        let mut found = BTreeSet::new();
+        let wanted = Wanted { patterns: 1, differing: true };
+        let take = &mut |test: crate::Test| {
+            found.insert(test.calls.iter().map(|call| call.process).collect());
+            ControlFlow::Continue(())
+        };
+        model.generate(&set, &Limits::default(), &wanted, take).unwrap();
+        found
+    }
+
+    #[test]
+    fn calls_are_divided_among_processes_in_every_way() {
+        let posix = posix();
+        assert_eq!(processes_of(&posix, &["close"]), [vec![0]].into());
+        assert_eq!(processes_of(&posix, &["close"; 2]), [vec![0, 0], vec![0, 1]].into());
+        let three = [[0, 0, 0], [0, 0, 1], [0, 1, 0], [0, 1, 1], [0, 1, 2]];
+        assert_eq!(processes_of(&posix, &["close"; 3]), three.map(Vec::from).into());
+        // The model has two processes, so the third call is in one of them.
+        let of_two = processes_of(&processes(), &["close"; 3]);
+        assert_eq!(of_two, [[0, 0, 0], [0, 0, 1], [0, 1, 0], [0, 1, 1]].map(Vec::from).into());
+    }
+
+    #[test]
+    fn a_call_that_does_not_depend_on_its_process_is_in_the_first_process() {
+        let posix = posix();
+        let both = [vec![0, 0], vec![0, 1]].into();
+        assert_eq!(processes_of(&posix, &["stat", "close"]), both);
+        let all = [vec![0, 0, 0], vec![0, 0, 1]].into();
+        assert_eq!(processes_of(&posix, &["stat", "unlink", "close"]), all);
     }
 }

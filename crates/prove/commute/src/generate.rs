@@ -279,7 +279,7 @@ fn test<S: State>(
         calls.push(TestCall {
             label: call_label(nr).to_owned(),
             operation: (*name).to_owned(),
-            process: call.process,
+            process: call.process.unwrap_or(0),
             thread: nr,
             cpu: nr,
             arguments: arguments.collect(),

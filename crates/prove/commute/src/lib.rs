@@ -53,7 +53,7 @@ pub use facts::{Facts, Flag, Int, Name, Question, WORD};
 pub use generate::{Expect, Generated, TEST_SCHEMA, Test, TestCall, Wanted, generate};
 pub use interface::{Interface, Operation, Setup};
 pub use literal::Literal;
-pub use model::{Model, explore_pairs, models, pairs};
+pub use model::{Model, explore_pairs, models, pairs, sets};
 pub use outcome::{Outcome, Value};
 pub use parallel::in_order;
 pub use serve::{Description, Explored, Line, Request, SERVE_SCHEMA, serve};

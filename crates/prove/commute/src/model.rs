@@ -37,8 +37,21 @@ pub trait Model: Sync {
 
 /// All pairs of operations of an interface, including each operation with itself.
 pub fn pairs(model: &dyn Model) -> Vec<[usize; 2]> {
-    let n = model.operations().len();
-    (0..n).flat_map(|i| (i..n).map(move |j| [i, j])).collect()
+    let pairs = sets(model.operations().len(), 2).into_iter();
+    pairs.map(|pair| [pair[0], pair[1]]).collect()
+}
+
+/// All sets of `calls` calls of `operations` operations. A set may call an operation several times. The
+/// number of an operation stands for a call, and the numbers of a set are in ascending order.
+pub fn sets(operations: usize, calls: usize) -> Vec<Vec<usize>> {
+    (0..calls).fold(vec![Vec::new()], |sets, _| {
+        let longer = |set: &Vec<usize>| {
+            let set = set.clone();
+            let least = set.last().copied().unwrap_or(0);
+            (least..operations).map(move |nr| [&set[..], &[nr]].concat())
+        };
+        sets.iter().flat_map(longer).collect()
+    })
 }
 
 /// Explores all pairs, on all CPUs. Calls `explored` after each pair. The results are in the order of
@@ -105,4 +118,18 @@ pub fn models() -> Vec<Box<dyn Model>> {
         Box::new(durability::durability()),
         Box::new(alternatives::posix_plus()),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_may_call_an_operation_several_times() {
+        assert_eq!(sets(2, 1), [[0], [1]]);
+        assert_eq!(sets(2, 2), [[0, 0], [0, 1], [1, 1]]);
+        assert_eq!(sets(2, 3), [[0, 0, 0], [0, 0, 1], [0, 1, 1], [1, 1, 1]]);
+        // Binomial coefficients: the pairs and the sets of three of 18 calls.
+        assert_eq!([2, 3].map(|calls| sets(18, calls).len()), [171, 1140]);
+    }
 }

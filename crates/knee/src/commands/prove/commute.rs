@@ -9,6 +9,7 @@ mod explain;
 mod interface;
 mod matrix;
 mod program;
+mod sets;
 mod test_lines;
 mod testgen;
 mod verify;

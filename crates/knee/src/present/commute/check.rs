@@ -141,21 +141,28 @@ fn text(tally: &Tally, title: &str) -> String {
     text
 }
 
-/// Shares of conflict-free tests in per cent; empty for a pair without tests.
+/// Shares of conflict-free tests in per cent; empty for a pair without tests. In tests with more than two
+/// calls, what counts is whether the two calls of the pair share data with each other.
 fn matrix(tally: &Tally) -> String {
-    if tally.sets().keys().any(|operations| operations.len() != 2) {
+    let calls = || tally.sets().keys().map(Vec::len);
+    if calls().any(|calls| calls < 2) {
         return String::new();
     }
     let names = match operations_of_matrix(tally) {
         Ok(names) => names,
         Err(too_many) => return format!("no matrix: {too_many}\n\n"),
     };
-    triangle(&names, &Screen::of_stdout(), |column, row| {
-        match tally.pair(&names[column], &names[row]) {
-            None => String::new(),
-            Some(Counts { free, tests, .. }) if free == tests => "100%".to_owned(),
-            // Rounded down, so that only exact values are printed as 100%.
-            Some(Counts { free, tests, .. }) => format!("{}%", 100 * free / tests),
-        }
-    })
+    let heading = match calls().max() {
+        Some(3..) => "How often two calls of a test are conflict-free with each other:\n\n",
+        _ => "",
+    };
+    heading.to_owned()
+        + &triangle(&names, &Screen::of_stdout(), |column, row| {
+            match tally.pair(&names[column], &names[row]) {
+                None => String::new(),
+                Some(Counts { free, tests, .. }) if free == tests => "100%".to_owned(),
+                // Rounded down, so that only exact values are printed as 100%.
+                Some(Counts { free, tests, .. }) => format!("{}%", 100 * free / tests),
+            }
+        })
 }

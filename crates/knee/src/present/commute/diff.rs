@@ -63,7 +63,12 @@ pub(crate) fn text(
         format!("{name:width$}  {before:>5} → {after:>5} of {of}  {change:>+5}")
     };
     let pairs = diff.sets.iter().zip(&names).map(pair);
-    section(&mut text, "Pairs whose number of conflict-free tests changed:", pairs, most);
+    section(
+        &mut text,
+        "Sets of operations whose number of conflict-free tests changed:",
+        pairs,
+        most,
+    );
     let changed = [("Newly shared", &diff.new_data), ("No longer shared", &diff.gone_data)];
     for (what, data) in changed {
         let lines = data.iter().map(|DatumChange { datum, tests }| format!("{tests:>6}  {datum}"));

@@ -31,6 +31,7 @@ pub(crate) fn record(findings: &Findings) -> anyhow::Result<Shared> {
         |n| format!("not shown: {} with fewer or more than two calls", plural(n, "test"));
     shared.facts = [
         (findings.missing() > 0).then(|| format!("{} missing", plural(findings.missing(), "test"))),
+        missing_shards(findings),
         (left_out > 0).then(|| of_others(left_out)),
         Some(format!("QEMU {}", check.qemu)),
         Some(format!("knee {}", check.knee_version)),
@@ -40,6 +41,13 @@ pub(crate) fn record(findings: &Findings) -> anyhow::Result<Shared> {
     .flatten()
     .collect();
     Ok(shared)
+}
+
+/// Says how many shards of sets are missing. The tests of such shards are not known.
+fn missing_shards(findings: &Findings) -> Option<String> {
+    let shards = findings.missing_shards().len();
+    (findings.check.sets.is_some() && shards > 0)
+        .then(|| format!("{} missing", plural(shards, "shard")))
 }
 
 fn verdict(verdict: Verdict) -> SharedVerdict {

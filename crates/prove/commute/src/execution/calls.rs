@@ -15,8 +15,8 @@ pub(crate) enum Argument {
 /// The known properties of a call.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CallRecord {
-    /// The process that makes the call. Processes are numbered from 0.
-    pub(crate) process: u8,
+    /// The process that makes the call, if the call depends on it. Processes are numbered from 0.
+    pub(crate) process: Option<u8>,
     /// The arguments, in the order in which the model asked for them.
     pub(crate) arguments: Vec<(String, Argument)>,
 }
@@ -27,7 +27,13 @@ pub(crate) struct Calls(Vec<CallRecord>);
 
 impl Calls {
     pub(crate) fn set_process(&mut self, nr: usize, process: u8) {
-        self.record(nr).process = process;
+        self.record(nr).process = Some(process);
+    }
+
+    /// The first of the calls before call `nr` that `process` makes. Process 0 makes the calls that do not
+    /// depend on their process.
+    pub(crate) fn first_in(&self, process: u8, nr: usize) -> Option<usize> {
+        (0..nr).find(|&earlier| self.get(earlier).process.unwrap_or(0) == process)
     }
 
     /// Records an argument, unless it was recorded already in an earlier order of the calls.
@@ -39,7 +45,7 @@ impl Calls {
     }
 
     pub(crate) fn get(&self, nr: usize) -> &CallRecord {
-        static NONE: CallRecord = CallRecord { process: 0, arguments: Vec::new() };
+        static NONE: CallRecord = CallRecord { process: None, arguments: Vec::new() };
         self.0.get(nr).unwrap_or(&NONE)
     }
 

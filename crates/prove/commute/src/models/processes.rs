@@ -128,7 +128,7 @@ state! {
 
 /// The calling process.
 fn caller<'s>(state: &'s mut Processes, call: &mut Call<'_>) -> Result<&'s mut Process, Stop> {
-    Ok(if call.process()? == 0 { &mut state.proc0 } else { &mut state.proc1 })
+    Ok(if call.process(2)? == 0 { &mut state.proc0 } else { &mut state.proc1 })
 }
 
 /// The calling process, the descriptor that the argument names, and the open file description of

@@ -83,11 +83,20 @@ fn commutes<C: Concrete>(start: &C, calls: &[(&str, &Args)]) -> bool {
 }
 
 fn holds<C: Concrete>(literal: &Literal, state: &C, calls: &[(&str, &Args)]) -> bool {
-    // The value of an argument, such as `a.key`, or of a fact, such as `a is in the other process`.
+    let call = |label: &str| ["a", "b", "c"].iter().position(|call| label.starts_with(call));
+    // The value of an argument, such as `a.key`, or of a fact, such as `b is in the other process` or `c is in
+    // another process than b`.
     let given = |label: &str| -> Option<i64> {
-        let nr = ["a", "b", "c"].iter().position(|call| label.starts_with(call))?;
+        let nr = call(label)?;
         let name = label[1..].strip_prefix(['.', ' '])?;
-        Some(arg(calls[nr].1, name))
+        let other = match name {
+            "is in the other process" => Some(0),
+            name => name.strip_prefix("is in another process than ").and_then(call),
+        };
+        Some(match other {
+            None => arg(calls[nr].1, name),
+            Some(other) => i64::from(process(calls[nr].1) != process(calls[other].1)),
+        })
     };
     let arg = |label: &str| given(label).expect(label);
     let number = |label: &str| match given(label) {
@@ -153,6 +162,21 @@ fn holding(conditions: &[Numbered], mut holds: impl FnMut(usize) -> bool) -> Vec
     here
 }
 
+/// The process that makes a call.
+fn process(args: &Args) -> i64 {
+    args.iter().find(|(name, _)| *name == "process").map_or(0, |(_, process)| *process)
+}
+
+/// Whether each of these processes is the process of an earlier call or the lowest other process.
+fn are_lowest(mut processes: impl Iterator<Item = i64>) -> bool {
+    let mut lowest = 0;
+    processes.all(|process| {
+        let is_next = process <= lowest;
+        lowest = lowest.max(process + 1);
+        is_next
+    })
+}
+
 /// Checks all combinations of `calls` operations of an interface. Returns the number of situations that hold
 /// in no state of the universe: 0 if the universe is large enough and every situation is satisfiable.
 fn check<S: State, C: Concrete>(interface: &Interface<S>, calls: usize) -> usize {
@@ -167,8 +191,7 @@ fn check<S: State, C: Concrete>(interface: &Interface<S>, calls: usize) -> usize
         let (literals, conditions) = numbered(&exploration);
         let arguments: Vec<Vec<Args>> = set.iter().map(|name| C::arguments(name)).collect();
         let mut arguments = product(&arguments);
-        // Process 0 makes the first call.
-        arguments.retain(|args| !args[0].contains(&("is in the other process", 1)));
+        arguments.retain(|args| are_lowest(args.iter().map(process)));
         let mut met = BTreeSet::new();
         for (state, args) in states.iter().flat_map(|s| arguments.iter().map(move |args| (s, args)))
         {

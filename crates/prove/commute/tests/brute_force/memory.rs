@@ -1,4 +1,4 @@
-//! Anonymous memory of `posix+`: two processes with two pages.
+//! Anonymous memory of `posix+`: two or three processes with two pages.
 
 use std::collections::BTreeMap;
 
@@ -15,27 +15,32 @@ struct Page {
 
 /// The mapped pages, by process and then by address.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Memory([BTreeMap<i64, Page>; 2]);
+struct Memory<const PROCESSES: usize>([BTreeMap<i64, Page>; PROCESSES]);
 
-/// The addresses that `mmap` may choose: as many as there are calls.
+/// The addresses that `mmap` may choose: as many as there are calls in two processes.
 const NEW: [i64; 2] = [100, 101];
 const ZEROES: i64 = 0;
 
-impl Memory {
+impl<const PROCESSES: usize> Memory<PROCESSES> {
     fn page(&self, label: &str, arg: &dyn Fn(&str) -> i64) -> Option<Page> {
         // Labels: `proc0.memory[a.va].datum`, `proc0.memory has a.va`
         let va = label.split_once(['[', ' ']).unwrap().1;
         let va = va.strip_prefix("has ").unwrap_or(va).split(']').next().unwrap();
-        self.0[usize::from(label.starts_with("proc1"))].get(&arg(va)).copied()
+        let nr = label.strip_prefix("proc").unwrap().split('.').next().unwrap();
+        self.0[nr.parse::<usize>().unwrap()].get(&arg(va)).copied()
     }
 }
 
-impl Concrete for Memory {
+impl<const PROCESSES: usize> Concrete for Memory<PROCESSES> {
     fn all() -> Vec<Self> {
         let flags = [false, true];
         let page =
             |datum| flags.map(|writable| flags.map(|leaving| Page { datum, writable, leaving }));
-        let pages: Vec<Page> = [0, 1].map(page).into_iter().flatten().flatten().collect();
+        let mut pages: Vec<Page> = [0, 1].map(page).into_iter().flatten().flatten().collect();
+        if PROCESSES > 2 {
+            // The calls of three processes do not unmap pages later.
+            pages.retain(|page| !page.leaving);
+        }
         let maybe = || [None].into_iter().chain(pages.iter().copied().map(Some));
         let memory = |first: Option<Page>, second: Option<Page>| {
             (0..)
@@ -43,11 +48,15 @@ impl Concrete for Memory {
                 .filter_map(|(va, page)| Some((va, page?)))
                 .collect::<BTreeMap<i64, Page>>()
         };
-        // The processes are symmetric, so a few states of the second process are enough.
+        // The processes are symmetric, so a few states of the other processes are enough.
+        let others = [memory(None, None), memory(Some(pages[0]), Some(pages[3]))];
         let mut all = Vec::new();
-        for other in [memory(None, None), memory(Some(pages[0]), Some(pages[3]))] {
-            for first in maybe() {
-                all.extend(maybe().map(|second| Self([memory(first, second), other.clone()])));
+        for choice in 0..1 << (PROCESSES - 1) {
+            for (first, second) in maybe().flat_map(|first| maybe().map(move |it| (first, it))) {
+                all.push(Self(std::array::from_fn(|nr| match nr {
+                    0 => memory(first, second),
+                    nr => others[choice >> (nr - 1) & 1].clone(),
+                })));
             }
         }
         all
@@ -59,13 +68,13 @@ impl Concrete for Memory {
             "mmap" => &[("va", 2), ("fixed", 2), ("writable", 2)],
             _ => &[("va", 2)],
         };
-        let mut all = choices(&[own, &[("is in the other process", 2)]].concat());
+        let mut all = choices(&[own, &[("process", PROCESSES as i64)]].concat());
         all.iter_mut().for_each(|args| args.push(("anonymous", 1)));
         all
     }
 
     fn call(&self, operation: &str, args: &Args) -> Vec<(Self, String)> {
-        let nr = arg(args, "is in the other process") as usize;
+        let nr = super::process(args) as usize;
         let va = arg(args, "va");
         let mut left = self.clone();
         let memory = &mut left.0[nr];
@@ -132,5 +141,15 @@ impl Concrete for Memory {
 fn a_delayed_unmap_agrees_with_brute_force() {
     let mut memory = alternatives::posix_plus();
     memory.operations.retain(|operation| operation.name.starts_with('m'));
-    check::<_, Memory>(&memory, 2);
+    check::<_, Memory<2>>(&memory, 2);
+}
+
+#[test]
+fn three_calls_in_up_to_three_processes_agree_with_brute_force() {
+    let mut memory = alternatives::posix_plus();
+    memory
+        .operations
+        .retain(|operation| ["munmap", "memread", "memwrite"].contains(&operation.name));
+    assert_eq!(memory.operations.len(), 3);
+    check::<_, Memory<3>>(&memory, 3);
 }

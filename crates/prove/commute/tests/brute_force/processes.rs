@@ -94,11 +94,11 @@ impl Concrete for Processes {
             "lseek" => &[("fd", 3), ("off", 2)],
             _ => &[("fd", 3)],
         };
-        choices(&[own, &[("is in the other process", 2)]].concat())
+        choices(&[own, &[("process", 2)]].concat())
     }
 
     fn call(&self, operation: &str, args: &Args) -> Vec<(Self, String)> {
-        let process = arg(args, "is in the other process") as usize;
+        let process = super::process(args) as usize;
         let any = operation.ends_with("_anyfd");
         let mut left = self.clone();
         match operation {

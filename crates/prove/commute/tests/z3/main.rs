@@ -15,12 +15,12 @@ mod toys;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use knee_commute::{Exploration, Extent, Limits, Model, explore_pairs, in_order, models};
+use knee_commute::{Exploration, Extent, Limits, Model, explore_pairs, in_order, models, sets};
 use knee_host::skip::skip;
 
 use crate::oracle::Objection;
 use crate::solver::Solver;
-use crate::toys::{TOYS, sets};
+use crate::toys::TOYS;
 
 /// Prints a message and returns `None` if z3 is not installed.
 fn z3() -> Option<Solver> {
@@ -114,6 +114,36 @@ fn a_choice_for_two_calls_does_not_decide_how_times_of_a_third_call_compare() {
     let nr = |name: &str| all.iter().position(|(other, _)| *other == name).unwrap();
     let exploration = posix.explore(&names.map(nr), &Limits::default()).unwrap();
     assert_confirmed("three calls", &[(names.to_vec(), exploration)], |solver, _, exploration| {
+        oracle::objections(solver, exploration)
+    });
+}
+
+/// Sets of three calls in up to three processes. z3 takes a few seconds for each.
+const OF_THREE: [[&str; 3]; 4] = [
+    ["munmap", "munmap", "munmap"],
+    ["munmap", "memread", "memwrite"],
+    ["unlink", "close", "close"],
+    ["rename", "stat", "close"],
+];
+
+#[test]
+fn z3_confirms_the_situations_and_verdicts_of_sets_of_three_posix_calls() {
+    let Some(_) = z3() else { return };
+    let posix = &models()[0];
+    let all = posix.operations();
+    let explored = |names: [&'static str; 3]| {
+        let set = names.map(|name| all.iter().position(|(other, _)| *other == name).unwrap());
+        (names.to_vec(), posix.explore(&set, &Limits::default()).unwrap())
+    };
+    let explorations = OF_THREE.map(explored);
+    let has_all = explorations.iter().any(|(_, exploration)| {
+        let conditions = exploration.situations.iter().map(|situation| &situation.condition);
+        conditions
+            .flatten()
+            .any(|(literal, _)| literal.show(true).contains("another process than b"))
+    });
+    assert!(has_all, "some calls are in three processes");
+    assert_confirmed("sets of three", &explorations, |solver, _, exploration| {
         oracle::objections(solver, exploration)
     });
 }

@@ -1,10 +1,10 @@
 //! Explorations with planted faults, which show that the oracles detect faults.
 
-use knee_commute::{Difference, Exploration, Limits, Literal, Verdict, models};
+use knee_commute::{Difference, Exploration, Limits, Literal, Verdict, models, sets};
 
 use crate::oracle::{Fault, Objection, objections};
 use crate::solver::Solver;
-use crate::toys::{TOYS, sets};
+use crate::toys::TOYS;
 use crate::z3;
 
 /// A fault to plant in an exploration, and the kind of fault that z3 must report.

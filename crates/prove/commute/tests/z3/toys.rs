@@ -163,19 +163,6 @@ pub(crate) const TOYS: [Toy; 5] = [
     },
 ];
 
-/// All multisets of `calls` calls. The number of a call's operation stands for the call.
-pub(crate) fn sets(operations: usize, calls: usize) -> Vec<Vec<usize>> {
-    let mut sets = vec![Vec::new()];
-    for _ in 0..calls {
-        let longer = |set: Vec<usize>| {
-            let least = set.last().copied().unwrap_or(0);
-            (least..operations).map(move |nr| [&set[..], &[nr]].concat())
-        };
-        sets = sets.into_iter().flat_map(longer).collect();
-    }
-    sets
-}
-
 impl Toy {
     pub(crate) fn model(&self) -> Box<dyn Model> {
         models().into_iter().find(|model| model.name() == self.name).expect("it is a model")

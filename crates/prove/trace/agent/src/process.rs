@@ -1,7 +1,7 @@
 //! The agent as a process of the host: it reads tests from standard input and writes their outcomes
 //! to standard output, both as lines of JSON.
 
-use knee_plan::CALLS;
+use knee_plan::PROCESSES;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, LineWriter, Write};
@@ -62,7 +62,7 @@ fn work(every_order: bool) -> io::Result<()> {
     fault::install();
     // Inherited descriptors may have numbers that tests use.
     cleanup::sweep();
-    let workers = Workers::start(CALLS)?;
+    let workers = Workers::start(PROCESSES)?;
     let mut summary = Summary::default();
     for line in BufReader::new(tests).lines() {
         let (id, outcome) = match serde_json::from_str::<Test>(&line?) {

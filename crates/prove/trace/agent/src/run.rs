@@ -28,7 +28,7 @@ pub(crate) fn run(
     (done, traced)
 }
 
-/// The two processes of the agent, which run a plan.
+/// The processes of the agent, which run a plan.
 struct Processes<'a> {
     workers: &'a Workers,
     plan: &'a Plan,

@@ -1,4 +1,4 @@
-//! Two processes, each with a worker thread per call. Worker `nr` of each process runs on CPU `nr`.
+//! Up to three processes, each with a worker thread per call. Worker `nr` of each process runs on CPU `nr`.
 //! The agent's main thread is the first worker of the first process; all other workers wait for
 //! commands in a shared page.
 //!
@@ -27,9 +27,9 @@ const GO: u32 = 1;
 /// The slot has a reply.
 const DONE: u32 = 2;
 
-/// For each process, the worker that executes the steps. In the second process, this is not the
+/// For each process, the worker that executes the steps. In the other processes, this is not the
 /// main thread, because that thread shares CPU 0 with the main thread of the first process.
-pub(crate) const STEPS_BY: [usize; PROCESSES] = [0, 1];
+pub(crate) const STEPS_BY: [usize; PROCESSES] = [0, 1, 2];
 
 /// A command for a worker.
 #[derive(Debug, Clone, Copy)]
@@ -64,7 +64,7 @@ impl Word {
     pub(crate) fn set(&self, value: u32) {
         self.value.store(value, SeqCst);
         if self.asleep.load(SeqCst) != 0 {
-            // SAFETY: the word is in memory that neither process unmaps.
+            // SAFETY: the word is in memory that no process unmaps.
             unsafe {
                 libc::syscall(libc::SYS_futex, self.value.as_ptr(), libc::FUTEX_WAKE, i32::MAX);
             }
@@ -156,7 +156,7 @@ impl Slot {
     }
 }
 
-/// Memory that both processes share. All-zero memory is a valid `Shared`, since the struct has only atomics
+/// Memory that all processes share. All-zero memory is a valid `Shared`, since the struct has only atomics
 /// and `MaybeUninit`.
 struct Shared {
     slots: [[Slot; CALLS]; PROCESSES],
@@ -164,7 +164,7 @@ struct Shared {
     last: [AtomicU32; CALLS],
 }
 
-/// The workers. The second process ends when this process ends.
+/// The workers. The other processes end when this process ends.
 pub(crate) struct Workers {
     shared: &'static Shared,
     main: i32,
@@ -173,10 +173,9 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
-    /// Starts `calls` threads in each of the two processes. Call this function while this process
-    /// has only one thread.
-    pub(crate) fn start(calls: usize) -> std::io::Result<Self> {
-        assert!(calls <= CALLS, "at most {CALLS} calls at once");
+    /// Starts `processes` processes, at least one and at most [`PROCESSES`], with [`CALLS`] threads in each
+    /// of them. Call this function while this process has only one thread.
+    pub(crate) fn start(processes: usize) -> std::io::Result<Self> {
         let size = std::mem::size_of::<Shared>();
         // SAFETY: the memory is new, has this size, is page-aligned and is never unmapped. The kernel zeroes
         // new memory, and all-zero memory is a valid `Shared`, as the documentation of `Shared` explains.
@@ -189,28 +188,15 @@ impl Workers {
             }
             &*at.cast::<Shared>()
         };
-        // Called before the fork, so that both processes keep their page tables.
+        // Called before the fork, so that all processes keep their page tables.
         steps::keep_tables()?;
-        // SAFETY: this process has only one thread.
-        let (main, child) = unsafe { (libc::getpid(), libc::fork()) };
-        if child < 0 {
-            return Err(std::io::Error::last_os_error());
-        }
-        let process = usize::from(child == 0);
-        if process == 1 {
-            // SAFETY: these are plain system calls.
-            unsafe {
-                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-                // The first process may have ended before, and then no signal comes.
-                if libc::getppid() != main {
-                    libc::_exit(0);
-                }
-            }
-        }
-        for nr in 1..calls {
+        // SAFETY: this is a plain system call.
+        let main = unsafe { libc::getpid() };
+        let process = fork(processes, main)?;
+        for nr in 1..CALLS {
             std::thread::Builder::new().spawn(move || work(shared, process, nr, main))?;
         }
-        if process == 1 {
+        if process > 0 {
             work(shared, process, 0, main);
         }
         pin(0);
@@ -227,6 +213,31 @@ impl Workers {
         // waits for workers of other CPUs.
         self.shared.slots[process][nr].request(command, || nr != 0)
     }
+}
+
+/// Forks until there are `processes` processes. The processes other than the first end when the first
+/// one, `main`, ends. Returns the number of the calling process, from 0. Call this function while `main`
+/// has only one thread.
+fn fork(processes: usize, main: i32) -> std::io::Result<usize> {
+    for nr in 1..processes {
+        // SAFETY: this process has only one thread.
+        match unsafe { libc::fork() } {
+            0 => {
+                // SAFETY: these are plain system calls.
+                unsafe {
+                    libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                    // The first process may have ended before, and then no signal comes.
+                    if libc::getppid() != main {
+                        libc::_exit(0);
+                    }
+                }
+                return Ok(nr);
+            }
+            child if child < 0 => return Err(std::io::Error::last_os_error()),
+            _ => {}
+        }
+    }
+    Ok(0)
 }
 
 fn work(shared: &Shared, process: usize, nr: usize, main: i32) -> ! {

@@ -1,4 +1,4 @@
-//! The steps of a set-up and the calls that the two processes of a guest execute, as plain data.
+//! The steps of a set-up and the calls that the processes of a guest execute, as plain data.
 
 #![expect(
     missing_docs,
@@ -11,7 +11,7 @@ use alloc::string::String;
 use serde::{Deserialize, Serialize};
 
 /// The maximum number of processes in a test.
-pub const PROCESSES: usize = 2;
+pub const PROCESSES: usize = 3;
 /// The maximum number of calls in a test.
 pub const CALLS: usize = 4;
 /// The maximum number of files, names, pipes or mapped pages in a test. A file or a pipe also has at most

@@ -62,8 +62,9 @@ pub fn check(
             }
         }
     }
-    // Each call of a test runs on a CPU of its own.
-    let most = jobs.iter().map(|job| job.plan.calls.len()).max().unwrap_or(0) as u32;
+    // Each call of a test runs on a CPU of its own, and so do the steps of each process.
+    let cpus = |job: &Job| job.plan.calls.len().max(job.plan.processes());
+    let most = jobs.iter().map(cpus).max().unwrap_or(0) as u32;
     let mut options = options.clone();
     options.guest.cpus = options.guest.cpus.max(most);
     let options = &options;

@@ -42,8 +42,13 @@ pub struct Check {
     /// What was checked.
     #[serde(flatten)]
     pub tested: Tested,
-    /// All tests of the check.
-    pub tests: Tests,
+    /// All tests of the check, by their ids. If the check has `sets`, only the tests of this shard.
+    pub tests: Ids,
+    /// If shards divide sets of operations among themselves: all sets of the check. The id of a set consists
+    /// of its operations and the maximum number of tests of a situation: `open,link,stat/128`. Missing if
+    /// shards divide the tests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sets: Option<Ids>,
     /// The shard in this record.
     pub shard: Shard,
 }
@@ -168,22 +173,22 @@ impl TestedProgram {
     }
 }
 
-/// The tests of a check.
+/// A list of ids, for comparison with another list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Tests {
-    /// The number of tests.
+pub struct Ids {
+    /// The number of ids.
     pub count: usize,
-    /// SHA-256 of the tests' ids in order, each id followed by a newline, in hexadecimal.
+    /// SHA-256 of the ids in order, each id followed by a newline, in hexadecimal.
     pub digest: String,
 }
 
-impl Tests {
-    /// The tests with these ids, in this order.
-    pub fn of<'i>(ids: impl Iterator<Item = &'i str>) -> Self {
+impl Ids {
+    /// The list of these ids, in this order.
+    pub fn of(ids: impl Iterator<Item = impl AsRef<str>>) -> Self {
         let mut lines = String::new();
         let mut count = 0;
         for id in ids {
-            lines += id;
+            lines += id.as_ref();
             lines.push('\n');
             count += 1;
         }
@@ -198,7 +203,7 @@ pub fn plugin_digest() -> String {
     digest
 }
 
-/// A part of a check: every `of`-th test, starting with the `index`-th. Written `2/3`.
+/// A part of a check: every `of`-th test or set of operations, starting with the `index`-th. Written `2/3`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Shard {
     /// The number of this shard, from 1.
@@ -211,12 +216,12 @@ impl Shard {
     /// The only shard of a check that is not divided.
     pub const WHOLE: Self = Self { index: 1, of: 1 };
 
-    /// Whether the test with this number, from 0, is part of the shard.
+    /// Whether the test or the set with this number, from 0, is part of the shard.
     pub fn has(self, nr: usize) -> bool {
         nr % self.of == self.index - 1
     }
 
-    /// How many of `count` tests are part of the shard.
+    /// How many of `count` tests or sets are part of the shard.
     pub fn size(self, count: usize) -> usize {
         count / self.of + usize::from(count % self.of >= self.index)
     }
@@ -250,7 +255,13 @@ impl FromStr for Shard {
 
 impl Check {
     /// A check that begins now. `began` is the current time.
-    pub fn begin(began: String, tested: Tested, tests: Tests, shard: Shard, qemu: String) -> Self {
+    pub fn begin(
+        began: String,
+        tested: Tested,
+        (tests, sets): (Ids, Option<Ids>),
+        shard: Shard,
+        qemu: String,
+    ) -> Self {
         Self {
             schema: SCHEMA,
             kind: KIND.to_owned(),
@@ -262,13 +273,17 @@ impl Check {
             plugin: Some(plugin_digest()),
             tested,
             tests,
+            sets,
             shard,
         }
     }
 
     /// The number of tests in the shard.
     pub fn expected(&self) -> usize {
-        self.shard.size(self.tests.count)
+        match self.sets {
+            None => self.shard.size(self.tests.count),
+            Some(_) => self.tests.count,
+        }
     }
 
     /// The tools that differ between this check and a later one. Such a difference alone may change
@@ -292,14 +307,28 @@ impl Check {
     pub fn difference(&self, other: &Self) -> Option<String> {
         let (a, b) = (self, other);
         let tested = a.tested.difference(&b.tested);
+        // Different shards of sets have different tests.
+        let compares_tests = a.sets.is_none() || a.shard.index == b.shard.index;
         if tested.is_some() {
             tested
+        } else if a.sets != b.sets {
+            Some(
+                match (&a.sets, &b.sets) {
+                    (Some(_), Some(_)) => {
+                        "the sets of operations are different, or the limit of tests"
+                    }
+                    _ => "only one of them divides sets of operations into shards",
+                }
+                .to_owned(),
+            )
+        } else if a.shard.of != b.shard.of {
+            mismatch("the number of shards is", &a.shard.of, &b.shard.of)
+        } else if !compares_tests {
+            None
         } else if a.tests.count != b.tests.count {
             mismatch("the number of tests is", &a.tests.count, &b.tests.count)
         } else if a.tests.digest != b.tests.digest {
             Some(format!("the {} tests are different, or in a different order", a.tests.count))
-        } else if a.shard.of != b.shard.of {
-            mismatch("the number of shards is", &a.shard.of, &b.shard.of)
         } else {
             None
         }
@@ -369,7 +398,7 @@ mod tests {
 
     #[test]
     fn the_digest_depends_on_order_and_boundaries() {
-        let digest = |ids: &[&str]| Tests::of(ids.iter().copied()).digest;
+        let digest = |ids: &[&str]| Ids::of(ids.iter()).digest;
         // printf 'a\nb\n' | sha256sum
         let known = "911169ddaaf146aff539f58c26c489af3b892dff0fe283c1c264c65ae5aa59a2";
         assert_eq!(digest(&["a", "b"]), known);
@@ -389,6 +418,25 @@ mod tests {
         assert!(differs(|c| c.tests.count = 2).unwrap().contains("number of tests is 1, not 2"));
         assert!(differs(|c| c.tests.digest.clear()).unwrap().contains("tests are different"));
         assert!(differs(|c| c.shard.of = 2).unwrap().contains("number of shards is 1, not 2"));
+        let sets = differs(|c| c.sets = Some(Ids::of(["a,a,a/128"].iter())));
+        assert!(sets.unwrap().contains("only one of them divides sets"));
+    }
+
+    #[test]
+    fn shards_of_sets_have_tests_of_their_own() {
+        let sets = |ids: &[&str]| Some(Ids::of(ids.iter()));
+        let one = Check {
+            sets: sets(&["a,a,a/9", "a,a,b/9"]),
+            ..check(Shard { index: 1, of: 2 }, &["a,a,a/0", "a,a,a/1"])
+        };
+        assert_eq!(one.expected(), 2);
+        let two =
+            Check { sets: one.sets.clone(), ..check(Shard { index: 2, of: 2 }, &["a,a,b/0"]) };
+        assert_eq!((two.expected(), one.difference(&two)), (1, None));
+        let changed = Check { tests: two.tests.clone(), ..one.clone() };
+        assert!(one.difference(&changed).unwrap().contains("number of tests is 2, not 1"));
+        let other = Check { sets: sets(&["a,a,a/1", "a,a,b/1"]), ..two };
+        assert!(one.difference(&other).unwrap().contains("sets of operations are different"));
     }
 
     #[test]

@@ -17,9 +17,12 @@ pub struct MatrixDocument<'f> {
     pub total: Counts,
     /// The counts for each set of operations.
     pub sets: Vec<Set>,
+    /// For each pair of operations: how often two calls of these operations share data with each other. A test
+    /// with more than two calls counts once for each pair of its calls.
+    pub pairs: Vec<Set>,
 }
 
-/// The test results for one set of operations.
+/// The test results for one set or pair of operations.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Set {
     /// The operations, one for each call of a test; two for most tests.
@@ -33,12 +36,13 @@ impl<'f> MatrixDocument<'f> {
     /// The document for a record.
     pub fn of(findings: &'f Findings) -> Self {
         let tally = Tally::of(&findings.tests);
-        let set = |(operations, counts): (&Vec<String>, &Counts)| Set {
-            operations: operations.clone(),
+        let set = |operations: &[String], counts: &Counts| Set {
+            operations: operations.to_vec(),
             counts: *counts,
         };
-        let sets = tally.sets().iter().map(set).collect();
-        Self { schema: SCHEMA, check: &findings.check, total: tally.total(), sets }
+        let sets = tally.sets().iter().map(|(of, counts)| set(of, counts)).collect();
+        let pairs = tally.pairs().iter().map(|(of, counts)| set(of, counts)).collect();
+        Self { schema: SCHEMA, check: &findings.check, total: tally.total(), sets, pairs }
     }
 }
 

@@ -75,6 +75,17 @@ impl TestLine {
         names.split(',').collect()
     }
 
+    /// The verdict on two of the calls alone, given by their numbers. If the calls of the test share data in
+    /// every run, but these two calls share none of them with each other, the two calls are conflict-free.
+    pub fn verdict_of(&self, calls: [usize; 2]) -> Verdict {
+        match self.verdict {
+            Verdict::Conflict if !self.conflicts.iter().any(|line| line.is_between(calls)) => {
+                Verdict::ConflictFree
+            }
+            verdict => verdict,
+        }
+    }
+
     /// The names of the data that the test's calls share in every run; empty unless the verdict is
     /// `conflict`.
     pub fn data(&self) -> BTreeSet<String> {

@@ -44,7 +44,7 @@
 //!
 //! # The evaluation of a record
 //!
-//! Pure functions compute how many tests of each pair of operations are conflict-free ([`Tally`]), how two
+//! Pure functions compute how many tests of each pair of calls are conflict-free ([`Tally`]), how two
 //! records differ ([`Diff`]), and which data prevent the most tests from being conflict-free ([`Ranking`]).
 //! The commands that print these results have schemas for their `--json` output:
 //! `schemas/check-matrix.schema.json`, `schemas/check-diff.schema.json` and
@@ -66,7 +66,7 @@ mod writer;
 mod samples;
 
 pub use description::{
-    Check, Shard, ShardError, Tested, TestedKernel, TestedProgram, Tests, Tool, ToolChange,
+    Check, Ids, Shard, ShardError, Tested, TestedKernel, TestedProgram, Tool, ToolChange,
     check_schema, plugin_digest,
 };
 pub use diff::{DatumChange, Diff, PairChange, confirmed};

@@ -21,6 +21,9 @@ pub struct Findings {
     pub tests: Vec<TestLine>,
     /// The shards that were read.
     pub shards: Vec<Shard>,
+    /// The number of tests of the check. If shards divide sets of operations, only a shard knows how many
+    /// tests it has, so this is the number of tests of the shards that were read.
+    pub count: usize,
 }
 
 /// Whether `path` is a directory with a record in it.
@@ -43,7 +46,7 @@ impl Findings {
         if found > count {
             return Err(FindingsError::TooMany { dir: dir.to_owned(), found, count });
         }
-        Ok(Self { shards: vec![check.shard], check, tests })
+        Ok(Self { shards: vec![check.shard], count: check.tests.count, check, tests })
     }
 
     /// Reads the shards of a check, in any order, as one record.
@@ -81,15 +84,23 @@ impl Findings {
                 }
             }
             all.shards.push(check.shard);
+            if check.sets.is_some() {
+                all.count += check.tests.count;
+            }
             all.tests.extend(tests);
             last = dir;
         }
         Ok(all)
     }
 
-    /// The number of the check's tests for which no result was read.
+    /// How many of the [`count`](Self::count) tests have no result.
     pub fn missing(&self) -> usize {
-        self.check.tests.count.saturating_sub(self.tests.len())
+        self.count.saturating_sub(self.tests.len())
+    }
+
+    /// Whether all tests of all shards have a result.
+    pub fn is_complete(&self) -> bool {
+        self.missing() == 0 && self.missing_shards().is_empty()
     }
 
     /// The shards that were not read.
@@ -97,8 +108,9 @@ impl Findings {
         let of = self.check.shard.of;
         let here: BTreeSet<usize> = self.shards.iter().map(|shard| shard.index).collect();
         // If there are fewer tests than shards, the last shards contain no tests, so their records are not
-        // needed.
-        let shards = (1..=of.min(self.check.tests.count)).map(|index| Shard { index, of });
+        // needed. The same is true of sets.
+        let divided = self.check.sets.as_ref().unwrap_or(&self.check.tests).count;
+        let shards = (1..=of.min(divided)).map(|index| Shard { index, of });
         shards.filter(|shard| !here.contains(&shard.index)).collect()
     }
 }
@@ -181,6 +193,7 @@ pub(super) fn parse_tests(
 mod tests {
     use std::fs;
 
+    use super::super::Ids;
     use super::super::samples::{check, conflicting, free, record};
     use super::*;
 
@@ -198,6 +211,24 @@ mod tests {
         assert_eq!((all.missing(), all.missing_shards()), (0, vec![]));
         let half = Findings::of_shards(&dirs[..1]).unwrap();
         assert_eq!((half.missing(), half.missing_shards()), (2, vec![one]));
+    }
+
+    #[test]
+    fn shards_of_sets_are_read_as_one_record() {
+        let dir = tempfile::tempdir().unwrap();
+        let sets = Ids::of(["a,a,a/9", "a,a,b/9", "a,b,b/9"].iter());
+        let ids = [vec!["a,a,a/0", "a,b,b/0"], vec!["a,a,b/0", "a,a,b/1"]];
+        for (index, ids) in (1..).zip(&ids) {
+            let check = Check { sets: Some(sets.clone()), ..check(Shard { index, of: 2 }, ids) };
+            let lines: Vec<TestLine> = ids.iter().map(|id| free(id)).collect();
+            record(&dir.path().join(index.to_string()), &check, &lines);
+        }
+        let dirs = ["1", "2"].map(|name| dir.path().join(name));
+        let all = Findings::of_shards(&dirs).unwrap();
+        assert_eq!((all.tests.len(), all.count, all.is_complete()), (4, 4, true));
+        let half = Findings::of_shards(&dirs[..1]).unwrap();
+        assert_eq!((half.count, half.missing(), half.is_complete()), (2, 0, false));
+        assert_eq!(half.missing_shards(), [Shard { index: 2, of: 2 }]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::description::KIND;
 use super::{CHECK_FILE, TESTS_FILE};
-use super::{Check, SCHEMA, Shard, SharedLine, TestLine, Tests, Touched, Verdict};
+use super::{Check, Ids, SCHEMA, Shard, SharedLine, TestLine, Touched, Verdict};
 use super::{Tested, TestedKernel, TestedProgram};
 
 /// The description of a check with these tests.
@@ -23,7 +23,8 @@ pub(super) fn check(shard: Shard, ids: &[&str]) -> Check {
         qemu: "7.2.22".to_owned(),
         plugin: Some("00".repeat(8)),
         tested: kernel("6.1.0-test"),
-        tests: Tests::of(ids.iter().copied()),
+        tests: Ids::of(ids.iter()),
+        sets: None,
         shard,
     }
 }

@@ -91,6 +91,15 @@ impl SharedLine {
         }]
     }
 
+    /// Whether the line is a conflict between these two calls: both touched it, and one of them wrote it.
+    /// A line without sides may be a conflict between any calls.
+    pub(super) fn is_between(&self, calls: [usize; 2]) -> bool {
+        match calls.map(|call| self.sides.get(&call)) {
+            [Some(a), Some(b)] => a.wrote || b.wrote,
+            _ => self.sides.is_empty(),
+        }
+    }
+
     /// The names, separated by commas.
     pub fn name(&self) -> String {
         self.names().join(", ")

@@ -1,4 +1,4 @@
-//! Counts tests by verdict, for each set of operations.
+//! Counts tests by verdict, for each set of operations and for each pair of calls.
 
 use std::collections::BTreeMap;
 
@@ -42,12 +42,14 @@ impl Counts {
     }
 }
 
-/// The number of tests with each verdict, in total and for each set of operations, and the number of tests
-/// that share each datum.
+/// The number of tests with each verdict, in total, for each set of operations and for each pair of calls,
+/// and the number of tests that share each datum.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tally {
     total: Counts,
     sets: BTreeMap<Vec<String>, Counts>,
+    /// By the names of two operations in ascending order.
+    pairs: BTreeMap<[String; 2], Counts>,
     data: BTreeMap<String, usize>,
     unexpected: Vec<String>,
 }
@@ -65,6 +67,12 @@ impl Tally {
         self.total.add(test.verdict);
         let operations: Vec<String> =
             test.operations().iter().map(|&name| name.to_owned()).collect();
+        for (nr, b) in operations.iter().enumerate() {
+            for (earlier, a) in operations[..nr].iter().enumerate() {
+                let pair = self.pairs.entry(sorted(a, b)).or_default();
+                pair.add(test.verdict_of([earlier, nr]));
+            }
+        }
         self.sets.entry(operations).or_default().add(test.verdict);
         for datum in test.data() {
             *self.data.entry(datum).or_default() += 1;
@@ -87,10 +95,15 @@ impl Tally {
         &self.sets
     }
 
-    /// The counts of the tests of two operations, in either order.
+    /// For two operations, in either order: the counts of what a call of one and a call of the other share
+    /// with each other. A test with more than two calls counts once for each such pair of its calls.
     pub fn pair(&self, a: &str, b: &str) -> Option<Counts> {
-        let either = [[a, b], [b, a]].map(|pair| pair.map(str::to_owned).to_vec());
-        either.iter().find_map(|pair| self.sets.get(pair)).copied()
+        self.pairs.get(&sorted(a, b)).copied()
+    }
+
+    /// The counts for each pair of calls, as in [`pair`](Self::pair).
+    pub fn pairs(&self) -> &BTreeMap<[String; 2], Counts> {
+        &self.pairs
     }
 
     /// The shared data, each with the number of tests that share it, from the most often shared datum to the
@@ -109,9 +122,15 @@ impl Tally {
     }
 }
 
+fn sorted(a: &str, b: &str) -> [String; 2] {
+    let mut pair = [a, b].map(str::to_owned);
+    pair.sort();
+    pair
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::samples::{conflicting, free, with};
+    use super::super::samples::{conflicting, free, shared, with};
     use super::*;
 
     #[test]
@@ -129,5 +148,28 @@ mod tests {
         assert_eq!(tally.pair("close", "close"), None);
         assert_eq!(tally.data(), [("y", 2), ("x", 1)]);
         assert_eq!(tally.total().tests, 4);
+    }
+
+    #[test]
+    fn each_pair_of_three_calls_is_counted_by_what_its_two_calls_share() {
+        // Call 0 writes `x`, and calls 1 and 2 read it.
+        let mut line = shared("x", 0);
+        line.sides.insert(2, line.sides[&1].clone());
+        let tests = [
+            free("open,open,stat/0.0"),
+            with("open,open,stat/0.1", Verdict::Conflict, vec![line]),
+            with("open,open,stat/0.2", Verdict::Conflict, vec![shared("y", 1)]),
+            with("open,open,stat/0.3", Verdict::Disturbed, Vec::new()),
+        ];
+        let tally = Tally::of(&tests);
+        let counts = |a, b| {
+            let pair = tally.pair(a, b).unwrap();
+            (pair.tests, pair.free, pair.conflict, pair.disturbed)
+        };
+        assert_eq!(counts("open", "open"), (4, 1, 2, 1));
+        // Calls 0 and 2 share `x`, and calls 1 and 2 only read it.
+        assert_eq!(counts("stat", "open"), (8, 5, 1, 2));
+        assert_eq!(tally.pair("stat", "stat"), None);
+        assert_eq!((tally.total().tests, tally.total().free), (4, 1));
     }
 }

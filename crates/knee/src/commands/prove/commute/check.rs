@@ -13,8 +13,8 @@ use knee_trace::{GuestKernel, KneeKernel, check};
 
 pub(super) use self::args::Args;
 use self::progress::carry_out;
-use self::selection::{distinct, listed};
-use super::test_lines::{posix, tests};
+use self::selection::{Lines, distinct};
+use super::test_lines::posix;
 use crate::exit::ExitStatus;
 use crate::input::emulator::emulator;
 use crate::input::kernel::{kernel, warn_of_missing};
@@ -25,15 +25,15 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         return program::run(program, args);
     }
     let among = if args.guest_kernel.is_some() { KneeKernel::CALLS } else { &[] };
-    let lines = tests(&*posix(), &args.operations, among, args.tests.as_deref(), false)?;
-    let all = listed(&lines, args.trace.is_some())?;
-    distinct(&all)?;
+    let lines = Lines::of(args, &*posix(), among)?;
+    let selected = lines.select(args.trace.is_some())?;
+    distinct(&selected.tests)?;
     let kernel = match &args.guest_kernel {
         Some(file) => GuestKernel::Knee(KneeKernel::open(file)?),
         None => GuestKernel::Linux(kernel(args.kernel.as_deref())?),
     };
     if let Some(test) = &args.trace {
-        return trace::run(test, &all, &kernel, args);
+        return trace::run(test, &selected.tests, &kernel, args);
     }
     let tested = match &kernel {
         GuestKernel::Linux(kernel) => {
@@ -46,7 +46,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     };
     let emulator = emulator()?;
     let qemu = emulator.version().map_err(anyhow::Error::from);
-    carry_out(args, &all, tested, qemu, |under_way| {
+    carry_out(args, selected, tested, qemu, |under_way| {
         let options = args.options(&kernel, emulator)?;
         let tests = plural(under_way.left(), "test");
         tell!("knee: booting a guest with {kernel} for {tests}");

@@ -78,7 +78,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         )
     };
     stdout::print_or_show(args.json, &printed)?;
-    let lacks_some = after.missing() > 0 && diff.only_before > 0;
+    let lacks_some = !after.is_complete() && diff.only_before > 0;
     Ok(match diff.worse.as_slice() {
         [] if lacks_some => ExitStatus::Environment,
         [] => ExitStatus::Done,

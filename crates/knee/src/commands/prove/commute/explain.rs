@@ -20,7 +20,7 @@ use crate::stdout;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee commute explain 6.1
-  knee commute explain 6.1 --pair open,close           one pair
+  knee commute explain 6.1 --set open,close            one pair
   knee commute explain 6.1 --test open,close/3.0       one test in detail
   knee commute explain shards/* --json")]
 pub(super) struct Args {
@@ -28,9 +28,10 @@ pub(super) struct Args {
     #[arg(value_name = "DIR", required = true)]
     records: Vec<PathBuf>,
 
-    /// Pair of operations; knee ranks only the causes of conflicts in tests of this pair
-    #[arg(long, value_name = "OP,OP", value_delimiter = ',', conflicts_with = "test")]
-    pair: Vec<String>,
+    /// Set of operations; knee ranks only the causes of conflicts in tests of exactly these
+    /// operations
+    #[arg(long, value_name = "OP,OP,...", value_delimiter = ',', conflicts_with = "test")]
+    set: Vec<String>,
 
     /// ID of one test to explain
     #[arg(long, value_name = "ID")]
@@ -56,13 +57,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         stdout::print_or_show(args.json, &text)?;
         return Ok(ExitStatus::Done);
     }
-    let tests: Vec<&TestLine> = match args.pair.as_slice() {
+    let tests: Vec<&TestLine> = match args.set.as_slice() {
         [] => findings.tests.iter().collect(),
-        [one] => bail_usage!("--pair {one}: name two operations, such as --pair {one},{one}"),
-        pair => {
-            let found = checks::of_operations(&findings.tests, pair);
+        [one] => bail_usage!("--set {one}: name several operations, such as --set {one},{one}"),
+        set => {
+            let found = checks::of_operations(&findings.tests, set);
             if found.is_empty() {
-                let (of, names) = (pair.join(" and "), checks::names(&args.records));
+                let (of, names) = (set.join(" and "), checks::names(&args.records));
                 bail_usage!("there are no tests of {of} in {names}");
             }
             found
@@ -73,11 +74,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let printed = match args.json {
         true => format!("{:#}\n", serde_json::to_value(&ranked)?),
         false => {
-            let pair = match args.pair.as_slice() {
+            let set = match args.set.as_slice() {
                 [] => String::new(),
-                pair => format!(", {}", pair.join(" and ")),
+                set => format!(", {}", set.join(" and ")),
             };
-            ranking(&ranked, &(findings.check.tested.to_string() + &pair), most)
+            ranking(&ranked, &(findings.check.tested.to_string() + &set), most)
         }
     };
     stdout::print_or_show(args.json, &printed)?;

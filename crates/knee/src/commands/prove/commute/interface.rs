@@ -12,7 +12,7 @@ use crate::exit::{ensure_usage, usage};
 use crate::stderr::tell;
 
 /// Maximum operations to call together. The number of orders is the factorial of this.
-const MOST_AT_ONCE: usize = 4;
+pub(super) const MOST_AT_ONCE: usize = 4;
 
 /// The interface, and how far to explore it.
 #[derive(clap::Args)]

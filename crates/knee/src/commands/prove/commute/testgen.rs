@@ -10,9 +10,9 @@ use knee_commute::{Generated, Model, ModelError, Wanted, in_order, watch};
 use knee_host::AtomicFile;
 use knee_host::number::plural;
 
-use super::complete;
 use super::interface::{From, warn};
-use super::test_lines::{push_line, sets};
+use super::sets::{Sets, names, tell_capped};
+use super::test_lines::push_line;
 use crate::args::whole;
 use crate::exit::ExitStatus;
 use crate::interrupt;
@@ -32,14 +32,13 @@ const STDOUT: &str = "-";
   knee commute tests -o tests.jsonl                  every pair of the interface
   knee commute tests rename -o rename.jsonl          every pair with rename
   knee commute tests open close                      this pair, to stdout
+  knee commute tests rename --calls 3                every set of three with rename
   knee commute tests --sequential -o all.jsonl       also single operations and
                                                      pairs that do not commute
   knee commute tests | jq -r .id | cut -d/ -f1 | sort | uniq -c  tests per pair")]
 pub(super) struct Args {
-    /// Two to four operations to test together; a single operation selects every pair that
-    /// includes it [default: every pair]
-    #[arg(value_name = "OP", num_args = 0.., add = complete::operations())]
-    operations: Vec<String>,
+    #[command(flatten)]
+    sets: Sets,
 
     /// Output file; - is standard output
     #[arg(short, long, value_name = "FILE", default_value = STDOUT)]
@@ -63,7 +62,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let interrupt = interrupt::poll()?;
     watch(|what| tell!("knee: {what}"));
     let model = args.from.model()?;
-    let sets = sets(&*model, &args.operations, args.sequential)?;
+    let sets = args.sets.of(&*model, args.sequential)?;
     let wanted = Wanted { patterns: args.patterns as usize, differing: args.sequential };
     let path = &args.output;
     let file = (path != Path::new(STDOUT)).then(|| AtomicFile::create(path)).transpose();
@@ -115,21 +114,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         file.persist().with_context(|| cannot_write(path))?;
         to = format!(" to {}", path.display());
     }
-    let of = match args.operations.as_slice() {
-        [_, _, ..] => args.operations.join(" and "),
-        _ => plural(sets.len(), if args.sequential { "set" } else { "pair" }),
+    let together: Vec<_> = sets.iter().filter(|set| set.len() > 1).collect();
+    let are_pairs = sets.iter().all(|set| set.len() == 2);
+    let of = match together.as_slice() {
+        [set] => names(&*model, set).join(" and "),
+        _ => plural(sets.len(), if are_pairs { "pair" } else { "set" }),
     };
     tell!("knee: wrote {} of {of}{to}", plural(tests, "test"));
-    if capped > 0 {
-        tell!(
-            "knee: {} than the limit of {} for one situation; raise --patterns to generate all",
-            match capped {
-                1 => "1 situation has more tests".to_owned(),
-                n => format!("{n} situations have more tests"),
-            },
-            args.patterns
-        );
-    }
+    tell_capped(capped, wanted.patterns);
     Ok(ExitStatus::Done)
 }
 
@@ -151,7 +143,7 @@ impl Made<'_> {
         generated: Result<Generated, ModelError>,
     ) -> anyhow::Result<()> {
         let generated = generated?;
-        let names: Vec<&str> = set.iter().map(|&nr| self.model.operations()[nr].0).collect();
+        let names = names(self.model, set);
         warn(&names.join(" and "), &generated.extent, &self.args.from);
         self.tests += generated.tests;
         self.capped += generated.capped;

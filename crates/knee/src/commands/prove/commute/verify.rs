@@ -9,12 +9,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use knee_agent::{EVERY_ORDER, Line, Outcome, SUBCOMMAND, Summary};
+use knee_commute::Wanted;
 use knee_host::number::plural;
 use knee_host::process::{Tied, Ties, spawn};
 use knee_host::workdir::WorkDir;
 
-use super::complete;
-use super::test_lines::{heads, posix, tests};
+use super::sets::{Sets, tests_of};
+use super::test_lines::{heads, posix, read};
 use crate::exit::{ExitStatus, ensure_usage};
 use crate::interrupt;
 use crate::progress::{Amount, Progress};
@@ -41,20 +42,18 @@ const MOST_SHOWN: usize = 3;
 #[command(after_help = "Examples:
   knee commute verify                         every operation and every pair
   knee commute verify rename link             only this pair
+  knee commute verify rename link --calls 3   every set of three with this pair
   knee commute verify --dir /mnt/scratch      on another file system
   knee commute verify --tests tests.jsonl --json | jq 'select(.test[1] != \"as_expected\")'
 
 Exit status:
   1  a result differs from the model")]
 pub(super) struct Args {
-    /// Two to four operations to test together; a single operation selects every pair that
-    /// includes it [default: every pair]
-    #[arg(value_name = "OP", num_args = 0.., conflicts_with = "tests",
-          add = complete::operations())]
-    operations: Vec<String>,
+    #[command(flatten)]
+    sets: Sets,
 
     /// File of tests from `knee commute tests`; - is standard input
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["operations", "calls"])]
     tests: Option<PathBuf>,
 
     /// Directory in which knee creates the work directory of the tests [default: /dev/shm, or
@@ -68,7 +67,14 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
-    let tests = tests(&*posix(), &args.operations, &[], args.tests.as_deref(), true)?;
+    let tests = match &args.tests {
+        Some(file) => read(file)?,
+        None => {
+            let model = posix();
+            let wanted = Wanted { differing: true, ..Wanted::default() };
+            tests_of(&*model, &args.sets.of(&*model, true)?, &wanted)?
+        }
+    };
     let interrupt = interrupt::poll()?;
     let count = heads(&tests)?.len();
     // A lost file would look like tests that passed.

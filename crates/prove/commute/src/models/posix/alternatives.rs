@@ -13,7 +13,7 @@
 //! have the same results in every order. An implementation could also unmap the page earlier. If `mmap`
 //! or `munmap` changes the page in the meantime, the delayed unmapping is cancelled.
 
-use crate::models::posix::state::Posix;
+use crate::models::posix::state::{PROCESSES, Posix};
 use crate::models::posix::{fd, file, memory, setup};
 use crate::{Call, Interface, Operation, Outcome, Stop};
 
@@ -35,7 +35,7 @@ fn at_once(
     call: &mut Call<'_>,
     apply: fn(&mut Posix, &mut Call<'_>) -> Result<Outcome, Stop>,
 ) -> Result<Outcome, Stop> {
-    let process = call.process()?;
+    let process = call.process(PROCESSES)?;
     let before = state.process(process).memory.writes().len();
     let outcome = apply(state, call)?;
     let process = state.process(process);
@@ -45,7 +45,7 @@ fn at_once(
 }
 
 fn munmap_delayed(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Stop> {
-    let process = call.process()?;
+    let process = call.process(PROCESSES)?;
     let va = call.term("va");
     let process = state.process(process);
     if process.memory.contains(&va, call.execution)? {
@@ -55,7 +55,7 @@ fn munmap_delayed(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Sto
 }
 
 fn munmap_wait(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Stop> {
-    let process = call.process()?;
+    let process = call.process(PROCESSES)?;
     let va = call.term("va");
     let process = state.process(process);
     // Only a mapped page can have a delayed unmapping.

@@ -2,7 +2,7 @@
 
 use crate::models::descriptors::{DESCRIPTORS, Descriptors};
 use crate::models::posix::file::touch;
-use crate::models::posix::state::{Datum, Fd, Inode, Pipe, Posix};
+use crate::models::posix::state::{Datum, Fd, Inode, PROCESSES, Pipe, Posix};
 use crate::{Call, Execution, Int, Natural, Outcome, Queue, Stop, Term, state};
 
 /// The possible values of an offset that is added to another integer. The model asks which of these values
@@ -29,7 +29,7 @@ pub(super) fn target(
     state: &mut Posix,
     call: &mut Call<'_>,
 ) -> Result<(u8, Int, Option<Target>), Stop> {
-    let process = call.process()?;
+    let process = call.process(PROCESSES)?;
     let fd = call.int("fd", 0..=DESCRIPTORS);
     let target = look_up(state, process, fd, call.execution)?;
     Ok((process, fd, target))
@@ -138,7 +138,7 @@ pub(super) fn pipe_as(
     call: &mut Call<'_>,
     choose: impl Fn(&Descriptors<Fd>, usize, &mut Call<'_>) -> Result<Int, Stop>,
 ) -> Result<Outcome, Stop> {
-    let process = call.process()?;
+    let process = call.process(PROCESSES)?;
     let pipe = call.fresh("pipe")?;
     let mut ends = state.pipes.get(&pipe, call.execution)?;
     ends.data = Queue::empty();

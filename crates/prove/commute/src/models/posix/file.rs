@@ -1,7 +1,7 @@
 //! Calls on files and on the directory.
 
 use crate::models::descriptors::Descriptors;
-use crate::models::posix::state::{Fd, FileName, Inode, Posix};
+use crate::models::posix::state::{Fd, FileName, Inode, PROCESSES, Posix};
 use crate::{Call, Execution, Int, Outcome, State, Stop, Term, Value};
 
 /// Sets one of a file's timestamps. Assumes that the new time is not earlier than the old one.
@@ -67,7 +67,7 @@ pub(super) fn open_as(
     call: &mut Call<'_>,
     choose: impl FnOnce(&Descriptors<Fd>, &mut Call<'_>) -> Result<Int, Stop>,
 ) -> Result<Outcome, Stop> {
-    let process = call.process()?;
+    let process = call.process(PROCESSES)?;
     let name = call.term("name");
     let creat = call.flag("creat")?;
     let inode = match state.lookup(&name, call.execution)? {

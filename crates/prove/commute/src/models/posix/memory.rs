@@ -1,14 +1,14 @@
 //! Calls on memory, in pages.
 
 use crate::models::posix::fd;
-use crate::models::posix::state::{Area, Posix, Va};
+use crate::models::posix::state::{Area, PROCESSES, Posix, Va};
 use crate::{Call, Execution, Int, Natural, Outcome, State, Stop, Term, Truth};
 
 /// The maximum of the argument `off` of `mmap`, in pages.
 const PAGES: i64 = 1_000_000;
 
 pub(super) fn mmap(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Stop> {
-    let process = call.process()?;
+    let process = call.process(PROCESSES)?;
     let anonymous = call.flag("anonymous")?;
     let mut area = Area::unknown(call.execution, "no memory");
     area.anonymous = Truth::Known(anonymous);
@@ -50,7 +50,7 @@ fn tear_down(
 }
 
 pub(super) fn munmap(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Stop> {
-    let process = call.process()?;
+    let process = call.process(PROCESSES)?;
     let va = call.term("va");
     tear_down(state, process, &va, call.execution)?;
     state.process(process).memory.remove(va);
@@ -58,7 +58,7 @@ pub(super) fn munmap(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, 
 }
 
 pub(super) fn mprotect(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Stop> {
-    let process = call.process()?;
+    let process = call.process(PROCESSES)?;
     let va = call.term("va");
     let memory = &mut state.process(process).memory;
     let Some(mut area) = memory.get(&va, call.execution)? else { return Ok(Outcome::of("ENOMEM")) };
@@ -69,7 +69,7 @@ pub(super) fn mprotect(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome
 
 /// The calling process, the address that the argument names, and the page that is mapped there.
 fn access(state: &mut Posix, call: &mut Call<'_>) -> Result<(u8, Term<Va>, Option<Area>), Stop> {
-    let process = call.process()?;
+    let process = call.process(PROCESSES)?;
     let va = call.term("va");
     let area = state.process(process).memory.get(&va, call.execution)?;
     Ok((process, va, area))

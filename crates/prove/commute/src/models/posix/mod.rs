@@ -1,5 +1,7 @@
 //! The POSIX calls of COMMUTER's model (Clements et al., SOSP 2013, section 5), with the same
-//! state: two processes with descriptors and memory, one directory, files that consist of pages, and pipes.
+//! state: processes with descriptors and memory, one directory, files that consist of pages, and pipes.
+//! COMMUTER's model has two processes. This model has a third one, so that three calls can be in three
+//! processes. Two calls never use it.
 //!
 //! The model assumes that files have no holes (no call writes beyond the end), that files and pipes
 //! are never full, and that the first process makes the first call. Where POSIX and Linux differ,
@@ -20,7 +22,7 @@ use crate::{Interface, Operation};
 pub fn posix() -> Interface<Posix> {
     Interface {
         name: "posix",
-        about: "the 18 calls of COMMUTER: files, pipes, descriptors and memory of two processes",
+        about: "the 18 calls of COMMUTER: files, pipes, descriptors and memory of processes",
         setup: Some(setup::setup),
         operations: vec![
             Operation {

@@ -31,7 +31,7 @@ pub(super) fn setup(
     execution: &mut Execution,
     example: &mut Example<'_>,
 ) -> Vec<Value> {
-    let processes = [(0, &state.proc0), (1, &state.proc1)];
+    let processes = [(0, &state.proc0), (1, &state.proc1), (2, &state.proc2)];
     let (mut files, mut pipes) = (Files::of(state, execution, example), BTreeMap::new());
     for (pipe, ends) in state.pipes.known(execution) {
         if !execution.facts().is_fresh(pipe.0) {

@@ -12,6 +12,7 @@ state! {
     pub struct Posix {
         pub(super) proc0: Process,
         pub(super) proc1: Process,
+        pub(super) proc2: Process,
         // The directory must be compared before the inodes, because the comparison of directories
         // chooses which fresh inodes are equal.
         pub(super) dir: Map<Term<FileName>, Term<Inode>>,
@@ -31,9 +32,17 @@ state! {
     }
 }
 
+/// The number of processes.
+pub(super) const PROCESSES: u8 = 3;
+
 impl Posix {
+    /// The process with this number. It is less than [`PROCESSES`].
     pub(super) fn process(&mut self, nr: u8) -> &mut Process {
-        if nr == 0 { &mut self.proc0 } else { &mut self.proc1 }
+        match nr {
+            0 => &mut self.proc0,
+            1 => &mut self.proc1,
+            _ => &mut self.proc2,
+        }
     }
 }
 

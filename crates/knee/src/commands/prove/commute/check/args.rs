@@ -1,11 +1,14 @@
 //! The options of `knee commute check`.
 
-use crate::commands::prove::commute::complete;
 use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
+use knee_commute::Wanted;
 use knee_trace::findings::Shard;
 use knee_trace::{CheckOptions, Disk, Emulator, GuestKernel, GuestOptions};
+
+use super::super::sets::Sets;
+use crate::args::whole;
 
 /// The file system that requires no disk.
 const TMPFS: &str = "tmpfs";
@@ -30,6 +33,8 @@ const TMPFS: &str = "tmpfs";
   knee commute check open --kernel bookworm             every pair with open
   knee commute check --kernel ./vmlinuz-6.12 --json > 6.12.jsonl
   knee commute check link unlink --kernel bookworm --fs xfs
+  knee commute check link unlink --calls 3 --kernel bookworm    this pair and any
+                                                        third call, on 3 CPUs
   knee commute tests | shuf -n 2000 | knee commute check --tests -
   knee commute check --kernel trixie -o 6.12            keep a record
   knee commute check --kernel trixie -o 6.12 --resume   resume this record
@@ -45,14 +50,16 @@ Exit status:
   1  a call returned a result that the model does not allow
   4  a guest or a program crashed in a test")]
 pub(crate) struct Args {
-    /// Two to four operations to test together; a single operation selects every pair that
-    /// includes it [default: every pair]
-    #[arg(value_name = "OP", num_args = 0.., conflicts_with = "tests",
-          add = complete::operations())]
-    pub(super) operations: Vec<String>,
+    #[command(flatten)]
+    pub(super) sets: Sets,
+
+    /// Maximum number of tests to generate for one situation
+    #[arg(long, value_name = "N", default_value_t = Wanted::default().patterns,
+          value_parser = whole::<usize>(1..=1_000_000))]
+    pub(super) patterns: usize,
 
     /// File of tests from `knee commute tests`; - is standard input
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["operations", "calls", "patterns"])]
     pub(super) tests: Option<PathBuf>,
 
     /// Kernel: the path of an image or a Debian kernel package, with a slash (./vmlinuz), or a Debian
@@ -82,7 +89,8 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "DIR")]
     pub(super) output: Option<PathBuf>,
 
-    /// Shard of the tests: every N-th test, starting with the I-th
+    /// Shard of the tests: every N-th test, starting with the I-th; with --calls 3 or 4, the tests
+    /// of every N-th set of operations
     #[arg(long, value_name = "I/N", default_value_t = Shard::WHOLE)]
     pub(super) shard: Shard,
 

@@ -15,10 +15,9 @@ use knee_trace::{
 };
 
 use super::super::program::Program;
-use super::super::test_lines::tests;
 use super::args::Args;
 use super::progress::carry_out;
-use super::selection::{distinct, listed};
+use super::selection::{Lines, distinct};
 use crate::exit::ExitStatus;
 use crate::input::emulator::emulator;
 use crate::input::kernel::{archive, kernel};
@@ -33,18 +32,18 @@ const VERSION: &str = "6.1";
 
 pub(super) fn run(path: &Path, args: &Args) -> anyhow::Result<ExitStatus> {
     let program = Program::introduce(path.to_owned())?;
-    let lines = tests(&program, &args.operations, &[], args.tests.as_deref(), false)?;
-    let all = listed(&lines, false)?;
+    let lines = Lines::of(args, &program, &[])?;
+    let selected = lines.select(false)?;
     // Repeating a test shows the long-run behaviour of a library, but a record has each test once.
     if args.output.is_some() {
-        distinct(&all)?;
+        distinct(&selected.tests)?;
     }
     let tested = TestedProgram::of(program.path())
         .with_context(|| format!("cannot read {}", program.path().display()))?;
     let tested = Tested::Program { program: tested };
     let place = Place::choose(args.kernel.as_deref())?;
     let qemu = place.version().map_err(anyhow::Error::from);
-    carry_out(args, &all, tested, qemu, |under_way| {
+    carry_out(args, selected, tested, qemu, |under_way| {
         let guest = place.guest()?;
         let host = match &guest {
             None => ProgramHost::UserMode,

@@ -8,9 +8,10 @@ use anyhow::Context;
 use knee_host::Interrupt;
 use knee_host::number::plural;
 use knee_host::utc::now;
-use knee_trace::findings::{Check, TestLine, Tested, Tests, Writer, is_record};
+use knee_trace::findings::{Check, Ids, TestLine, Tested, Writer, is_record};
 
 use super::args::Args;
+use super::selection::Selected;
 use crate::exit::ExitStatus;
 use crate::interrupt;
 use crate::present::commute::check::Results;
@@ -18,17 +19,17 @@ use crate::progress::{Amount, Progress};
 use crate::stderr::tell;
 use crate::stdout::{self, Content};
 
-/// Checks `tested`. Calls `run` if the record lacks some of the tests in `all`. Prints the results of all
-/// tests, including earlier ones, and returns the exit status.
+/// Checks `tested`. Calls `run` if the record lacks some of the tests in `selected`. Prints the results of
+/// all tests, including earlier ones, and returns the exit status.
 pub(super) fn carry_out<'t>(
     args: &Args,
-    all: &[(String, &'t [u8])],
+    selected: Selected<'t>,
     tested: Tested,
     qemu: anyhow::Result<String>,
     run: impl FnOnce(&mut UnderWay<'t>) -> anyhow::Result<()>,
 ) -> anyhow::Result<ExitStatus> {
     let version = qemu.as_deref().unwrap_or_default().to_owned();
-    let mut under_way = UnderWay::begin(args, all, tested.clone(), version)?;
+    let mut under_way = UnderWay::begin(args, selected, tested.clone(), version)?;
     if !under_way.left.is_empty() {
         qemu?;
         run(&mut under_way)?;
@@ -78,21 +79,29 @@ impl<'t> UnderWay<'t> {
     /// Begins a check, or resumes one if requested.
     fn begin(
         args: &Args,
-        all: &[(String, &'t [u8])],
+        selected: Selected<'t>,
         tested: Tested,
         qemu: String,
     ) -> anyhow::Result<Self> {
-        let tests = Tests::of(all.iter().map(|(id, _)| id.as_str()));
-        let check = Check::begin(now(), tested, tests, args.shard, qemu);
+        let Selected { tests: mut all, sets } = selected;
+        let ids = Ids::of(all.iter().map(|(id, _)| id));
+        let of = match &sets {
+            None => plural(all.len(), "test"),
+            Some(sets) => format!("{} sets of operations", sets.count),
+        };
+        if sets.is_none() {
+            let mut nrs = 0..;
+            all.retain(|_| nrs.next().is_some_and(|nr| args.shard.has(nr)));
+        }
+        let check = Check::begin(now(), tested, (ids, sets), args.shard, qemu);
         let expected = check.expected();
         if expected == 0 {
-            tell!("knee: shard {} of {} is empty", args.shard, plural(all.len(), "test"));
+            tell!("knee: shard {} of {of} is empty", args.shard);
         }
         let (record, done) = open(args, check)?;
         let ids: BTreeSet<&str> = done.iter().map(|test| test.test.as_str()).collect();
-        let of_shard = all.iter().enumerate().filter(|(nr, _)| args.shard.has(*nr));
-        let left = of_shard.filter(|(_, (id, _))| !ids.contains(id.as_str()));
-        let left = left.map(|(_, (_, line))| *line).collect();
+        let left = all.iter().filter(|(id, _)| !ids.contains(id.as_str()));
+        let left = left.map(|(_, line)| *line).collect();
         // Lines of JSON may share the terminal.
         let progress = if args.json { Progress::lines(false) } else { Progress::new(false) };
         let progress = progress.resumed_at(done.len() as u64);

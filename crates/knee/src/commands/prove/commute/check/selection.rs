@@ -2,30 +2,77 @@
 
 use std::collections::BTreeSet;
 
+use knee_commute::{Model, Wanted};
 use knee_host::number::plural;
+use knee_trace::findings::Ids;
 
-use super::super::test_lines::{Head, heads};
+use super::super::sets::{names, tests_of};
+use super::super::test_lines::{Head, heads, read};
+use super::args::Args;
 use crate::exit::bail_usage;
 use crate::stderr::tell;
 
-/// The tests in `lines`, with their ids. Without `all`, only tests of several calls that commute. The
-/// scalable commutativity rule does not require other tests to be free of conflicts.
-pub(super) fn listed(lines: &[u8], all: bool) -> anyhow::Result<Vec<(String, &[u8])>> {
-    let (mut tests, mut left_out) = (Vec::new(), 0);
-    for (Head { id, commute, calls }, line) in heads(lines)? {
-        match all || (commute != Some(false) && calls.len() != 1) {
-            true => tests.push((id, line)),
-            false => left_out += 1,
+/// Tests, one per line.
+pub(super) struct Lines {
+    lines: Vec<u8>,
+    /// If these are the tests of a shard of sets: all sets.
+    sets: Option<Ids>,
+}
+
+/// The tests of a check, with their ids.
+pub(super) struct Selected<'t> {
+    pub(super) tests: Vec<(String, &'t [u8])>,
+    /// If these are the tests of a shard of sets: all sets.
+    pub(super) sets: Option<Ids>,
+}
+
+impl Lines {
+    /// The tests from the file that the user named, or generated. If `among` is not empty, generates only
+    /// tests of the operations that it names.
+    pub(super) fn of(args: &Args, model: &dyn Model, among: &[&str]) -> anyhow::Result<Self> {
+        if let Some(file) = &args.tests {
+            return Ok(Self { lines: read(file)?, sets: None });
         }
+        let mut sets = args.sets.of(model, false)?;
+        if !among.is_empty() {
+            let is_missing = |name: &&String| !among.contains(&name.as_str());
+            if let Some(missing) = args.sets.named().iter().find(is_missing) {
+                let known = among.join(", ");
+                bail_usage!("the kernel does not have the call {missing}; it has {known}");
+            }
+            sets.retain(|set| names(model, set).iter().all(|name| among.contains(name)));
+        }
+        let mut all = None;
+        if args.sets.are_divided() {
+            let id =
+                |set: &Vec<usize>| format!("{}/{}", names(model, set).join(","), args.patterns);
+            all = Some(Ids::of(sets.iter().map(id)));
+            let mut nrs = 0..;
+            sets.retain(|_| nrs.next().is_some_and(|nr| args.shard.has(nr)));
+        }
+        let wanted = Wanted { patterns: args.patterns, ..Wanted::default() };
+        Ok(Self { lines: tests_of(model, &sets, &wanted)?, sets: all })
     }
-    if left_out > 0 {
-        let what = plural(left_out, "test");
-        tell!("knee: left out {what} with a single call or with calls that do not commute");
-    }
-    match tests.is_empty() {
-        // An empty check would look like a check without conflicts.
-        true => bail_usage!("there are no tests to run"),
-        false => Ok(tests),
+
+    /// The tests with their ids. Without `all`, only tests of several calls that commute. The scalable
+    /// commutativity rule does not require other tests to be free of conflicts.
+    pub(super) fn select(&self, all: bool) -> anyhow::Result<Selected<'_>> {
+        let (mut tests, mut left_out) = (Vec::new(), 0);
+        for (Head { id, commute, calls }, line) in heads(&self.lines)? {
+            match all || (commute != Some(false) && calls.len() != 1) {
+                true => tests.push((id, line)),
+                false => left_out += 1,
+            }
+        }
+        if left_out > 0 {
+            let what = plural(left_out, "test");
+            tell!("knee: left out {what} with a single call or with calls that do not commute");
+        }
+        // An empty check would look like a check without conflicts. A shard of sets may be empty.
+        if tests.is_empty() && self.sets.is_none() {
+            bail_usage!("there are no tests to run");
+        }
+        Ok(Selected { tests, sets: self.sets.clone() })
     }
 }
 
