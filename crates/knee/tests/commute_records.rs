@@ -437,3 +437,34 @@ fn a_document_with_a_member_of_another_type_violates_the_schema() {
     document["fixes"][0]["frees"] = json!("one");
     assert_schema("check-explain", &document);
 }
+
+#[test]
+fn the_matrix_of_three_calls_counts_what_each_two_of_them_share() {
+    let scratch = Scratch::new();
+    // In each line of a conflict, call 0 writes and call 1 reads.
+    let tests = [
+        ("open,open,close/0.0", "conflict-free", &[][..]),
+        ("open,open,close/0.1", "conflict", &["x"]),
+    ];
+    record(&scratch, "three", "6.1.0", &tests, [1, 1]);
+    let matrix = commute(&scratch, &["matrix", "three"]);
+    assert_data_eq!(
+        matrix.assert_code(0).stdout.as_str(),
+        str![[r#"
+How often two calls of a test are conflict-free with each other:
+
+open   50%
+close 100%
+      open close
+
+Linux 6.1.0, tmpfs: 1 of 2 tests are conflict-free (50.0%).
+
+Data shared in every run, with the number of tests:
+       1  x
+
+"#]]
+    );
+    commute(&scratch, &["explain", "three", "--set", "close,open,open"])
+        .assert_code(0)
+        .assert_stdout_has("close and open and open: 1 of 2 tests are conflict-free");
+}

@@ -242,3 +242,26 @@ fn first_cpu() -> String {
     let cpus = 0..rustix::thread::CpuSet::MAX_CPU;
     cpus.into_iter().find(|cpu| allowed.is_set(*cpu)).unwrap().to_string()
 }
+
+#[test]
+fn every_set_of_three_operations_that_includes_the_named_ones_is_tested() {
+    let sets = |args: &[&str]| -> BTreeSet<String> {
+        let interface = ["--interface", "counter", "--sequential"];
+        let (all, _) = tests(&[&interface, args].concat());
+        let ids = all.iter().map(|test| test["id"].as_str().unwrap().split_once('/').unwrap().0);
+        ids.filter(|set| set.contains(',')).map(str::to_owned).collect()
+    };
+    // The counter has four operations.
+    let (pairs, three) = (sets(&[]), sets(&["--calls", "3"]));
+    assert_eq!((pairs.len(), three.len()), (10, 20));
+    assert!(three.iter().all(|set| set.split(',').count() == 3));
+    let with_two = sets(&["inc", "inc", "--calls", "3"]);
+    assert_eq!(with_two.len(), 4, "{with_two:?}");
+    assert!(with_two.iter().all(|set| set.matches("inc").count() >= 2));
+    let one = sets(&["get", "inc", "get", "--calls", "3"]);
+    assert_eq!(one, BTreeSet::from(["get,inc,get".to_owned()]));
+    let knee = &mut Scratch::new().knee(&["commute", "tests", "get", "inc", "get", "--calls", "2"]);
+    finish(knee.args(["--interface", "counter"]))
+        .assert_code(2)
+        .assert_stderr_has("3 operations are too many for tests with 2 calls");
+}

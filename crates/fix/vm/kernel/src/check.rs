@@ -1,7 +1,7 @@
 //! The mode for `knee commute check`: the kernel runs the tests that the host has stored in memory, while
 //! knee's QEMU plugin traces them.
 //!
-//! On Linux, the `knee-agent` crate runs these tests. Here too, two processes run all tests, and call `nr` of
+//! On Linux, the `knee-agent` crate runs these tests. Here too, the same processes run all tests, and call `nr` of
 //! a test runs on CPU `nr`. The [tasks](crate::tasks) make the calls, and this module sets up the state.
 
 use alloc::string::String;
@@ -54,7 +54,7 @@ fn run_plan(
     (ran.map_or_else(Done::SetupFailed, |()| Done::Ran(processes.runs)), seen)
 }
 
-/// The two processes that run a plan.
+/// The processes that run a plan.
 struct Processes<'a> {
     tasks: &'a [Tasks; PROCESSES],
     plan: &'a Plan,

@@ -5,7 +5,7 @@
 //! tests ─ plan ─▶ steps and calls ─ run, workers ─▶ returned values ─ compare ─▶ outcomes
 //! ```
 //!
-//! The agent starts two processes, each with a thread per call. These two processes run all tests,
+//! The agent starts up to three processes, each with a thread per call. These processes run all tests,
 //! because starting processes and threads for each test would take longer than the test. The
 //! threads receive commands as plain data through a shared page. After each test, the agent closes
 //! all descriptors and unmaps all pages that the test may have left behind. The agent's own
