@@ -122,8 +122,9 @@ pub(super) fn tests_of(
     failed?;
     if tests > MOST_TESTS {
         bail_usage!(
-            "these operations have more than {MOST_TESTS} tests, too many for one run; select \
-             fewer with --calls and OP, or divide a check with --shard"
+            "these operations have more than {MOST_TESTS} tests, too many for one run; name \
+             more of them, generate them with knee commute tests, or pass --patterns and --shard to \
+             knee commute check"
         );
     }
     tell_capped(capped, wanted.patterns);
