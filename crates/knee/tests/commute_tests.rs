@@ -260,7 +260,8 @@ fn every_set_of_three_operations_that_includes_the_named_ones_is_tested() {
     assert!(with_two.iter().all(|set| set.matches("inc").count() >= 2));
     let one = sets(&["get", "inc", "get", "--calls", "3"]);
     assert_eq!(one, BTreeSet::from(["get,inc,get".to_owned()]));
-    let knee = &mut Scratch::new().knee(&["commute", "tests", "get", "inc", "get", "--calls", "2"]);
+    let scratch = Scratch::new();
+    let mut knee = scratch.knee(&["commute", "tests", "get", "inc", "get", "--calls", "2"]);
     finish(knee.args(["--interface", "counter"]))
         .assert_code(2)
         .assert_stderr_has("3 operations are too many for tests with 2 calls");
