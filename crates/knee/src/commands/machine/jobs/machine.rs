@@ -21,6 +21,9 @@ pub(super) trait Machine: Sync {
     /// How many jobs it runs at a time.
     fn seats(&self) -> usize;
 
+    /// Begins to leave the machine, which takes a while, so that several can be left at the same time.
+    fn leave(&mut self) {}
+
     /// Runs a job until it ends, or until `stop` is closed. If the job has ended, the directory contains its
     /// status. Otherwise, the returned message of the program that ran the job explains why not.
     ///

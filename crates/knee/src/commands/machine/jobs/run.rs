@@ -190,10 +190,12 @@ fn work(
         let amount = Amount { done: (done + counts.ended) as u64, of, unit: "jobs" };
         progress.show(&amount, || format!("{} running", counts.running));
     };
-    match &mut slurm {
+    let ended = match &mut slurm {
         Some(slurm) => slurm.run(queue, &interrupt, show),
         None => pool::run(&machines, directory, queue, &interrupt, show),
-    }
+    };
+    machines.iter_mut().for_each(|machine| machine.leave());
+    ended
 }
 
 /// Prints the outcome.

@@ -43,7 +43,7 @@ pub(super) struct Connected<'a> {
     remote: String,
     seats: usize,
     directory: &'a Directory,
-    _connection: Connection,
+    connection: Connection,
 }
 
 /// Connects to hosts, all at the same time, and prints which of them do not answer. `seats` is the number of
@@ -115,7 +115,8 @@ impl<'a> Connected<'a> {
         ssh.process_group(0);
         ssh.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = spawn(&mut ssh, Ties::default());
-        let mut connection = Connection(child.context("cannot start ssh (openssh-client)")?);
+        let mut connection =
+            Connection { ssh: child.context("cannot start ssh (openssh-client)")?, left: None };
         let Answer { cpus, directory: remote, .. } = connection.answer(until)?;
         ensure!(
             is_one_word(&remote),
@@ -123,7 +124,7 @@ impl<'a> Connected<'a> {
         );
         let cpus = if cpus.len() <= MOST_CPUS { cpus.len() } else { 1 };
         let host = host.clone();
-        let connected = Self { host, socket, remote, seats: 1, directory, _connection: connection };
+        let connected = Self { host, socket, remote, seats: 1, directory, connection };
         connected.copy(&directory.list(), "list", until)?;
         connected.copy(&directory.script(), "job", until)?;
         Ok((connected, cpus))
@@ -199,6 +200,10 @@ impl Machine for Connected<'_> {
         self.seats
     }
 
+    fn leave(&mut self) {
+        self.connection.leave();
+    }
+
     fn run(&self, job: usize, stop: BorrowedFd<'_>) -> anyhow::Result<String> {
         let remote = &self.remote;
         let mut session = self.session(&format!("sh {remote}/job {job} {remote}/{job} tied"));
@@ -231,15 +236,25 @@ fn no_answer() -> String {
 }
 
 /// The process that holds a connection. The connection ends when this value is dropped.
-struct Connection(Child);
+struct Connection {
+    ssh: Child,
+    /// When it began to end.
+    left: Option<Instant>,
+}
 
 impl Connection {
+    /// Begins to end, and returns when.
+    fn leave(&mut self) -> Instant {
+        drop(self.ssh.stdin.take());
+        *self.left.get_or_insert_with(Instant::now)
+    }
+
     /// What the host answers.
     ///
     /// # Errors
     /// There is no answer until then.
     fn answer(&mut self, until: Instant) -> anyhow::Result<Answer> {
-        let mut stdout = self.0.stdout.take().context("ssh has no standard output")?;
+        let mut stdout = self.ssh.stdout.take().context("ssh has no standard output")?;
         let mut printed = Vec::new();
         while printed.len() < MOST_BYTES {
             let left = until.saturating_duration_since(Instant::now());
@@ -258,20 +273,20 @@ impl Connection {
 
     /// Why the host has printed nothing.
     fn failure(&mut self) -> String {
-        drop(self.0.stdin.take());
-        if !ends_within(&self.0, REMOVE).unwrap_or(false) {
-            let _ = self.0.kill();
+        drop(self.ssh.stdin.take());
+        if !ends_within(&self.ssh, REMOVE).unwrap_or(false) {
+            let _ = self.ssh.kill();
         }
-        let message = self.0.stderr.take().and_then(last_message);
+        let message = self.ssh.stderr.take().and_then(last_message);
         message.unwrap_or_else(|| "ssh cannot run a command there".to_owned())
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        drop(self.0.stdin.take());
-        let _ = ends_within(&self.0, REMOVE);
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let patience = REMOVE.saturating_sub(self.leave().elapsed());
+        let _ = ends_within(&self.ssh, patience);
+        let _ = self.ssh.kill();
+        let _ = self.ssh.wait();
     }
 }
