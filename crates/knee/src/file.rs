@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, ensure};
 use knee_host::{AtomicFile, write_atomically};
 
-use crate::stdout::{Content, Filter};
+use crate::filter::{Content, Filter};
 
 /// Writes a whole file. It appears under its name only when it is complete.
 pub(crate) fn write(path: &Path, content: &[u8]) -> anyhow::Result<()> {

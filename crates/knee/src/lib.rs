@@ -8,6 +8,7 @@ mod cli;
 mod commands;
 mod exit;
 mod file;
+mod filter;
 mod input;
 mod interrupt;
 mod parts;

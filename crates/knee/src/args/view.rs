@@ -5,8 +5,9 @@ use knee_run::noise::NoiseFloors;
 use knee_run::record::Record;
 
 use super::percentage;
+use crate::filter::Content;
 use crate::present::{Format, View, render};
-use crate::stdout::{self, Content};
+use crate::stdout;
 
 /// Options that select how results are printed.
 #[derive(clap::Args)]

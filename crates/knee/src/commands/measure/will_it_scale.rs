@@ -20,11 +20,12 @@ use knee_testcases::CATALOGUE;
 
 use crate::args::whole;
 use crate::exit::{ExitStatus, bail_usage, usage};
+use crate::filter::Content;
 use crate::interrupt;
 use crate::present::will_it_scale::sample;
 use crate::session::random;
 use crate::stderr::{tell, tell_of_debug_build};
-use crate::stdout::{self, Content};
+use crate::stdout;
 
 /// Seconds per sample in the original.
 const INTERVAL: f64 = 1.0;

@@ -17,8 +17,8 @@ use knee_profile::view::speedscope::speedscope;
 use knee_profile::view::tree::{LEAST_SHARE, Root, tree};
 
 use crate::exit::{ExitStatus, bail_usage, usage};
+use crate::filter::Content;
 use crate::present::profile::{lock_waits, losses, summary, wait_losses};
-use crate::stdout::Content;
 use crate::{file, stdout};
 
 /// Show a capture as a call tree, a flame graph, a table or a file for other tools

@@ -15,10 +15,11 @@ use super::sets::{Sets, names, tell_capped};
 use super::test_lines::push_line;
 use crate::args::whole;
 use crate::exit::ExitStatus;
+use crate::filter::Content;
 use crate::interrupt;
 use crate::progress::{Amount, Progress};
 use crate::stderr::tell;
-use crate::stdout::{self, Content};
+use crate::stdout;
 
 /// Selects standard output.
 const STDOUT: &str = "-";

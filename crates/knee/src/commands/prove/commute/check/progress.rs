@@ -13,11 +13,12 @@ use knee_trace::findings::{Check, Ids, TestLine, Tested, Writer, is_record};
 use super::args::Args;
 use super::selection::Selected;
 use crate::exit::ExitStatus;
+use crate::filter::Content;
 use crate::interrupt;
 use crate::present::commute::check::Results;
 use crate::progress::{Amount, Progress};
 use crate::stderr::tell;
-use crate::stdout::{self, Content};
+use crate::stdout;
 
 /// Checks `tested`. Calls `run` if the record lacks some of the tests in `selected`. Prints the results of
 /// all tests, including earlier ones, and returns the exit status.

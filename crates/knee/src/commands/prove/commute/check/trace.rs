@@ -9,9 +9,10 @@ use serde_json::json;
 
 use super::args::Args;
 use crate::exit::{ExitStatus, usage};
+use crate::filter::Content;
 use crate::input::emulator::emulator;
 use crate::stderr::tell;
-use crate::stdout::{self, Content};
+use crate::stdout;
 
 pub(super) fn run(
     test: &str,
