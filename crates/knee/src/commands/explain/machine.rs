@@ -8,7 +8,7 @@ use clap::Subcommand;
 
 use crate::exit::ExitStatus;
 
-/// Measure what it costs CPUs to communicate, or show it for known machines
+/// Measure or show what it costs CPUs to communicate
 ///
 /// On a machine with many CPUs, the time to move a cache line from one CPU to another limits all
 /// that CPUs share: a counter that takes 100 ns to move cannot be incremented more than 10 million
