@@ -57,6 +57,8 @@ impl AtomicFile {
             let file = BufWriter::new(open_special(&path, there, is_magic)?);
             return Ok(Self { file, replaced: None });
         }
+        // Standard output may lead to a file, which is replaced where it is.
+        let path = if is_magic { path.canonicalize()? } else { path };
         let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let mut listed = None;
         let open = |path: &Path| {
@@ -93,7 +95,7 @@ impl Write for AtomicFile {
 }
 
 /// Follows links as far as they belong to this user or root. Returns what they lead to, which may be missing, and
-/// whether it is a link of the kernel in /proc, whose text is no path.
+/// whether it is a link in procfs. The text of some of these is no path, so the kernel follows all of them.
 ///
 /// Another user could replace a link that has been checked, so this reads the text of the checked one.
 fn target_of(path: &Path) -> io::Result<(PathBuf, bool)> {
@@ -245,6 +247,15 @@ mod tests {
         let refused = write_atomically(&path("first"), b"other").unwrap_err().to_string();
         assert!(refused.starts_with("it is a symbolic link of user 65534"), "{refused}");
         assert_eq!(fs::read(path("file")).unwrap(), b"new");
+    }
+
+    #[test]
+    fn a_link_of_the_kernel_to_a_file_leads_to_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        let open = File::create(&file).unwrap();
+        write_atomically(&crate::regular_file::path_of(&open), b"new").unwrap();
+        assert_eq!(fs::read(&file).unwrap(), b"new");
     }
 
     #[test]

@@ -1,9 +1,12 @@
 //! Files that commands write.
 
+use std::ffi::OsStr;
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
+use knee_host::regular_file::path_of;
 use knee_host::{AtomicFile, write_atomically};
 
 use crate::filter::{Content, Filter};
@@ -11,6 +14,17 @@ use crate::filter::{Content, Filter};
 /// Writes a whole file. It appears under its name only when it is complete.
 pub(crate) fn write(path: &Path, content: &[u8]) -> anyhow::Result<()> {
     write_atomically(path, content).with_context(|| cannot_write(path))
+}
+
+/// Like [`write`], for the file `name` in the open directory `open`, which is at the path `dir`.
+pub(crate) fn write_in(
+    open: &File,
+    dir: &Path,
+    name: &OsStr,
+    content: &[u8],
+) -> anyhow::Result<()> {
+    write_atomically(&path_of(open).join(name), content)
+        .with_context(|| cannot_write(&dir.join(name)))
 }
 
 /// Like [`write`], for a file that may be too long for the memory. `write` writes it line by line.

@@ -65,6 +65,7 @@ fn commands(shared: &Scratch) -> Vec<Long> {
         long(&["commute", "verify", "--dir", "work"], 1.0),
         long(&["commute", "matrix", "-o", "matrix.html"], 0.5),
         long(&["kernel", "fetch", RELEASE], 0.5),
+        Long { may_end: true, ..long(&["machine", "measure"], 1.0) },
         Long { may_end: true, ..long(&["report", &big, "-o", "report.html"], 1.0) },
         Long { may_end: true, ..long(&["show", &big], 1.0) },
     ];

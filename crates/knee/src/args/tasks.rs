@@ -28,16 +28,16 @@ impl Tasks {
         self.with(|| auto_tasks(topology, quota))
     }
 
-    /// The same for servers on `cpus`, which are in the order of the placement. `auto` adds no task count
+    /// The same for these cases on `cpus`, which are in the order of the placement. `auto` adds no task count
     /// at which a server shares CPUs with its load, unless there is no other, or all loads come from other hosts.
-    pub(crate) fn resolve_for_servers(
+    pub(crate) fn resolve_for(
         &self,
-        servers: &[Case],
+        cases: &[Case],
         cpus: &[u32],
         topology: &Topology,
         quota: Option<f64>,
     ) -> Vec<u32> {
-        match servers.iter().any(Case::has_load_here) {
+        match cases.iter().any(Case::has_load_here) {
             true => self.with(|| unshared(auto_tasks(topology, quota), cpus, topology)),
             false => self.resolve(topology, quota),
         }

@@ -24,6 +24,8 @@ use crate::outcome::Outcome;
 const EVENTS: usize = 256;
 /// Bytes received at once.
 pub(crate) const BUFFER: usize = 64 << 10;
+/// How long to wait for missing replies after a stop, in ns.
+const STOPPED: u64 = 250_000_000;
 /// How often to check whether to stop.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
 /// A worker gives up after this many failures without a correct reply.
@@ -120,6 +122,7 @@ impl<'l> Worker<'l> {
             }
             if stop.load(Ordering::Relaxed) {
                 self.end = self.end.min(now);
+                self.patience = self.patience.min(STOPPED);
             }
             if now >= self.end && cpu_after.is_none() {
                 cpu_after = Some(seconds(ClockId::ThreadCPUTime));

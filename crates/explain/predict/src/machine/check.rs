@@ -5,7 +5,7 @@ use knee_host::toml_text::{TomlError, from_toml};
 use super::fields::{Figure, Machine, Matrix};
 
 /// Version of the format.
-pub(super) const SCHEMA: u32 = 1;
+pub(crate) const SCHEMA: u32 = 1;
 /// The most sockets, L3 caches, cores or hardware threads of a level.
 const MOST_PARTS: u32 = 4_096;
 /// The most CPUs.

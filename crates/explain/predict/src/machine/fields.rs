@@ -36,7 +36,7 @@ pub struct Machine {
     /// Time that work of a core takes if its other hardware thread is busy too, as a multiple of the time without.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub smt_slowdown: Option<Figure>,
-    /// Time in ns to interrupt other CPUs and wait for their answers, as for a TLB shootdown.
+    /// Time in ns to interrupt other CPUs and wait for their answers, as for a TLB shootdown on x86.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupt_ns: Option<Interrupts>,
     /// Time in ns from the wake-up of a sleeping thread on an idle CPU until it runs.

@@ -5,6 +5,7 @@ mod check;
 mod fields;
 mod text;
 
+pub(crate) use check::SCHEMA;
 pub use check::{MachineError, check_name};
 pub use fields::{Clock, Contended, Distance, Figure, Interrupts, Machine, Matrix, Transfers};
 

@@ -9,9 +9,9 @@ use super::together::on_cpus;
 
 /// Measurements.
 const TIMES: usize = 7;
-/// Time of one. Shorter than a time slice, so that some contain no preemption.
+/// Time of one. Short, so that most contain no preemption.
 const TIME: Duration = Duration::from_millis(3);
-/// Additions between two looks at the clock.
+/// Additions of all CPUs between two looks of a CPU at the clock.
 const BATCH: u64 = 100;
 
 /// The time from an addition to the next in ns, if all `cpus` add to one line. Measured several times.
@@ -19,27 +19,42 @@ const BATCH: u64 = 100;
 /// # Errors
 /// Those of [`on_cpus`].
 pub(super) fn times(cpus: &[u32]) -> io::Result<Vec<f64>> {
-    (0..TIMES).map(|_| once(cpus)).collect()
+    let line = Line(AtomicU64::new(0));
+    (0..TIMES).map(|_| Ok(1.0 / add(cpus, &line)?.iter().map(Added::rate).sum::<f64>())).collect()
 }
 
-fn once(cpus: &[u32]) -> io::Result<f64> {
-    let (line, is_over) = (Line(AtomicU64::new(0)), AtomicBool::new(false));
-    // The first thread to see that the time is over ends all, so that none adds alone at the end.
-    let add = |_| {
+/// What a CPU has done.
+struct Added {
+    additions: u64,
+    nanoseconds: u128,
+}
+
+impl Added {
+    fn rate(&self) -> f64 {
+        self.additions as f64 / self.nanoseconds as f64
+    }
+}
+
+/// Adds to the line on all `cpus`.
+fn add(cpus: &[u32], line: &Line) -> io::Result<Vec<Added>> {
+    let is_over = AtomicBool::new(false);
+    // With many CPUs, a CPU waits long for each of its additions.
+    let batch = (BATCH / cpus.len() as u64).max(1);
+    // The first CPU to see that the time is over ends all, so that none adds alone at the end.
+    on_cpus(cpus, |_| {
         let start = Instant::now();
         let mut additions = 0;
         while !is_over.load(Ordering::Relaxed) {
-            for _ in 0..BATCH {
+            for _ in 0..batch {
                 line.0.fetch_add(1, Ordering::Relaxed);
             }
-            additions += BATCH;
+            additions += batch;
             if start.elapsed() >= TIME {
                 is_over.store(true, Ordering::Relaxed);
             }
         }
-        additions as f64 / start.elapsed().as_nanos() as f64
-    };
-    Ok(1.0 / on_cpus(cpus, add)?.iter().sum::<f64>())
+        Added { additions, nanoseconds: start.elapsed().as_nanos() }
+    })
 }
 
 #[cfg(test)]
@@ -49,11 +64,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn additions_take_time_on_any_number_of_cpus() {
+    fn all_cpus_add_to_one_line_and_report_their_additions() {
         let cpus = usable_cpus().unwrap();
         for count in [1, cpus.len()] {
-            let times = times(&cpus[..count]).unwrap();
-            assert!(times.len() == TIMES && times.iter().all(|ns| *ns > 0.0), "{times:?}");
+            let line = Line(AtomicU64::new(0));
+            let added = add(&cpus[..count], &line).unwrap();
+            assert_eq!(added.len(), count);
+            let sum: u64 = added.iter().map(|added| added.additions).sum();
+            assert!(sum > 0 && sum == line.0.into_inner());
         }
     }
 }

@@ -1,5 +1,5 @@
 //! Interrupts of other CPUs: membarrier(2) interrupts each CPU that runs a thread of this process, and waits for all
-//! of them, as a TLB shootdown does (kernel/sched/membarrier.c).
+//! of them (kernel/sched/membarrier.c), as a TLB shootdown on x86 does. arm64 broadcasts TLBI instead.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -7,7 +7,7 @@
 //! | clock | the reference loop of knee runs on 1, 2, 4 … cores |
 //! | hardware threads | the reference loop runs on both threads of a core |
 //! | interrupts | membarrier(2) interrupts the CPUs of 1, 2, 4 … other threads |
-//! | wake-up | two threads on different cores wake each other by turns, and sleep in between |
+//! | wake-up | two threads, on different cores if there are several, wake each other by turns |
 //!
 //! Each figure is the median of many short measurements, so that an interrupt or another program affects few of them.
 //! The range contains the middle 80 % of them, or of the pairs of CPUs.

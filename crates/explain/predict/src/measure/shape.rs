@@ -5,7 +5,7 @@ use knee_host::topology::Cpu;
 
 use super::figures::SOURCE;
 use super::plan::Plan;
-use crate::machine::{Distance, Machine, Transfers};
+use crate::machine::{Distance, Machine, SCHEMA, Transfers};
 
 /// The machine without figures. If its parts have different sizes, each level has the largest.
 pub(super) fn of(plan: &Plan<'_>) -> Machine {
@@ -15,7 +15,7 @@ pub(super) fn of(plan: &Plan<'_>) -> Machine {
     let cores_per_l3 = most(cpus, |cpu| cpu.l3, |cpu| cpu.core);
     let threads_per_core = most(cpus, |cpu| cpu.core, |cpu| cpu.thread);
     Machine {
-        schema: 1,
+        schema: SCHEMA,
         name: plan.name.clone(),
         title: plan.title.clone(),
         sockets,
@@ -63,10 +63,10 @@ fn has_other_l3(topology: &Topology, cpu: &Cpu) -> bool {
 pub(super) fn missing(machine: &Machine) -> Vec<String> {
     let reason = |distance: Distance| match distance {
         Distance::Core => "transfers within a core: each core has only one usable hardware thread",
-        Distance::L3 => "transfers within an L3 cache of several: each socket has only one",
-        Distance::Socket => {
-            "transfers within a socket: there is only one core, or one for each L3 cache"
+        Distance::L3 => {
+            "transfers within an L3 cache: no L3 cache that is one of several in its socket has two usable cores"
         }
+        Distance::Socket => "transfers within a socket: each socket has only one usable core",
         Distance::Machine => "transfers between sockets: there is only one socket",
     };
     let is_missing = |distance: &Distance| machine.transfer_ns.at(*distance).is_none();

@@ -1,13 +1,15 @@
 //! Threads on given CPUs that start at the same time.
 
+use std::hint::spin_loop;
 use std::io;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::thread::{Builder, scope};
 
 use knee_host::affinity::pin;
 
-/// Runs `work` on each of the CPUs, after all threads are bound to theirs, and returns the results in the order of the
+/// Runs `work` on each of the CPUs, when all threads run on theirs, and returns the results in the order of the
 /// CPUs. `work` gets the index of its CPU.
 ///
 /// # Errors
@@ -17,15 +19,23 @@ pub(super) fn on_cpus<T: Send>(
     work: impl Fn(usize) -> T + Sync,
 ) -> io::Result<Vec<T>> {
     let go: OnceLock<bool> = OnceLock::new();
+    let arrived = AtomicUsize::new(0);
     let (sender, bound) = channel();
     scope(|scope| {
         let mut threads = Vec::with_capacity(cpus.len());
         let mut outcome = Ok(());
         for (nr, &cpu) in cpus.iter().enumerate() {
-            let (sender, go, work) = (sender.clone(), &go, &work);
+            let (sender, go, arrived, work) = (sender.clone(), &go, &arrived, &work);
             let run = move || {
                 let _ = sender.send(pin(cpu));
-                go.wait().then(|| work(nr))
+                go.wait().then(|| {
+                    // The kernel wakes the threads one after the other.
+                    arrived.fetch_add(1, Ordering::Relaxed);
+                    while arrived.load(Ordering::Relaxed) < cpus.len() {
+                        spin_loop();
+                    }
+                    work(nr)
+                })
             };
             match Builder::new().spawn_scoped(scope, run) {
                 Ok(thread) => threads.push(thread),

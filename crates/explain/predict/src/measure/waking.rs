@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, Thread};
 use std::time::Instant;
 
@@ -17,6 +18,7 @@ const ROUND_TRIPS: u32 = 40;
 /// Those of [`on_cpus`].
 pub(super) fn times(a: u32, b: u32) -> io::Result<Vec<f64>> {
     let threads: [Mutex<Option<Thread>>; 2] = Default::default();
+    let is_awake: [AtomicBool; 2] = Default::default();
     let mut results = on_cpus(&[a, b], |nr| {
         *threads[nr].lock().expect("no holder panics") = Some(thread::current());
         let other = loop {
@@ -29,13 +31,22 @@ pub(super) fn times(a: u32, b: u32) -> io::Result<Vec<f64>> {
         for _ in 0..TIMES {
             let start = Instant::now();
             for _ in 0..ROUND_TRIPS {
-                // A wake-up is not lost if it comes before the sleep.
+                let wake = || {
+                    is_awake[1 - nr].store(true, Ordering::Release);
+                    other.unpark();
+                };
+                // A thread may return from a sleep without a wake-up.
+                let sleep = || {
+                    while !is_awake[nr].swap(false, Ordering::Acquire) {
+                        thread::park();
+                    }
+                };
                 if nr == 0 {
-                    other.unpark();
-                    thread::park();
+                    wake();
+                    sleep();
                 } else {
-                    thread::park();
-                    other.unpark();
+                    sleep();
+                    wake();
                 }
             }
             times.push(start.elapsed().as_nanos() as f64 / f64::from(2 * ROUND_TRIPS));

@@ -13,7 +13,6 @@ use clap_complete::env::Shells;
 use knee_host::OwnDirectory;
 use knee_host::number::plural;
 use knee_host::own_directory::open_directory;
-use knee_host::regular_file::path_of;
 
 use self::schema::Schema;
 use crate::args::complete::COMPLETE;
@@ -83,7 +82,7 @@ fn write_pages(knee: clap::Command, dir: &Path) -> anyhow::Result<ExitStatus> {
     let open = open_directory(dir).with_context(|| format!("cannot write to {}", dir.display()))?;
     let pages = man::pages(knee)?;
     for man::Page { file, text } in &pages {
-        file::write(&path_of(&open).join(file), text)?;
+        file::write_in(&open, dir, file.as_ref(), text)?;
     }
     tell!("knee: wrote {} to {}", plural(pages.len(), "man page"), dir.display());
     Ok(ExitStatus::Done)

@@ -294,9 +294,8 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
     let (tasks, quota) = (args.tasks.clone(), cgroup::cpu_quota());
     let tasks = match kind {
         Kind::Commands => tasks.map_or(vec![1], |tasks| tasks.resolve(&topology, quota)),
-        Kind::Testcases => tasks.unwrap_or_default().resolve(&topology, quota),
-        Kind::Servers => {
-            tasks.unwrap_or_default().resolve_for_servers(&cases, &cpus, &topology, quota)
+        Kind::Testcases | Kind::Servers => {
+            tasks.unwrap_or_default().resolve_for(&cases, &cpus, &topology, quota)
         }
     };
     let deaf = |case: &&Case| command(case).is_some_and(|command| !command.takes_tasks());

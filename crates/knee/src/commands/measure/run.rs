@@ -340,7 +340,7 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
 fn tasks(args: &Args, cases: &[Case], cpus: &[u32], topology: &Topology) -> Vec<u32> {
     let quota = cgroup::cpu_quota();
     let chosen = args.tasks.clone().unwrap_or_default();
-    let all = chosen.resolve_for_servers(cases, cpus, topology, quota);
+    let all = chosen.resolve_for(cases, cpus, topology, quota);
     match (&args.sweep, &args.tasks) {
         (Some(_), None) => sweep::task_count(&all, args.quiet),
         _ => all,

@@ -49,7 +49,7 @@ pub(super) fn measure(
     let read = round.server.load.read.as_deref();
     let (printed, line) = match &round.host {
         Some(host) => (
-            output::of_load(&load.stdout).unwrap_or_default(),
+            load.output_of_load().unwrap_or_default(),
             format!("`{}` on {}", load.line, host.name()),
         ),
         None => (&load.stdout[..], load.line.clone()),

@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use super::generator::LoadJob;
-use super::output;
 use super::process::{Process, watch};
 use super::round::Round;
 use super::usage::{Usage, Window};
@@ -98,9 +97,9 @@ pub(super) fn follow(
     }
 }
 
-/// Whether a load on another host has begun. One that prints so much that its first line is lost has begun.
+/// Whether a load on another host has begun.
 fn has_begun(load: &Process) -> bool {
-    load.has_lost_output() || output::of_load(&load.stdout).is_some()
+    load.output_of_load().is_some()
 }
 
 /// The failure of a load that did not end in time, with this `remedy`, or that did not begin on its host.

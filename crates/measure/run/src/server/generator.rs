@@ -22,7 +22,7 @@ const LONGEST_REASON: usize = 1000;
 /// More workers than any machine has CPUs.
 const MOST_WORKERS: usize = 10_000;
 
-/// The longest measurement and CPU time of a load, compared with what it should be.
+/// How many times the requested duration a reported measurement, or its CPU time per worker, may have.
 const TOLERANCE: f64 = 1.1;
 
 /// Requests to a server.

@@ -21,15 +21,17 @@ fn seconds(time: &str) -> Option<f64> {
     (total >= 0.0 && total.is_finite()).then_some(total)
 }
 
-/// What a load printed itself. `None` if it has not begun.
-pub(super) fn of_load(printed: &[u8]) -> Option<&[u8]> {
-    let begun = printed.split_inclusive(|&byte| byte == b'\n');
+/// What a load printed itself. `None` if it has not begun. If `has_lost_beginning`, the beginning of the output is
+/// missing, and the load began in it.
+pub(super) fn of_load(printed: &[u8], has_lost_beginning: bool) -> Option<&[u8]> {
+    let lines = printed.split_inclusive(|&byte| byte == b'\n');
     let mut length = 0;
-    let mut after = begun.map(|line| {
+    let mut after = lines.map(|line| {
         length += line.len();
         (line, length)
     });
-    let (_, begin) = after.find(|(line, _)| line.strip_suffix(b"\n") == Some(BEGUN.as_bytes()))?;
+    let begun = after.find(|(line, _)| line.strip_suffix(b"\n") == Some(BEGUN.as_bytes()));
+    let begin = begun.map(|(_, begin)| begin).or(has_lost_beginning.then_some(0))?;
     let rest = &printed[begin..];
     let ended = format!("\n{ENDED}\n");
     let end = rest.windows(ended.len()).rposition(|window| window == ended.as_bytes());
@@ -42,9 +44,16 @@ mod tests {
 
     #[test]
     fn output_before_the_load_does_not_count() {
-        assert_eq!(of_load(b"tps = 1\nknee-load begun\ntps = 2"), Some(&b"tps = 2"[..]));
-        assert_eq!(of_load(b"tps = 1\n"), None);
-        assert_eq!(of_load(b"knee-load begun"), None);
+        let complete = |printed| of_load(printed, false);
+        assert_eq!(complete(b"tps = 1\nknee-load begun\ntps = 2"), Some(&b"tps = 2"[..]));
+        assert_eq!(complete(b"tps = 1\n"), None);
+        assert_eq!(complete(b"knee-load begun"), None);
+    }
+
+    #[test]
+    fn a_load_whose_beginning_is_lost_has_begun() {
+        let printed = b"tps = 2\n\nknee-load ended\n0m0s 0m0s\n0m1s 0m1s\n";
+        assert_eq!(of_load(printed, true), Some(&b"tps = 2\n"[..]));
     }
 
     #[test]

@@ -94,7 +94,7 @@ impl Process {
     /// Writes to its standard input, which is a pipe and stays open.
     ///
     /// # Errors
-    /// The pipe is full. It takes at least 64 KiB at once.
+    /// The pipe is full. It usually takes 64 KiB at once (`pipe-user-pages-soft`).
     pub(super) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         let Some(stdin) = &mut self.kept.stdin else { return Ok(()) };
         // A host that reads nothing must not block knee.
@@ -166,11 +166,16 @@ impl Process {
         self.failure(kind, format!("{end} {when}").trim_end(), remedy)
     }
 
+    /// What the load on another host printed itself. `None` if it has not begun.
+    pub(super) fn output_of_load(&self) -> Option<&[u8]> {
+        output::of_load(&self.stdout, self.has_lost_output())
+    }
+
     /// `: LINE | LINE`, the last lines of its error output, or else of its output.
     fn last_words(&self) -> String {
         let stdout = || match &self.host {
             // Without the lines of the script that runs the load.
-            Some(_) => output::of_load(&self.stdout).unwrap_or(&self.stdout),
+            Some(_) => self.output_of_load().unwrap_or(&self.stdout),
             None => &self.stdout[..],
         };
         let output = if self.stderr.is_empty() { stdout() } else { &self.stderr };

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use knee_host::own_directory::open_directory;
-use knee_host::regular_file::path_of;
 use knee_host::{Interrupt, OwnDirectory, auto_tasks, cgroup};
 use knee_profile::Capture;
 use knee_profile::growth::{growth, table};
@@ -152,9 +151,9 @@ fn take(args: &Args, name: &str) -> anyhow::Result<Vec<Capture>> {
     }
     let keep = |one: Sampled<Capture>| {
         one.warn();
-        if let Some(dir) = &output {
+        if let (Some(open), Some(dir)) = (&output, &args.output) {
             let name = format!("{}.json", one.point.tasks);
-            file::write(&path_of(dir).join(name), &one.taken.to_json())?;
+            file::write_in(open, dir, name.as_ref(), &one.taken.to_json())?;
         }
         Ok(one.taken)
     };

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use knee_host::OwnDirectory;
 use knee_host::own_directory::open_directory;
-use knee_host::regular_file::path_of;
 use knee_host::shell::word;
 use knee_host::text::Screen;
 use knee_profile::Capture;
@@ -77,6 +76,6 @@ fn keep(capture: &Capture, profiles: &File) -> anyhow::Result<PathBuf> {
     let mut names = numbered(PROFILES, &capture.machine.started_at, ".json");
     let path = names.find(|file| !file.exists()).expect("some number is unused");
     let name = path.file_name().expect("it is in the directory");
-    file::write(&path_of(profiles).join(name), &capture.to_json())?;
+    file::write_in(profiles, Path::new(PROFILES), name, &capture.to_json())?;
     Ok(path)
 }
