@@ -351,3 +351,23 @@ fn a_file_that_is_not_a_kernel_is_reported() {
     told("/proc").assert_code(3).assert_stderr_has("/proc is a directory");
     told("/bin/true").assert_code(3).assert_stderr_has("is not an x86 kernel image");
 }
+
+#[test]
+fn shards_of_sets_of_three_calls_are_checked_on_three_cpus_and_read_as_one_record() {
+    let Some(scratch) = guests() else { return };
+    let sets = ["pipe", "close", "--calls", "3", "--patterns", "1"];
+    // 18 sets contain both calls.
+    for shard in ["1/9", "9/9"] {
+        let dir = shard.replace('/', "-of-");
+        let options = ["--shard", shard, "-o", &dir];
+        let checked = finish(checking(&scratch, &sets).args(options));
+        checked.assert_code(0).assert_stdout_has("tests are conflict-free");
+        assert!(is_complete(&scratch, &dir));
+        let tests = verdicts(&scratch, &dir);
+        let calls = |id: &str| id.split('/').next().map(|names| names.split(',').count());
+        assert!(!tests.is_empty() && tests.iter().all(|(id, _)| calls(id) == Some(3)), "{tests:?}");
+    }
+    let both = finish(&mut scratch.knee(&["commute", "matrix", "1-of-9", "9-of-9"]));
+    both.assert_code(0).assert_stdout_has("conflict-free with each other");
+    both.assert_stderr_has("shards");
+}
