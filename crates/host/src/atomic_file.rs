@@ -95,7 +95,7 @@ impl Write for AtomicFile {
 }
 
 /// Follows links as far as they belong to this user or root. Returns what they lead to, which may be missing, and
-/// whether it is a link in procfs. The text of some of these is no path, so the kernel follows all of them.
+/// whether it is a link in procfs. Only the kernel can follow some of these links, because their text is not a path.
 ///
 /// Another user could replace a link that has been checked, so this reads the text of the checked one.
 fn target_of(path: &Path) -> io::Result<(PathBuf, bool)> {

@@ -1,12 +1,12 @@
 //! Files that commands write.
 
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
-use knee_host::regular_file::path_of;
+use knee_host::own_directory::open_directory;
+use knee_host::regular_file::{FileError, path_of};
 use knee_host::{AtomicFile, write_atomically};
 
 use crate::filter::{Content, Filter};
@@ -14,17 +14,6 @@ use crate::filter::{Content, Filter};
 /// Writes a whole file. It appears under its name only when it is complete.
 pub(crate) fn write(path: &Path, content: &[u8]) -> anyhow::Result<()> {
     write_atomically(path, content).with_context(|| cannot_write(path))
-}
-
-/// Like [`write`], for the file `name` in the open directory `open`, which is at the path `dir`.
-pub(crate) fn write_in(
-    open: &File,
-    dir: &Path,
-    name: &OsStr,
-    content: &[u8],
-) -> anyhow::Result<()> {
-    write_atomically(&path_of(open).join(name), content)
-        .with_context(|| cannot_write(&dir.join(name)))
 }
 
 /// Like [`write`], for a file that may be too long for the memory. `write` writes it line by line.
@@ -39,6 +28,25 @@ pub(crate) fn write_with(
         filter.out.persist()
     });
     written.with_context(|| cannot_write(path))
+}
+
+/// A directory for several files. They go into this directory, whatever is at its path later.
+pub(crate) struct OutputDirectory {
+    open: File,
+    path: PathBuf,
+}
+
+impl OutputDirectory {
+    /// Opens a directory. Refuses a link of another user.
+    pub(crate) fn open(path: &Path) -> Result<Self, FileError> {
+        Ok(Self { open: open_directory(path)?, path: path.to_owned() })
+    }
+
+    /// Writes a file as [`write`] does.
+    pub(crate) fn write(&self, name: impl AsRef<Path>, content: &[u8]) -> anyhow::Result<()> {
+        write_atomically(&path_of(&self.open).join(&name), content)
+            .with_context(|| cannot_write(&self.path.join(name)))
+    }
 }
 
 /// The file for the result of a command that measures for a while.

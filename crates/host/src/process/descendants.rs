@@ -70,11 +70,22 @@ fn family_among(all: Vec<(i32, Stat)>, root: i32) -> Vec<(i32, Stat)> {
             children.entry(parent).or_default().push((pid, stat));
         }
     }
-    // Not with `root` in the loop, because it may have ended before it was listed.
+    // Not in the walk, because `root` may have ended before it was listed.
     members.extend(children.remove(&root).into_iter().flatten());
+    with_descendants(members, children, |(pid, _)| *pid)
+}
+
+/// `members` and all of their descendants, parents first. `children` has the other processes by the number of their
+/// parent. Each process is looked at once.
+pub fn with_descendants<P>(
+    mut members: Vec<P>,
+    mut children: HashMap<i32, Vec<P>>,
+    pid: impl Fn(&P) -> i32,
+) -> Vec<P> {
     let mut next = 0;
-    while let Some(&(pid, _)) = members.get(next) {
-        members.extend(children.remove(&pid).into_iter().flatten());
+    while let Some(member) = members.get(next) {
+        let of_member = children.remove(&pid(member));
+        members.extend(of_member.into_iter().flatten());
         next += 1;
     }
     members

@@ -11,7 +11,7 @@ mod start;
 mod stat;
 
 pub use cpu_clock::CpuClock;
-pub use descendants::{end_descendants, family};
+pub use descendants::{end_descendants, family, with_descendants};
 pub use fork::{exit_now, fork_bound};
 pub use output::{last_line, read_available, read_tail};
 pub use running::running_programs;

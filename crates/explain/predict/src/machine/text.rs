@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::fields::{Distance, Figure, Machine, Matrix};
+use super::fields::{Figure, Machine, Matrix};
 
 impl Machine {
     /// The text of a file. `comment` comes first.
@@ -17,20 +17,20 @@ impl Machine {
         let _ = writeln!(text, "sockets = {sockets}\nl3s_per_socket = {l3s_per_socket}");
         let _ =
             writeln!(text, "cores_per_l3 = {cores_per_l3}\nthreads_per_core = {threads_per_core}");
-        for (key, figure) in [("smt_slowdown", &self.smt_slowdown), ("wake_ns", &self.wake_ns)] {
-            if let Some(figure) = figure {
-                let _ = writeln!(text, "{key} = {}", inline(figure));
-            }
+        // In TOML, keys outside of tables come first.
+        let (in_tables, single): (Vec<_>, Vec<_>) =
+            self.figures().partition(|(key, _)| key.contains('.'));
+        for (key, figure) in single {
+            let _ = writeln!(text, "{key} = {}", inline(figure));
         }
-        let transfers = Distance::ALL
-            .into_iter()
-            .filter_map(|distance| Some((distance.key(), self.transfer_ns.at(distance)?)));
-        figures(&mut text, "transfer_ns", transfers);
-        let interrupts = self.interrupt_ns.iter().flat_map(|interrupts| {
-            let each = interrupts.each.iter().map(|each| ("each", each));
-            std::iter::once(("first", &interrupts.first)).chain(each)
-        });
-        figures(&mut text, "interrupt_ns", interrupts);
+        let mut last = "";
+        for (key, figure) in &in_tables {
+            let (table, key) = key.split_once('.').expect("it is in a table");
+            if std::mem::replace(&mut last, table) != table {
+                let _ = writeln!(text, "\n[{table}]");
+            }
+            let _ = writeln!(text, "{key} = {}", inline(figure));
+        }
         if let Some(contended) = &self.contended_ns {
             points(&mut text, "contended_ns", &contended.points, &contended.source);
         }
@@ -49,21 +49,6 @@ impl Machine {
             text.push_str("]\n");
         }
         text
-    }
-}
-
-/// A table of figures, if there are any.
-fn figures<'f>(
-    text: &mut String,
-    table: &str,
-    figures: impl Iterator<Item = (&'static str, &'f Figure)>,
-) {
-    let mut figures = figures.peekable();
-    if figures.peek().is_some() {
-        let _ = writeln!(text, "\n[{table}]");
-    }
-    for (key, figure) in figures {
-        let _ = writeln!(text, "{key} = {}", inline(figure));
     }
 }
 

@@ -77,24 +77,27 @@ pub fn measure(plan: &Plan<'_>, show: &mut dyn FnMut(Step)) -> io::Result<Measur
     let mut missing = Vec::new();
 
     let each = (plan.seconds / pairs.len().max(1) as f64).clamp(exchange::LEAST, exchange::MOST);
-    let mut times = BTreeMap::new();
+    let mut medians: BTreeMap<(u32, u32), f64> = BTreeMap::new();
+    // The times of the first pair, and the medians of all pairs.
+    let mut found: BTreeMap<Distance, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
     for &(a, b) in &pairs {
         step("transfers of a cache line");
-        times.insert((a, b), exchange::times(a, b, each)?);
-    }
-    for distance in Distance::ALL {
-        let at = |pair: &&(u32, u32)| shape::distance(plan.topology, **pair) == Some(distance);
-        let found: Vec<&Vec<f64>> = pairs.iter().filter(at).map(|pair| &times[pair]).collect();
-        let values = match found[..] {
-            [one] => one.clone(),
-            _ => found.iter().filter_map(|times| median(times)).collect(),
+        let times = exchange::times(a, b, each)?;
+        let (Some(middle), Some(distance)) =
+            (median(&times), shape::distance(plan.topology, (a, b)))
+        else {
+            continue;
         };
+        medians.insert((a, b), middle);
+        found.entry(distance).or_insert_with(|| (times, Vec::new())).1.push(middle);
+    }
+    for (distance, (of_first, of_pairs)) in found {
+        let values = if of_pairs.len() == 1 { of_first } else { of_pairs };
         *machine.transfer_ns.at_mut(distance) = figure(values);
     }
     missing.extend(shape::missing(&machine));
     if !pairs.is_empty() {
-        let time =
-            |a: u32, b: u32| times.get(&(a.min(b), a.max(b))).and_then(|times| median(times));
+        let time = |a: u32, b: u32| medians.get(&(a.min(b), a.max(b))).copied();
         let mut cpus = order.clone();
         cpus.sort_unstable();
         let row = |&a: &u32| cpus.iter().map(|&b| time(a, b).map_or(0.0, tenths)).collect();

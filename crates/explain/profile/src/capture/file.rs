@@ -14,7 +14,8 @@ use super::{Capture, SCHEMA};
 const LONGEST: f64 = 3.2e11;
 
 /// The most functions in all counted stacks together. In the file, stacks share their callers; folded stacks and
-/// files for speedscope contain each stack in full. A minute of samples of two busy CPUs, 4000 a second, makes two million.
+/// files for speedscope contain each stack in full. A minute of samples of two busy CPUs, 4000 a second, makes two
+/// million.
 const MOST_FUNCTIONS: u64 = 100_000_000;
 
 /// The most bytes of the names of all these functions and of their programs. The same minute makes 40 million.

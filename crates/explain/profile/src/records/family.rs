@@ -2,6 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use knee_host::process::with_descendants;
+
 /// A process, and the processes that it and its descendants start from now on.
 #[derive(Debug, Default)]
 pub(crate) struct Family {
@@ -81,11 +83,7 @@ impl Family {
                 false => children.entry(parent).or_default().push(pid),
             }
         }
-        let mut next = 0;
-        while let Some(pid) = adopted.get(next) {
-            adopted.extend(children.remove(pid).into_iter().flatten());
-            next += 1;
-        }
+        let adopted = with_descendants(adopted, children, |pid| *pid);
         self.members.extend(&adopted);
         adopted
     }

@@ -12,13 +12,13 @@ use clap_complete::Shell;
 use clap_complete::env::Shells;
 use knee_host::OwnDirectory;
 use knee_host::number::plural;
-use knee_host::own_directory::open_directory;
 
 use self::schema::Schema;
 use crate::args::complete::COMPLETE;
 use crate::exit::ExitStatus;
+use crate::file::OutputDirectory;
 use crate::stderr::tell;
-use crate::{file, stdout};
+use crate::stdout;
 
 /// Generate man pages, shell completions or a JSON schema
 #[derive(clap::Args)]
@@ -79,10 +79,11 @@ pub(crate) fn run(args: Args, knee: clap::Command) -> anyhow::Result<ExitStatus>
 
 fn write_pages(knee: clap::Command, dir: &Path) -> anyhow::Result<ExitStatus> {
     OwnDirectory::create(dir).with_context(|| format!("cannot create {}", dir.display()))?;
-    let open = open_directory(dir).with_context(|| format!("cannot write to {}", dir.display()))?;
+    let output = OutputDirectory::open(dir);
+    let output = output.with_context(|| format!("cannot write to {}", dir.display()))?;
     let pages = man::pages(knee)?;
     for man::Page { file, text } in &pages {
-        file::write_in(&open, dir, file.as_ref(), text)?;
+        output.write(file, text)?;
     }
     tell!("knee: wrote {} to {}", plural(pages.len(), "man page"), dir.display());
     Ok(ExitStatus::Done)

@@ -59,7 +59,7 @@ pub(super) fn follow(
         let has_ended = is_done() || loads.iter().any(|load| load.end().is_some());
         let load = loads.first().map(|load| &**load);
         if let (Some(Times { start: start @ None, .. }), Some(load)) = (&mut times, load) {
-            *start = has_begun(load).then_some(now);
+            *start = load.output_of_load().map(|_| now);
         }
         let started = times.as_deref().and_then(|times| Some((times, times.start?)));
         if let Some((times, start)) = started {
@@ -95,11 +95,6 @@ pub(super) fn follow(
         let next = edges.filter(|edge| *edge > now).chain([now + LOOK]).min().unwrap_or(now);
         watch(processes, next, round.interrupt)?;
     }
-}
-
-/// Whether a load on another host has begun.
-fn has_begun(load: &Process) -> bool {
-    load.output_of_load().is_some()
 }
 
 /// The failure of a load that did not end in time, with this `remedy`, or that did not begin on its host.

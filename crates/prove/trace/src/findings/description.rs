@@ -221,6 +221,12 @@ impl Shard {
         nr % self.of == self.index - 1
     }
 
+    /// Keeps those of all tests or sets that are part of the shard.
+    pub fn retain<T>(self, all: &mut Vec<T>) {
+        let mut nrs = 0..;
+        all.retain(|_| nrs.next().is_some_and(|nr| self.has(nr)));
+    }
+
     /// How many of `count` tests or sets are part of the shard.
     pub fn size(self, count: usize) -> usize {
         count / self.of + usize::from(count % self.of >= self.index)

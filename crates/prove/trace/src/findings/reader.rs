@@ -1,6 +1,6 @@
 //! Reads records, and several shards as one record.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -46,7 +46,7 @@ impl Findings {
         if found > count {
             return Err(FindingsError::TooMany { dir: dir.to_owned(), found, count });
         }
-        Ok(Self { shards: vec![check.shard], count: check.tests.count, check, tests })
+        Ok(Self { shards: vec![check.shard], count, check, tests })
     }
 
     /// Reads the shards of a check, in any order, as one record.
@@ -62,33 +62,16 @@ impl Findings {
             read.push((dir, Self::open(dir)?));
         }
         read.sort_by_key(|(_, findings)| findings.check.shard.index);
+        refuse_other_shards(&read)?;
+        refuse_common_tests(&read)?;
         let mut read = read.into_iter();
-        let (first, mut all) = read.next().expect("at least one directory");
-        let mut last = first;
-        let mut places: BTreeMap<String, &PathBuf> =
-            all.tests.iter().map(|test| (test.test.clone(), first)).collect();
-        for (dir, Self { check, tests, .. }) in read {
-            if let Some(difference) = all.check.difference(&check) {
-                let [one, other] = [first, dir].map(Clone::clone);
-                return Err(FindingsError::OtherShard { one, other, difference });
-            }
-            if all.shards.contains(&check.shard) {
-                let [one, other] = [last, dir].map(Clone::clone);
-                let shard = check.shard.to_string();
-                return Err(FindingsError::SameShard { one, other, shard });
-            }
-            for TestLine { test, .. } in &tests {
-                if let Some(one) = places.insert(test.clone(), dir) {
-                    let (one, other, test) = (one.clone(), dir.clone(), test.clone());
-                    return Err(FindingsError::SameTest { one, other, test });
-                }
-            }
+        let (_, mut all) = read.next().expect("at least one directory");
+        for (_, Self { check, tests, .. }) in read {
             all.shards.push(check.shard);
             if check.sets.is_some() {
                 all.count += check.tests.count;
             }
             all.tests.extend(tests);
-            last = dir;
         }
         Ok(all)
     }
@@ -113,6 +96,39 @@ impl Findings {
         let shards = (1..=of.min(divided)).map(|index| Shard { index, of });
         shards.filter(|shard| !here.contains(&shard.index)).collect()
     }
+}
+
+/// Refuses records that are not shards of the first one's check, and the same shard twice. They are in the order of the
+/// shards.
+fn refuse_other_shards(read: &[(&PathBuf, Findings)]) -> Result<(), FindingsError> {
+    let (first, of_first) = &read[0];
+    for pair in read.windows(2) {
+        let [(last, before), (dir, Findings { check, .. })] = pair else { unreachable!() };
+        let other = (*dir).clone();
+        if let Some(difference) = of_first.check.difference(check) {
+            let one = (*first).clone();
+            return Err(FindingsError::OtherShard { one, other, difference });
+        }
+        if before.check.shard == check.shard {
+            let (one, shard) = ((*last).clone(), check.shard.to_string());
+            return Err(FindingsError::SameShard { one, other, shard });
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a test that is in two shards.
+fn refuse_common_tests(read: &[(&PathBuf, Findings)]) -> Result<(), FindingsError> {
+    let mut places: HashMap<&str, &PathBuf> = HashMap::new();
+    for (dir, findings) in read {
+        for TestLine { test, .. } in &findings.tests {
+            if let Some(one) = places.insert(test, dir) {
+                let (one, other, test) = (one.clone(), (*dir).clone(), test.clone());
+                return Err(FindingsError::SameTest { one, other, test });
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The largest `check.json` that is read. Those of knee have a few kilobytes.

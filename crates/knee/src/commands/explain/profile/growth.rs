@@ -1,10 +1,8 @@
 //! `knee profile growth`.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use knee_host::own_directory::open_directory;
 use knee_host::{Interrupt, OwnDirectory, auto_tasks, cgroup};
 use knee_profile::Capture;
 use knee_profile::growth::{growth, table};
@@ -21,11 +19,12 @@ use crate::args::patience::PatienceArgs;
 use crate::args::tasks::Tasks;
 use crate::args::whole;
 use crate::exit::{ExitStatus, bail_usage, usage};
+use crate::file::OutputDirectory;
 use crate::interrupt;
 use crate::present::profile::losses;
 use crate::session::QuietWait;
 use crate::stderr::tell;
-use crate::{file, stdout};
+use crate::stdout;
 
 /// Seconds at each task count while knee searches for the knee.
 const SEARCH: f64 = 0.3;
@@ -151,9 +150,8 @@ fn take(args: &Args, name: &str) -> anyhow::Result<Vec<Capture>> {
     }
     let keep = |one: Sampled<Capture>| {
         one.warn();
-        if let (Some(open), Some(dir)) = (&output, &args.output) {
-            let name = format!("{}.json", one.point.tasks);
-            file::write_in(open, dir, name.as_ref(), &one.taken.to_json())?;
+        if let Some(output) = &output {
+            output.write(format!("{}.json", one.point.tasks), &one.taken.to_json())?;
         }
         Ok(one.taken)
     };
@@ -161,9 +159,9 @@ fn take(args: &Args, name: &str) -> anyhow::Result<Vec<Capture>> {
 }
 
 /// Creates the directory for the captures, if necessary, and opens it.
-fn output_directory(dir: &Path) -> anyhow::Result<File> {
+fn output_directory(dir: &Path) -> anyhow::Result<OutputDirectory> {
     OwnDirectory::create(dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    open_directory(dir).with_context(|| format!("cannot write to {}", dir.display()))
+    OutputDirectory::open(dir).with_context(|| format!("cannot write to {}", dir.display()))
 }
 
 /// Samples the testcase or server at one task count.

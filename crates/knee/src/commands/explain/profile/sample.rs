@@ -1,11 +1,10 @@
 //! `knee profile` itself: taking a capture.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use knee_host::OwnDirectory;
-use knee_host::own_directory::open_directory;
 use knee_host::shell::word;
 use knee_host::text::Screen;
 use knee_profile::Capture;
@@ -16,12 +15,12 @@ use super::args::SampleArgs;
 use super::locks;
 use super::recording::take;
 use crate::exit::ExitStatus;
-use crate::file::Output;
+use crate::file::{Output, OutputDirectory};
 use crate::interrupt;
 use crate::present::profile::{losses, summary};
 use crate::session::numbered;
 use crate::stderr::{self, tell};
-use crate::{file, stdout};
+use crate::stdout;
 
 /// Maximum functions to print after sampling.
 const SHOWN: usize = 15;
@@ -64,18 +63,18 @@ pub(super) fn run(args: &SampleArgs) -> anyhow::Result<ExitStatus> {
 
 /// Creates the directory for captures, if necessary, and opens it. In the directory of another user, it can be a link of
 /// that user.
-fn profiles() -> anyhow::Result<File> {
+fn profiles() -> anyhow::Result<OutputDirectory> {
     let dir = Path::new(PROFILES);
     let cannot = || format!("cannot write to the directory {PROFILES}; name another place with -o");
     OwnDirectory::create(dir).with_context(cannot)?;
-    open_directory(dir).with_context(cannot)
+    OutputDirectory::open(dir).with_context(cannot)
 }
 
 /// Writes a capture to a new file in [`PROFILES`].
-fn keep(capture: &Capture, profiles: &File) -> anyhow::Result<PathBuf> {
+fn keep(capture: &Capture, profiles: &OutputDirectory) -> anyhow::Result<PathBuf> {
     let mut names = numbered(PROFILES, &capture.machine.started_at, ".json");
     let path = names.find(|file| !file.exists()).expect("some number is unused");
     let name = path.file_name().expect("it is in the directory");
-    file::write_in(profiles, Path::new(PROFILES), name, &capture.to_json())?;
+    profiles.write(name, &capture.to_json())?;
     Ok(path)
 }

@@ -273,7 +273,7 @@ impl Connection {
 
     /// Why the host has printed nothing.
     fn failure(&mut self) -> String {
-        drop(self.ssh.stdin.take());
+        self.leave();
         if !ends_within(&self.ssh, REMOVE).unwrap_or(false) {
             let _ = self.ssh.kill();
         }

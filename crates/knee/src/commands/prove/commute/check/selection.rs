@@ -47,8 +47,7 @@ impl Lines {
             let id =
                 |set: &Vec<usize>| format!("{}/{}", names(model, set).join(","), args.patterns);
             all = Some(Ids::of(sets.iter().map(id)));
-            let mut nrs = 0..;
-            sets.retain(|_| nrs.next().is_some_and(|nr| args.shard.has(nr)));
+            args.shard.retain(&mut sets);
         }
         let wanted = Wanted { patterns: args.patterns, ..Wanted::default() };
         Ok(Self { lines: tests_of(model, &sets, &wanted)?, sets: all })
