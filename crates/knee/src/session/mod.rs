@@ -1,5 +1,7 @@
 //! Starts, resumes and carries out measurements.
 
+#[cfg(feature = "explain")]
+pub(crate) mod bench;
 mod quiet;
 mod resume;
 

@@ -12,7 +12,7 @@ use knee_results::Mode;
 
 use super::args::HowArgs;
 use super::subject::Subject;
-use super::testcase::{Bench, Sampled, interrupted};
+use super::testcase::Sampled;
 use crate::args::complete;
 use crate::args::modes::one_mode;
 use crate::args::patience::PatienceArgs;
@@ -23,6 +23,7 @@ use crate::file::OutputDirectory;
 use crate::interrupt;
 use crate::present::profile::losses;
 use crate::session::QuietWait;
+use crate::session::bench::{Bench, interrupted};
 use crate::stderr::tell;
 use crate::stdout;
 
@@ -128,7 +129,7 @@ fn take(args: &Args, name: &str) -> anyhow::Result<Vec<Capture>> {
             tasks => tasks,
         },
         None => match &subject {
-            Subject::Testcase(bench) => points(args, bench, &interrupt)?,
+            Subject::Testcase(sampling) => points(args, &sampling.bench, &interrupt)?,
             Subject::Server(service) => service.ends()?,
         },
     };
@@ -186,7 +187,7 @@ fn sample(
 
 /// The default task counts: 1, the knee and the maximum of `-t auto`, after short measurements at each
 /// task count, of which disturbed ones are repeated.
-fn points(args: &Args, bench: &Bench<'_>, interrupt: &Interrupt) -> anyhow::Result<Vec<u32>> {
+fn points(args: &Args, bench: &Bench, interrupt: &Interrupt) -> anyhow::Result<Vec<u32>> {
     let all = auto_tasks(&bench.topology, cgroup::cpu_quota());
     let &[first, .., last] = &all[..] else { return Ok(vec![1, 2]) };
     if all.len() == 2 {

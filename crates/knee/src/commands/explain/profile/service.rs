@@ -17,11 +17,12 @@ use knee_run::server::{Places, RoundObserver, run_observed, unshared};
 use knee_run::stopped::Stopped;
 
 use super::args::HowArgs;
-use super::testcase::{Intervals, Sampled, no_capture};
+use super::testcase::Sampled;
 use super::watch::Recorder;
 use crate::args::{existing, require_one_word};
 use crate::exit::bail_usage;
 use crate::progress::Progress;
+use crate::session::bench::{Intervals, no_capture};
 use crate::session::{SERVER_WARMUP, topology};
 
 /// A server to sample.

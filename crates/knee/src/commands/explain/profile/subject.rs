@@ -6,14 +6,15 @@ use knee_results::Mode;
 
 use super::args::HowArgs;
 use super::service::Service;
-use super::testcase::{Bench, Sampled};
+use super::testcase::{Sampled, Sampling};
 use super::watch::Recorder;
 use crate::args::selection::{Selection, described_server, is_description};
 use crate::exit::{bail_usage, usage};
+use crate::session::bench::Bench;
 
 /// A testcase or a server.
 pub(super) enum Subject<'a> {
-    Testcase(Bench<'a>),
+    Testcase(Sampling<'a>),
     Server(Service<'a>),
 }
 
@@ -30,7 +31,10 @@ impl<'a> Subject<'a> {
             ))
         })?;
         match (&selection.testcases[..], &selection.servers[..]) {
-            ([testcase], []) => Ok(Self::Testcase(Bench::of(testcase, mode, how)?)),
+            ([testcase], []) => {
+                let bench = Bench::of(testcase, mode, how.dir.as_deref(), how.placement)?;
+                Ok(Self::Testcase(Sampling { bench, how }))
+            }
             ([], [server]) => Ok(Self::Server(Service::of(server.case()?, mode, how)?)),
             ([], servers) => {
                 bail_usage!("{name} matches {} servers; give the name of one", servers.len())
@@ -43,7 +47,7 @@ impl<'a> Subject<'a> {
 
     pub(super) fn topology(&self) -> &Topology {
         match self {
-            Self::Testcase(bench) => &bench.topology,
+            Self::Testcase(sampling) => &sampling.bench.topology,
             Self::Server(service) => &service.topology,
         }
     }
@@ -51,7 +55,7 @@ impl<'a> Subject<'a> {
     /// The default task count of a single capture.
     pub(super) fn most(&self) -> u32 {
         match self {
-            Self::Testcase(bench) => bench.topology.usable().len() as u32,
+            Self::Testcase(sampling) => sampling.bench.topology.usable().len() as u32,
             Self::Server(service) => service.most(),
         }
     }
@@ -59,8 +63,9 @@ impl<'a> Subject<'a> {
     /// `mmap1 2 tasks for 3 s`, or a server with its CPUs.
     pub(super) fn describe(&self, tasks: u32, seconds: f64) -> String {
         match self {
-            Self::Testcase(bench) => {
-                format!("{} {} for {seconds} s", bench.case.id, number::tasks(tasks))
+            Self::Testcase(sampling) => {
+                let case = &sampling.bench.case.id;
+                format!("{case} {} for {seconds} s", number::tasks(tasks))
             }
             Self::Server(service) => service.describe(tasks, seconds),
         }
@@ -76,7 +81,7 @@ impl<'a> Subject<'a> {
         describes: bool,
     ) -> anyhow::Result<Sampled<W::Taken>> {
         match self {
-            Self::Testcase(bench) => bench.sample::<W>(tasks, seconds, interrupt, describes),
+            Self::Testcase(sampling) => sampling.sample::<W>(tasks, seconds, interrupt, describes),
             Self::Server(service) => service.sample::<W>(tasks, seconds, interrupt, describes),
         }
     }
