@@ -19,6 +19,8 @@ pub struct Operation<O, E> {
     pub call: Step<O, E>,
     /// Runs after each operation, untraced.
     pub restore: Step<O, E>,
+    /// The number of iterations that the testcase of this name counts for the operation.
+    pub iterations: u32,
 }
 
 /// A function that executes one part of an operation.
@@ -72,7 +74,15 @@ impl<O, E> Operation<O, E> {
         call: Step<O, E>,
     ) -> Operation<O, E> {
         let nothing = Self::NOTHING;
-        Operation { name, about, set_up: nothing, prepare: nothing, call, restore: nothing }
+        Operation {
+            name,
+            about,
+            set_up: nothing,
+            prepare: nothing,
+            call,
+            restore: nothing,
+            iterations: 1,
+        }
     }
 
     /// Performs the operation once, as a test with a single side. The plugin observes only

@@ -30,7 +30,7 @@ pub(super) fn operations() -> ArgValueCandidates {
 /// Completes operations whose cost knee can count.
 pub(super) fn costs() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
-        let all = knee_agent::OPERATIONS.iter();
+        let all = knee_agent::operations();
         all.map(|operation| described(operation.name, operation.about)).collect()
     })
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use knee_agent::{CostRequest, Experiment, OPERATIONS};
+use knee_agent::{CostRequest, Experiment};
 use knee_host::number::plural;
 use knee_host::suggest::{nearest, question_or};
 use knee_host::text::Screen;
@@ -98,11 +98,12 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     if args.list {
-        let width = OPERATIONS.iter().map(|operation| operation.name.len()).max().unwrap_or(0);
+        let all = knee_agent::operations();
+        let width = all.clone().map(|operation| operation.name.len()).max().unwrap_or(0);
         let line = |operation: &knee_agent::Operation| {
             format!("{:width$}  {}\n", operation.name, operation.about)
         };
-        stdout::show(&OPERATIONS.iter().map(line).collect::<String>())?;
+        stdout::show(&all.map(line).collect::<String>())?;
         return Ok(ExitStatus::Done);
     }
     let cpus: BTreeSet<u32> = args.cpus.iter().copied().chain([1]).collect();
@@ -191,18 +192,22 @@ fn measure(
 
 /// The names of all operations.
 fn catalogue() -> Vec<&'static str> {
-    OPERATIONS.iter().map(|operation| operation.name).collect()
+    knee_agent::operations().map(|operation| operation.name).collect()
 }
 
 /// The operations that the words select, without duplicates, in the order of `known`. These are the
 /// operations that all kernels have.
 fn operations(words: &[String], known: &[&'static str]) -> anyhow::Result<Vec<&'static str>> {
-    let means = |word: &str, name: &str| {
-        let rest = name.strip_prefix(word);
-        rest.is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()))
+    let all = catalogue();
+    // A word that is not a name stands for the names that extend it with digits.
+    let means = |word: &str, name: &str| match all.contains(&word) {
+        true => word == name,
+        false => name
+            .strip_prefix(word)
+            .is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit())),
     };
     if let Some(word) = words.iter().find(|word| !known.iter().any(|name| means(word, name))) {
-        if catalogue().iter().any(|name| means(word, name)) {
+        if all.iter().any(|name| means(word, name)) {
             let list = known.join(", ");
             bail_usage!("knee's kernel has no operation {word:?}; the operations are {list}");
         }
@@ -226,7 +231,8 @@ mod tests {
         };
         assert_eq!(of(&["mmap_churn"]).unwrap(), ["mmap_churn1", "mmap_churn2"]);
         assert_eq!(of(&["stat", "open", "stat"]).unwrap(), ["open", "stat"]);
-        assert_eq!(of(&[]).unwrap().len(), OPERATIONS.len());
+        assert_eq!(of(&["open"]).unwrap(), ["open"], "open1 is another operation");
+        assert_eq!(of(&[]).unwrap().len(), catalogue().len());
         let unknown = of(&["mmap_"]).unwrap_err().to_string();
         assert!(
             unknown.starts_with("no operation is named \"mmap_\" (did you mean mmap"),

@@ -10,17 +10,19 @@
 mod operations;
 mod own;
 mod task;
+mod testcases;
 mod turns;
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::path::Path;
 use std::sync::Arc;
 
 use knee_marks::Mark;
 use serde::{Deserialize, Serialize};
 
 pub use knee_operations::EXPERIMENT;
-pub use operations::{OPERATIONS, Operation};
+pub use operations::{Operation, operations};
 
 use crate::calibration;
 use crate::fault;
@@ -57,7 +59,7 @@ pub struct CostRequest {
 /// One operation on a number of CPUs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Experiment {
-    /// The name of the operation, in [`OPERATIONS`].
+    /// The name of the operation, in [`operations`].
     pub operation: String,
     /// The number of CPUs that do the operation. The guest must have at least this many CPUs.
     pub cpus: u32,
@@ -110,8 +112,18 @@ pub(crate) fn run(request: &CostRequest) -> io::Result<()> {
             break;
         }
         first += tests;
-        for file in fs::read_dir(".")? {
-            fs::remove_file(file?.path())?;
+        empty(Path::new("."))?;
+    }
+    Ok(())
+}
+
+/// Removes everything in a directory.
+fn empty(directory: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        match entry.file_type()?.is_dir() {
+            true => fs::remove_dir_all(entry.path())?,
+            false => fs::remove_file(entry.path())?,
         }
     }
     Ok(())
@@ -126,7 +138,7 @@ fn make(
 ) -> io::Result<Option<String>> {
     let Experiment { operation, cpus } = experiment;
     let cpus = *cpus as usize;
-    let Some(operation) = OPERATIONS.iter().find(|known| known.name == *operation) else {
+    let Some(operation) = operations().find(|known| known.name == *operation) else {
         return Ok(Some(format!("the agent has no operation {operation}")));
     };
     // The cache of a CPU may still hold lines of memory that an earlier experiment has freed. These

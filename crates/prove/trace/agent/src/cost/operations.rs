@@ -2,9 +2,10 @@
 
 use rustix::fs::{AtFlags, CWD, SeekFrom};
 use rustix::pipe::PipeFlags;
-use rustix::{fs, io, pipe, process};
+use rustix::{fs, io, pipe};
 
 use super::own::{Own, whole};
+use super::testcases::TESTCASES;
 use crate::layout::PAGE;
 
 /// An operation of a task.
@@ -25,9 +26,13 @@ const fn on_file(name: &'static str, about: &'static str, call: Step) -> Operati
     }
 }
 
-/// All operations: first the 18 calls of `posix`, then operations named after testcases. An operation
-/// that is named after a testcase is one iteration of that testcase's loop.
-pub const OPERATIONS: &[Operation] = &[
+/// All operations: first the 18 calls of `posix`, then iterations of testcases, which have the testcases'
+/// names.
+pub fn operations() -> impl Iterator<Item = &'static Operation> + Clone {
+    CALLS.iter().chain(TESTCASES)
+}
+
+const CALLS: &[Operation] = &[
     Operation {
         restore: Own::close,
         ..on_name("open", "open a private file in the shared directory", Own::open)
@@ -86,10 +91,6 @@ pub const OPERATIONS: &[Operation] = &[
     Operation::MPROTECT,
     Operation::MEMREAD,
     Operation::MEMWRITE,
-    Operation::plain("getppid1", "getppid()", |_| {
-        let _ = process::getppid();
-        Ok(())
-    }),
     Operation {
         prepare: |own| fs::seek(&own.shared, SeekFrom::Start(0)).map(drop),
         ..Operation::plain(
@@ -98,16 +99,15 @@ pub const OPERATIONS: &[Operation] = &[
             |own| fs::seek(&own.shared, SeekFrom::Start(PAGE as u64)).map(drop),
         )
     },
-    Operation::PAGE_FAULT1,
-    Operation::MMAP_CHURN1,
-    Operation::MMAP_CHURN2,
 ];
 
 #[cfg(test)]
 mod tests {
     use std::fs::File;
+    use std::path::Path;
     use std::sync::Arc;
 
+    use super::super::empty;
     use super::*;
 
     #[test]
@@ -117,9 +117,9 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("knee-agent-{}", std::process::id()));
         std::fs::create_dir(&directory).expect("make a directory");
         std::env::set_current_dir(&directory).expect("go there");
-        let shared = File::create_new("shared").expect("make a file");
-        let shared = Arc::new(shared);
-        for operation in OPERATIONS {
+        for operation in operations() {
+            std::fs::write("shared", [7; PAGE]).expect("make a file");
+            let shared = Arc::new(File::open("shared").expect("open the file"));
             let mut own = Own::new(1, 4, Arc::clone(&shared));
             (operation.set_up)(&mut own).expect(operation.name);
             for _ in 0..3 {
@@ -127,9 +127,7 @@ mod tests {
                     step(&mut own).expect(operation.name);
                 }
             }
-            for file in std::fs::read_dir(".").expect("look around") {
-                std::fs::remove_file(file.expect("a file").path()).expect("remove it");
-            }
+            empty(Path::new(".")).expect("remove the files");
         }
         std::fs::remove_dir_all(&directory).expect("remove it");
     }

@@ -14,6 +14,7 @@ use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 use rustix::mm::{madvise, mmap_anonymous, mprotect, munmap};
 use rustix::thread::disable_transparent_huge_pages;
 
+use super::testcases::Futex;
 use crate::fault;
 
 const WRITABLE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
@@ -27,7 +28,13 @@ pub struct Own {
     file: Option<OwnedFd>,
     /// A file that all tasks have open.
     pub(super) shared: Arc<File>,
+    /// A channel: the end to read from, and the end to write to.
     pub(super) ends: Option<(OwnedFd, OwnedFd)>,
+    /// The number of bytes of a message through `ends`.
+    pub(super) message: usize,
+    /// The address of a page that the task has mapped, or 0.
+    pub(super) page: usize,
+    pub(super) futex: Futex,
     /// The buffer of reads and writes.
     buffer: Box<[u8; PAGE]>,
     memory: Memory<Linux>,
@@ -48,6 +55,9 @@ impl Own {
             file: None,
             shared,
             ends: None,
+            message: 1,
+            page: 0,
+            futex: Futex::default(),
             buffer: Box::new([7; PAGE]),
             memory: Memory::new(Linux, nr, tasks),
         }
@@ -60,8 +70,37 @@ impl Own {
         whole(write(&file, &*self.buffer)?)
     }
 
+    /// Makes the task's file, if it does not exist, and leaves it empty.
+    pub(super) fn create_empty(&mut self) -> Result<()> {
+        let flags = OFlags::CREATE | OFlags::RDWR;
+        fs::open(&self.name, flags, Mode::from_raw_mode(0o600)).map(drop)
+    }
+
+    /// Uses a file of the task in a directory, which may exist.
+    pub(super) fn go_into(&mut self, directory: &str) -> Result<()> {
+        self.name = CString::new(format!("{directory}/{}", self.name.to_string_lossy()))
+            .map_err(|_| Errno::INVAL)?;
+        match fs::mkdir(directory, Mode::RWXU) {
+            Err(Errno::EXIST) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Uses the file that all tasks share as the task's file.
+    pub(super) fn use_shared(&mut self) -> Result<()> {
+        self.name = c"shared".to_owned();
+        Ok(())
+    }
+
     pub(super) fn open(&mut self) -> Result<()> {
         self.file = Some(fs::open(&self.name, OFlags::RDWR, Mode::empty())?);
+        Ok(())
+    }
+
+    /// Opens the directory of the task's file.
+    pub(super) fn open_directory(&mut self) -> Result<()> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        self.file = Some(fs::open(".", flags, Mode::empty())?);
         Ok(())
     }
 
