@@ -94,6 +94,17 @@ fn a_disturbed_comparison_is_too_noisy_to_decide() {
 }
 
 #[test]
+fn the_advice_for_a_comparison_that_lacks_samples_is_to_continue_it() {
+    let scratch = Scratch::new();
+    ab(&scratch, &["--rate", "-r", "6", "--before", "echo 1", "--after", "echo 2"]).assert_code(0);
+    fs::write(scratch.record().join("samples.jsonl"), "").unwrap();
+    let finished = finish(&mut scratch.knee(&["compare", "record", "record"]));
+    finished
+        .assert_code(3)
+        .assert_stderr_has("the commands in the record: knee ab --resume record");
+}
+
+#[test]
 fn the_sides_take_turns_at_being_first() {
     let scratch = Scratch::new();
     ab(&scratch, &["--rate", "-r", "6", "--before", "echo 1", "--after", "echo 1"]).assert_code(0);

@@ -13,11 +13,25 @@ pub(crate) struct PatienceArgs {
           value_parser = times)]
     patience: f64,
 
-    /// Before the first round, wait until other work uses at most 2% of the CPUs, but at most S
+    #[command(flatten)]
+    quiet: WaitQuietArgs,
+}
+
+/// Whether to wait for a quiet machine.
+#[derive(clap::Args)]
+pub(crate) struct WaitQuietArgs {
+    /// Before the measurement, wait until other work uses at most 2% of the CPUs, but at most S
     /// seconds [default: 600]
     #[arg(long, value_name = "S", num_args = 0..=1, require_equals = true,
           default_missing_value = "600", value_parser = seconds)]
     wait_quiet: Option<f64>,
+}
+
+impl WaitQuietArgs {
+    /// How many seconds to wait, if at all.
+    pub(crate) fn limit(&self) -> Option<f64> {
+        self.wait_quiet
+    }
 }
 
 impl PatienceArgs {
@@ -28,7 +42,7 @@ impl PatienceArgs {
 
     /// How many seconds to wait for a quiet machine, if at all.
     pub(crate) fn wait_quiet(&self) -> Option<f64> {
-        self.wait_quiet
+        self.quiet.limit()
     }
 }
 

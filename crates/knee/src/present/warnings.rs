@@ -4,11 +4,9 @@ mod noise;
 mod seats;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use knee_host::Environment;
 use knee_host::number::{percent, plural, spread};
-use knee_host::shell::word;
 use knee_results::{Curve, LatencyGap, Mark, Mode, Order, Point, PointId, PointLatency};
 use knee_run::record::{RUNS_COMMANDS, Record, RunEnd, RunRecord};
 
@@ -135,13 +133,7 @@ fn lacking(record: &Record) -> Option<String> {
         None => "was killed or is still running",
     };
     let warning = if run.runs_commands() { RUNS_COMMANDS } else { "" };
-    Some(format!("the run {how}; to continue it{warning}: {}", resume_command(run, &record.dir)))
-}
-
-/// The command that continues the run with a record in this directory.
-pub(crate) fn resume_command(run: &RunRecord, dir: &Path) -> String {
-    let command = if run.request.order == Order::InTurns { "ab" } else { "run" };
-    format!("knee {command} --resume {}", word(dir))
+    Some(format!("the run {how}; to continue it{warning}: {}", run.resume_command(&record.dir)))
 }
 
 fn supports_only_other_mode(run: &RunRecord, point: &PointId) -> bool {

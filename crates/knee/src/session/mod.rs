@@ -23,7 +23,6 @@ pub(crate) use self::resume::resume;
 use crate::exit::usage;
 use crate::interrupt;
 use crate::present::progress::RunProgress;
-use crate::present::warnings::resume_command;
 use crate::stderr::{tell, tell_of_debug_build};
 
 /// Default directory for runs.
@@ -83,7 +82,7 @@ pub(crate) fn carry_out(
     if run.cases.iter().any(Case::is_built_in) {
         tell_of_debug_build();
     }
-    interrupt::set_next(resume_command(run, writer.dir()));
+    interrupt::set_next(run.resume_command(writer.dir()));
     let mut executor = Launcher;
     let observer = &mut progress;
     let mut sweep = Sweep {

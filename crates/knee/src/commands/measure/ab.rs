@@ -33,7 +33,6 @@ use crate::present;
 use crate::present::compared::{Comparisons, Form};
 use crate::present::left_running;
 use crate::present::progress::RunProgress;
-use crate::present::warnings::resume_command;
 use crate::session::{
     COMMAND_SECONDS, INTERVAL, QuietWait, SAMPLES, SERVER_WARMUP, WARMUP, begin, carry_out, random,
     resume, topology,
@@ -218,7 +217,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
                 record.run.request.order == Order::InTurns,
                 "--resume {}: this is a record of knee run, not of knee ab; use {}",
                 dir.display(),
-                resume_command(&record.run, dir)
+                record.run.resume_command(dir)
             );
             if record.run.complete {
                 return show(args, &record);
@@ -238,7 +237,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     }
     let dir = writer.dir().to_owned();
     let judged = show(args, &Record::open(&dir)?)?;
-    let again = resume_command(&run, &dir);
+    let again = run.resume_command(&dir);
     let next = match ended {
         Ended::Interrupted(_) => interrupt::message(),
         Ended::Done if run.failures.is_empty() => {

@@ -104,11 +104,10 @@ pub const RUNS_COMMANDS: &str = ", which runs the commands in the record";
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{} lacks {missing} of the {of} rounds that run.json lists as measured (the first missing one \
-     is a round of {}); to measure the missing rounds again{}: knee run --resume {}",
+     is a round of {}); to measure the missing rounds again{}: {resume}",
     .dir.join(SAMPLES_FILE).display(),
     .first,
     if *.runs_commands { RUNS_COMMANDS } else { "" },
-    word(.dir)
 )]
 pub struct Lacking {
     /// The directory of the record.
@@ -121,6 +120,8 @@ pub struct Lacking {
     pub first: PointId,
     /// Whether measuring them runs commands, servers or plug-ins that the record names.
     pub runs_commands: bool,
+    /// The command that measures them.
+    pub resume: String,
 }
 
 /// A kind of access to a file or directory of a record.

@@ -27,6 +27,8 @@ mod round;
 mod sides;
 mod writer;
 
+use std::path::Path;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -41,8 +43,9 @@ pub use writer::Writer;
 use crate::job::{Failure, Phase};
 use crate::plan::Case;
 use knee_host::Environment;
+use knee_host::shell::word;
 use knee_results::{
-    CONFIDENCE, CaseId, Counts, CpuShares, Latency, Mark, PointId, Request, ServerUse,
+    CONFIDENCE, CaseId, Counts, CpuShares, Latency, Mark, Order, PointId, Request, ServerUse,
 };
 use knee_stats::{Looks, Spread};
 
@@ -115,6 +118,12 @@ impl RunRecord {
     /// The case with the identity `id`.
     pub fn case(&self, id: &CaseId) -> Option<&Case> {
         self.cases.iter().find(|case| case.id == *id)
+    }
+
+    /// The command that continues this run, whose record is in `dir`.
+    pub fn resume_command(&self, dir: &Path) -> String {
+        let command = if self.request.order == Order::InTurns { "ab" } else { "run" };
+        format!("knee {command} --resume {}", word(dir))
     }
 
     /// Whether measuring runs commands, servers or plug-ins that the record names.

@@ -11,6 +11,7 @@ use knee_predict::machine::check_name;
 use knee_predict::measure::{Measured, Plan, Step, measure};
 use knee_run::quiet::OtherWork;
 
+use crate::args::patience::WaitQuietArgs;
 use crate::args::seconds;
 use crate::exit::ExitStatus;
 use crate::file::Output;
@@ -46,10 +47,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "S", default_value = "30", value_parser = seconds)]
     seconds: f64,
 
-    /// First wait until other work uses at most 2% of the CPUs, but at most S seconds [default: 600]
-    #[arg(long, value_name = "S", num_args = 0..=1, require_equals = true,
-          default_missing_value = "600", value_parser = seconds)]
-    wait_quiet: Option<f64>,
+    #[command(flatten)]
+    until_quiet: WaitQuietArgs,
 
     /// Suppress the progress and the table
     #[arg(short, long)]
@@ -61,9 +60,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let output = (!is_stdout).then(|| Output::begin(&args.output)).transpose()?;
     let topology = topology(args.cpus.as_ref())?;
     let cpus: Vec<u32> = topology.usable().iter().collect();
-    if args.wait_quiet.is_some() {
+    let limit = args.until_quiet.limit();
+    if limit.is_some() {
         let interrupt = interrupt::poll()?;
-        let (limit, is_silent) = (args.wait_quiet, args.quiet);
+        let is_silent = args.quiet;
         QuietWait { limit, is_silent, interrupt: &interrupt }.wait(&cpus)?;
     }
     let here = Environment::capture(Path::new("/tmp"));
