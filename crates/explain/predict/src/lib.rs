@@ -13,5 +13,6 @@
 
 pub mod machine;
 pub mod measure;
+pub mod simulate;
 
 pub use machine::Machine;
