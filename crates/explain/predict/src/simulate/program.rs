@@ -53,6 +53,13 @@ pub(super) struct Pace {
     pub(super) outside: f64,
 }
 
+impl Pace {
+    /// The pace in ns if an iteration takes so many.
+    pub(super) fn slower(self, iteration_ns: f64) -> Self {
+        Self { inside: self.inside * iteration_ns, outside: self.outside * iteration_ns }
+    }
+}
+
 impl Programs {
     /// The programs of a workload that has been checked.
     pub(super) fn new(workload: &Workload) -> Self {

@@ -4,7 +4,7 @@ use knee_host::Placement;
 use knee_stats::{median, usl::percentiles};
 
 use super::class::Class;
-use super::engine::{Engine, Found, Length};
+use super::engine::{Engine, Length};
 use super::inputs::{Inputs, MissingFigure, Uncertainty};
 use super::program::Programs;
 use super::seats::Seats;
@@ -12,10 +12,14 @@ use super::usage::Usage;
 use super::workload::{Workload, WorkloadError};
 use crate::machine::Machine;
 
-/// The simulation in the middle of all ranges, which finds the stations.
-const MIDDLE: Length = Length { of_task: 40, least: 4_000, most_events: 400_000 };
-/// A simulation of a draw. It contributes only to a band.
-const DRAW: Length = Length { of_task: 8, least: 600, most_events: 20_000 };
+/// The measurement in the middle of all ranges, which finds the stations.
+const MIDDLE: Length = Length { warm_up: 10, rounds: 40, least: 4_000, most_events: 500_000 };
+/// The measurement of a draw. It starts with the queues of the previous one, and contributes only to a band.
+const DRAW: Length = Length { warm_up: 1, rounds: 2, least: 200, most_events: 200_000 };
+/// After so many events, no further draws are simulated if there are [`FEWEST_DRAWS`].
+const EVENTS_OF_DRAWS: u64 = 2_000_000;
+/// The fewest draws, unless the plan has fewer.
+const FEWEST_DRAWS: usize = 50;
 
 /// What to predict.
 #[derive(Debug, Clone, Copy)]
@@ -30,7 +34,7 @@ pub struct Plan<'a> {
     pub placement: Placement,
     /// How uncertain the inputs are.
     pub uncertainty: Uncertainty,
-    /// Number of draws from the uncertain inputs.
+    /// Number of draws from the uncertain inputs. Points whose simulation takes long have fewer.
     pub draws: u32,
     /// Share of the draws inside the band.
     pub confidence: f64,
@@ -93,7 +97,8 @@ pub struct Point {
     /// Upper end of the band.
     pub high: f64,
     /// The rate of each draw. Draws with the same number have the same inputs for every workload and number of
-    /// tasks, so that the ratio of two workloads is to be computed for each draw.
+    /// tasks, so that the ratio of two workloads is to be computed for each draw. Long iterations of many tasks have
+    /// fewer draws than planned, but at least 50.
     pub rates: Vec<f64>,
     /// The rate without contention, in the middle of all ranges.
     pub free: f64,
@@ -155,17 +160,13 @@ impl<'a> Simulator<'a> {
         }
         let seats = Seats::new(machine, self.plan.placement, workload, tasks);
         let free = free_rate(&seats, &self.middle);
-        let found = self.simulate(&seats, &self.middle, self.plan.seed, MIDDLE);
-        let usages = found.as_ref().map_or(Vec::new(), |found| Usage::of(workload, found));
-        let rate = found.map_or(free, |found| found.rate * 1e9);
-        let draws = self.draws.iter().enumerate();
-        let rates: Vec<f64> = draws
-            .map(|(nr, inputs)| {
-                let seed = mixed(self.plan.seed, nr as u32);
-                let found = self.simulate(&seats, inputs, seed, DRAW);
-                found.map_or_else(|| free_rate(&seats, inputs), |found| found.rate * 1e9)
-            })
-            .collect();
+        let (rate, usages, rates) = match seats.len() == 1 || !self.programs.is_shared {
+            true => {
+                let rates = self.draws.iter().map(|inputs| free_rate(&seats, inputs));
+                (free, Vec::new(), rates.collect())
+            }
+            false => self.simulate(&seats),
+        };
         let band = percentiles(rates.clone(), self.plan.confidence);
         let (low, high) = band.unwrap_or((rate, rate));
         let plateau = usages.first().map_or(f64::INFINITY, |usage| usage.plateau);
@@ -182,13 +183,22 @@ impl<'a> Simulator<'a> {
         })
     }
 
-    /// Simulates tasks; `None` if they cannot wait for each other.
-    fn simulate(&self, seats: &Seats, inputs: &Inputs, seed: u64, length: Length) -> Option<Found> {
-        if seats.len() == 1 || !self.programs.is_shared {
-            return None;
+    /// The rate and usages in the middle of all ranges, and the rate of each draw.
+    fn simulate(&self, seats: &Seats) -> (f64, Vec<Usage>, Vec<f64>) {
+        let Plan { workload, seed, .. } = self.plan;
+        let mut engine = Engine::new(workload, &self.programs, seats, &self.middle, seed);
+        let rate = engine.measure(MIDDLE) * 1e9;
+        let usages = Usage::of(workload, &engine.found());
+        let most_events = engine.handled() + EVENTS_OF_DRAWS;
+        let mut rates = Vec::with_capacity(self.draws.len());
+        for inputs in &self.draws {
+            if rates.len() >= FEWEST_DRAWS && engine.handled() > most_events {
+                break;
+            }
+            engine.change(inputs);
+            rates.push(engine.measure(DRAW) * 1e9);
         }
-        let engine = Engine::new(self.plan.workload, &self.programs, seats, inputs, seed);
-        Some(engine.run(length))
+        (rate, usages, rates)
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::super::seats::Seats;
 use super::super::workload::Access;
-use super::tally::Tally;
+use super::tally::{Tally, Waiter};
 use crate::machine::Distance;
 
 /// A cache line.
@@ -19,14 +19,6 @@ pub(super) struct Line {
     pub(super) current: Option<(usize, Access)>,
     pub(super) queue: VecDeque<Waiter<Access>>,
     pub(super) tally: Tally,
-}
-
-/// A task that waits.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Waiter<How> {
-    pub(super) task: usize,
-    pub(super) how: How,
-    pub(super) since: f64,
 }
 
 /// Where copies of a line are.

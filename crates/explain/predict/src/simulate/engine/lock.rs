@@ -3,8 +3,7 @@
 use std::collections::VecDeque;
 
 use super::super::workload::Hold;
-use super::line::Waiter;
-use super::tally::Tally;
+use super::tally::{Tally, Waiter};
 
 /// A lock. Its word is a line of its own, which readers count themselves in.
 #[derive(Debug, Default)]

@@ -8,6 +8,8 @@ mod tally;
 mod task;
 mod visits;
 
+use std::collections::VecDeque;
+
 use oorandom::Rand32;
 
 pub(super) use self::tally::Tally;
@@ -15,9 +17,10 @@ pub(super) use self::tally::Tally;
 use self::events::{Event, Events};
 use self::line::Line;
 use self::lock::Lock;
+use self::tally::Waiter;
 use self::task::Task;
 use super::inputs::Inputs;
-use super::program::{Operation, Pace, Programs};
+use super::program::{Operation, Programs};
 use super::seats::{Seat, Seats};
 use super::workload::{Hold, Scope, Workload};
 use crate::machine::Distance;
@@ -29,21 +32,25 @@ const JITTER: f64 = 0.2;
 /// one instruction in seven stores.
 const HIDDEN_INSTRUCTIONS: f64 = 400.0;
 
-/// How long to simulate.
+/// Rounds after which all queues are shuffled, on average. Tasks that wait most of the time otherwise keep the order of
+/// their start, which decides how many transfers are between sockets. On a real machine, each interrupt makes a task
+/// lose its place, many thousand times during a measurement.
+const ROUNDS_IN_ORDER: u32 = 1;
+
+/// How long to simulate. A round is as many iterations as there are tasks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Length {
-    /// Iterations of each task, on average.
-    pub(super) of_task: u64,
-    /// The fewest iterations of all tasks.
+    /// Rounds until queues are as long as they will be.
+    pub(super) warm_up: u64,
+    /// Rounds to measure.
+    pub(super) rounds: u64,
+    /// The fewest iterations to measure. The warm-up has at least a quarter of it.
     pub(super) least: u64,
-    /// The most events.
+    /// The most events to measure. The warm-up has as many.
     pub(super) most_events: u64,
 }
 
-/// Iterations of each task until all queues are as long as they will be.
-const WARM_UP: u64 = 3;
-
-/// What a simulation found.
+/// What a measurement found.
 #[derive(Debug)]
 pub(super) struct Found {
     /// Iterations per ns of all tasks.
@@ -57,6 +64,7 @@ pub(super) struct Found {
 /// A simulation.
 #[derive(Debug)]
 pub(super) struct Engine<'a> {
+    programs: &'a Programs,
     seats: &'a Seats,
     inputs: &'a Inputs,
     now: f64,
@@ -74,6 +82,8 @@ pub(super) struct Engine<'a> {
     /// The line that is the word of the first lock. Those of the others follow.
     words: usize,
     completed: u64,
+    /// The number of completed iterations at which queues are shuffled.
+    next_shuffle: u64,
     handled: u64,
 }
 
@@ -104,14 +114,12 @@ impl<'a> Engine<'a> {
             let start = f64::from(random.rand_float()) * inputs.iteration_ns;
             events.add(start, Event::Task(nr));
             let of_iteration = inputs.iteration_ns * seat.slowdown(inputs);
-            let pace = Pace {
-                inside: of_instruction.inside * of_iteration,
-                outside: of_instruction.outside * of_iteration,
-            };
+            let pace = of_instruction.slower(of_iteration);
             Task::new(&programs.all[seat.recorded], seat, pace, groups)
         };
         let tasks = seats.iter().enumerate().map(task).collect();
         Self {
+            programs,
             seats,
             inputs,
             now: 0.0,
@@ -125,28 +133,42 @@ impl<'a> Engine<'a> {
             lock_places,
             words,
             completed: 0,
+            next_shuffle: 0,
             handled: 0,
         }
     }
 
-    /// Simulates, and returns what happened after the warm-up.
-    pub(super) fn run(mut self, length: Length) -> Found {
-        let tasks = self.tasks.len() as u64;
-        self.simulate(WARM_UP * tasks, length.most_events / 2);
-        self.restart();
-        let iterations = (length.of_task * tasks).max(length.least);
-        self.simulate(self.completed + iterations, self.handled + length.most_events);
-        self.stop();
-        let window = self.now - self.start;
-        Found {
-            rate: self.tasks.iter().map(|task| task.rate(window)).sum(),
-            window,
-            tallies: self.tallies(),
+    /// Goes on with other inputs. Transfers and instructions under way take their old time.
+    pub(super) fn change(&mut self, inputs: &'a Inputs) {
+        self.inputs = inputs;
+        let of_instruction = self.programs.pace(inputs.section);
+        for (task, seat) in self.tasks.iter_mut().zip(self.seats.iter()) {
+            task.pace = of_instruction.slower(inputs.iteration_ns * seat.slowdown(inputs));
         }
     }
 
-    fn simulate(&mut self, completed: u64, handled: u64) {
+    /// Simulates, and returns the iterations per ns after the warm-up.
+    pub(super) fn measure(&mut self, length: Length) -> f64 {
+        let tasks = self.tasks.len() as u64;
+        self.simulate((length.warm_up * tasks).max(length.least / 4), length.most_events);
+        let now = self.now;
+        self.start = now;
+        self.lines.iter_mut().for_each(|line| line.tally.restart(now));
+        self.locks.iter_mut().for_each(|lock| lock.tally.restart(now));
+        self.next_shuffle -= self.completed.min(self.next_shuffle);
+        self.completed = 0;
+        self.simulate((length.rounds * tasks).max(length.least), length.most_events);
+        self.completed as f64 / (self.now - self.start)
+    }
+
+    /// Simulates so many more iterations, but not more events.
+    fn simulate(&mut self, iterations: u64, events: u64) {
+        let completed = self.completed + iterations;
+        let handled = self.handled + events;
         while self.completed < completed && self.handled < handled {
+            if self.completed >= self.next_shuffle {
+                self.shuffle();
+            }
             let Some((time, event)) = self.events.next() else { return };
             self.now = time;
             self.handled += 1;
@@ -157,44 +179,38 @@ impl<'a> Engine<'a> {
         }
     }
 
-    fn restart(&mut self) {
-        let now = self.now;
-        self.start = now;
-        self.lines.iter_mut().for_each(|line| line.tally.restart(now));
-        self.locks.iter_mut().for_each(|lock| lock.tally.restart(now));
-        self.tasks.iter_mut().for_each(|task| task.completed = 0);
-    }
-
-    /// Counts what has not ended.
-    fn stop(&mut self) {
-        let (start, now) = (self.start, self.now);
+    fn shuffle(&mut self) {
+        // The tasks that are not in a queue keep their order, so it has to be others each time.
+        let most = 2 * ROUNDS_IN_ORDER * self.tasks.len() as u32;
+        self.next_shuffle = self.completed + 1 + u64::from(self.random.rand_range(0..most));
         for line in &mut self.lines {
-            line.tally.end(now);
-            let waited = line.queue.iter().map(|waiter| now - waiter.since.max(start));
-            line.tally.waited += waited.sum::<f64>();
+            shuffled(&mut line.queue, &mut self.random);
         }
         for lock in &mut self.locks {
-            lock.tally.end(now);
-            let waited = lock.queue.iter().map(|waiter| now - waiter.since.max(start));
-            lock.tally.waited += waited.sum::<f64>();
+            shuffled(&mut lock.queue, &mut self.random);
         }
     }
 
-    fn tallies(&self) -> Vec<Vec<Tally>> {
+    /// What the last measurement found.
+    pub(super) fn found(&self) -> Found {
+        let window = self.now - self.start;
         let instances =
             |&(scope, first): &(Scope, usize)| first..first + self.seats.instances(scope);
-        let of_lines = self.line_places.iter().map(instances);
-        let of_words = self.lock_places.iter().map(instances);
-        let lines = of_lines.map(|range| &self.lines[range]);
-        let words = of_words.clone().map(|range| &self.lines[self.words..][range]);
-        let line_tallies = |lines: &[Line]| lines.iter().map(|line| line.tally.clone()).collect();
-        let locks = of_words.map(|range| &self.locks[range]);
-        let lock_tallies = |locks: &[Lock]| locks.iter().map(|lock| lock.tally.clone()).collect();
-        lines
-            .map(line_tallies)
-            .chain(locks.map(lock_tallies))
-            .chain(words.map(line_tallies))
-            .collect()
+        let of_line = |line: &Line| line.tally.until(self.start, self.now, &line.queue);
+        let of_lock = |lock: &Lock| lock.tally.until(self.start, self.now, &lock.queue);
+        let of_lines = |lines: &[Line]| lines.iter().map(of_line).collect();
+        let of_locks = |locks: &[Lock]| locks.iter().map(of_lock).collect();
+        let lines = self.line_places.iter().map(|place| of_lines(&self.lines[instances(place)]));
+        let locks = self.lock_places.iter().map(|place| of_locks(&self.locks[instances(place)]));
+        let words = &self.lines[self.words..];
+        let words = self.lock_places.iter().map(|place| of_lines(&words[instances(place)]));
+        let rate = self.completed as f64 / window;
+        Found { rate, window, tallies: lines.chain(locks).chain(words).collect() }
+    }
+
+    /// Events so far.
+    pub(super) fn handled(&self) -> u64 {
+        self.handled
     }
 
     /// Executes operations of a task until it has to wait or time passes.
@@ -228,7 +244,7 @@ impl<'a> Engine<'a> {
                     }
                 }
                 Operation::End => {
-                    of_task.complete(engine.now);
+                    of_task.complete();
                     engine.completed += 1;
                     false
                 }
@@ -263,5 +279,12 @@ impl<'a> Engine<'a> {
     /// The time of a transfer in ns.
     fn transfer(&self, distance: Distance) -> f64 {
         self.inputs.transfer_ns[distance as usize]
+    }
+}
+
+/// Puts waiters into a random order (R. A. Fisher and F. Yates, "Statistical Tables", 1938).
+fn shuffled<How>(queue: &mut VecDeque<Waiter<How>>, random: &mut Rand32) {
+    for last in (1..queue.len()).rev() {
+        queue.swap(last, random.rand_range(0..last as u32 + 1) as usize);
     }
 }

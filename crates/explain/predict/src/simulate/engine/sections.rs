@@ -3,7 +3,7 @@
 use super::super::workload::{Access, Hold};
 use super::Engine;
 use super::events::Event;
-use super::line::Waiter;
+use super::tally::Waiter;
 use crate::machine::Distance;
 
 impl Engine<'_> {

@@ -1,4 +1,14 @@
-//! How busy a line or lock was.
+//! How busy a line or lock was, and who waits for it.
+
+use std::collections::VecDeque;
+
+/// A task that waits.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Waiter<How> {
+    pub(super) task: usize,
+    pub(super) how: How,
+    pub(super) since: f64,
+}
 
 /// Sums over the measured time.
 #[derive(Debug, Clone, Default)]
@@ -29,5 +39,14 @@ impl Tally {
     /// Starts again: time before `now` does not count.
     pub(super) fn restart(&mut self, now: f64) {
         *self = Self { since: self.since.map(|_| now), ..Self::default() };
+    }
+
+    /// The sums until `now`, with what has not ended. The measured time started at `start`.
+    pub(super) fn until<How>(&self, start: f64, now: f64, queue: &VecDeque<Waiter<How>>) -> Self {
+        let waits = queue.iter().map(|waiter| now - waiter.since.max(start));
+        let mut all = self.clone();
+        all.end(now);
+        all.waited += waits.sum::<f64>();
+        all
     }
 }

@@ -24,10 +24,6 @@ pub(super) struct Task<'a> {
     pub(super) pace: Pace,
     group: usize,
     node: usize,
-    /// Iterations in the measured time, and when the first and last of them ended.
-    pub(super) completed: u64,
-    pub(super) first: f64,
-    pub(super) last: f64,
 }
 
 impl<'a> Task<'a> {
@@ -45,9 +41,6 @@ impl<'a> Task<'a> {
             pace,
             group: seat.group,
             node: seat.instance(Scope::Node),
-            completed: 0,
-            first: 0.0,
-            last: 0.0,
         }
     }
 
@@ -60,20 +53,8 @@ impl<'a> Task<'a> {
         }
     }
 
-    pub(super) fn complete(&mut self, now: f64) {
+    /// Ends an iteration.
+    pub(super) fn complete(&mut self) {
         self.next = if self.next + 1 == self.operations.len() { 0 } else { self.next + 1 };
-        if self.completed == 0 {
-            self.first = now;
-        }
-        self.completed += 1;
-        self.last = now;
-    }
-
-    /// Iterations per ns. The time between the ends of two iterations contains only whole ones.
-    pub(super) fn rate(&self, window: f64) -> f64 {
-        match self.completed {
-            0 | 1 => self.completed as f64 / window,
-            completed => (completed - 1) as f64 / (self.last - self.first),
-        }
     }
 }

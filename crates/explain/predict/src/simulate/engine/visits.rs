@@ -2,7 +2,7 @@
 
 use super::super::workload::Access;
 use super::events::Event;
-use super::line::Waiter;
+use super::tally::Waiter;
 use super::{Engine, HIDDEN_INSTRUCTIONS};
 use crate::machine::Distance;
 
