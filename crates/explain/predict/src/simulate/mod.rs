@@ -68,6 +68,7 @@ mod class;
 mod engine;
 mod inputs;
 pub mod mva;
+mod network;
 mod program;
 mod seats;
 mod simulator;

@@ -79,6 +79,11 @@ impl Programs {
         Self { all, inside: inside / iterations, outside: outside / iterations, is_shared }
     }
 
+    /// The share of an iteration's time that is spent inside locks.
+    pub(super) fn share_inside(&self, section: f64) -> f64 {
+        self.pace(section).inside * self.inside
+    }
+
     /// The pace of instructions if those inside locks take `section` times as long as the mean instruction. The time
     /// of a whole iteration stays the same, because it has been measured.
     pub(super) fn pace(&self, section: f64) -> Pace {

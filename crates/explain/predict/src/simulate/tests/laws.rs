@@ -288,6 +288,8 @@ fn the_simulation_agrees_with_mean_value_analysis_for_exponential_sections() {
     for tasks in [2, 8, 16, 24, 32] {
         let point = point(&workload, &machine, 1000.0, certain(0.0, 1.0), tasks);
         assert_near(point.rate, network.throughput(tasks), 0.03);
+        // The demands come from the simulation.
+        assert_near(point.analysis.unwrap(), network.throughput(tasks), 0.02);
     }
 }
 
@@ -353,6 +355,27 @@ fn a_machine_with_missing_figures_has_stated_ones() {
     machine.transfer_ns.socket = None;
     let error = Inputs::middle(&machine, 100.0, &uncertainty).unwrap_err().to_string();
     assert_eq!(error, "the machine made-up has no transfer_ns.socket; add it to its file");
+}
+
+#[test]
+fn the_analysis_of_a_point_applies_to_queues_with_one_server_only() {
+    let lock = [(LockKind::Spin, Scope::Global)];
+    let analysis = |steps: &[Step], scope| {
+        let workload = workload(steps, &[scope, scope], &lock);
+        let point = point(&workload, &two_sockets(), 1000.0, certain(0.5, 1.5), 12);
+        point.analysis.map(|analysis| analysis / point.rate)
+    };
+    let [count, other] = [visit(0, Access::Atomic), visit(1, Access::Atomic)];
+    let simple = [compute(600.0), other, acquire(0), compute(40.0), count, release(0)];
+    for steps in [&simple[..], &simple[..2], &simple[2..], &[compute(800.0), count, other]] {
+        let ratio = analysis(steps, Scope::Global).unwrap();
+        assert!((0.75..1.01).contains(&ratio), "{ratio}");
+    }
+    assert_eq!(analysis(&[&simple[..], &[count]].concat(), Scope::Global), None);
+    assert_eq!(analysis(&simple, Scope::Node), None);
+    assert_eq!(analysis(&[&simple[..], &[visit(1, Access::Store)]].concat(), Scope::Global), None);
+    let shared = Step::Acquire { lock: 0, hold: Hold::Shared };
+    assert_eq!(analysis(&[compute(600.0), shared, release(0)], Scope::Global), None);
 }
 
 fn any_access() -> impl Strategy<Value = Access> {
