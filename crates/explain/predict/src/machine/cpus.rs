@@ -5,8 +5,9 @@ use knee_host::topology::Cpu;
 use super::fields::{Distance, Machine};
 
 impl Machine {
-    /// All CPUs, depth first: socket, L3 cache, core, hardware thread. A socket is a memory node. The numbers are
-    /// those that Linux gives them on x86, where the first threads of all cores come first.
+    /// All CPUs, depth first: socket, L3 cache, core, hardware thread. A socket is a memory node.
+    /// The numbers are those that Linux gives them on x86, where the first threads of all cores
+    /// come first.
     pub fn all_cpus(&self) -> Vec<Cpu> {
         let cores = self.sockets * self.cores_per_socket();
         let cpu = |core: u32, thread: u32| {
@@ -29,7 +30,8 @@ impl Machine {
 }
 
 impl Distance {
-    /// The distance between two different CPUs. `several_l3s` is whether their socket has several L3 caches.
+    /// The distance between two different CPUs. `several_l3s` is whether their socket has several
+    /// L3 caches.
     pub fn between(a: &Cpu, b: &Cpu, several_l3s: bool) -> Self {
         match () {
             () if a.core == b.core => Self::Core,

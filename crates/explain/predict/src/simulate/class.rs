@@ -15,15 +15,17 @@ const OVERTAKES: f64 = 1.0;
 /// What limits a point, and so how close a prediction can be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// Nothing that tasks share: only the clock and the hardware threads. Expect an error of 5 to 10 %.
+    /// Nothing that tasks share: only the clock and the hardware threads. Expect an error of 5 to
+    /// 10 %.
     A,
-    /// A line or a spin lock within a socket. Expect 5 to 15 %, and more if the instructions inside a lock are
-    /// unknown.
+    /// A line or a spin lock within a socket. Expect 5 to 15 %, and more if the instructions inside
+    /// a lock are unknown.
     B,
-    /// A line or a spin lock over several sockets. Expect 10 to 25 % for locks, and a factor of 1.4 for lines.
+    /// A line or a spin lock over several sockets. Expect 10 to 25 % for locks, and a factor of 1.4
+    /// for lines.
     C,
-    /// Locks whose waiters sleep, or a loop of compare-and-swap that often fails. Only the bound is known; the
-    /// simulated rate can be wrong by a factor of 2 to 4.
+    /// Locks whose waiters sleep, or a loop of compare-and-swap that often fails. Only the bound is
+    /// known; the simulated rate can be wrong by a factor of 2 to 4.
     D,
 }
 
@@ -34,8 +36,8 @@ impl std::fmt::Display for Class {
 }
 
 impl Class {
-    /// The class of a point with these usages, the busiest first. `share` is the part of the throughput without
-    /// contention that remains.
+    /// The class of a point with these usages, the busiest first. `share` is the part of the
+    /// throughput without contention that remains.
     pub(super) fn of(workload: &Workload, usages: &[Usage], share: f64) -> Self {
         let sleeps = |usage: &&Usage| match usage.station {
             Station::Lock(lock) => {

@@ -4,13 +4,13 @@ use oorandom::Rand64;
 
 use crate::machine::{Distance, Machine};
 
-/// Time in ns to pass a line between the hardware threads of a core, if the machine has no figure. The figures of the
-/// built-in machines are from 8 to 13.
+/// Time in ns to pass a line between the hardware threads of a core, if the machine has no figure.
+/// The figures of the built-in machines are from 8 to 13.
 const CORE_NS: f64 = 10.0;
 /// The same within an L3 cache that is one of several. The built-in figures are from 25 to 33.
 const L3_NS: f64 = 27.0;
-/// A transfer between sockets takes this many times as long as within one, if the machine has no figure. The built-in
-/// figures are 1.9 to 3.2 times as long.
+/// A transfer between sockets takes this many times as long as within one, if the machine has no
+/// figure. The built-in figures are 1.9 to 3.2 times as long.
 const MACHINE_FACTOR: f64 = 2.5;
 
 /// A range of equally likely values.
@@ -50,21 +50,25 @@ pub struct Uncertainty {
     pub transfer: Range,
     /// Factor of the time of an iteration on one CPU.
     pub iteration: Range,
-    /// Factor of the time inside locks, at the same time of the iteration. Instructions inside and outside of locks
-    /// differ in speed.
+    /// Factor of the time inside locks, at the same time of the iteration. Instructions inside and
+    /// outside of locks differ in speed.
     pub section: Range,
-    /// Probability with which the nearest CPU gets a line next, rather than the one that has waited longest. `None`
-    /// is 0.8 to 1 for processors with one L3 cache per socket. Published plateaus of contended atomic operations
-    /// require this: on Skylake, Cascade Lake and Sapphire Rapids, two sockets are only 2 to 10 ns slower per
-    /// operation than one, although transfers between sockets take 80 ns longer. For processors with several L3
-    /// caches per socket, no such figure is known: 0 to 1.
+    /// Probability with which the nearest core gets a line next, rather than the one that has waited
+    /// longest. `None` is 0.65 to 1 for processors with one L3 cache per socket. The published
+    /// plateaus of atomic operations on two sockets require 0.95 on Cascade Lake (a loop of two
+    /// transfers takes 95 ns, and 91 ns in one socket), 0.9 on Sapphire Rapids (59 ns, and 55 ns in
+    /// one socket) and 0.7 on Skylake (59 to 63 ns, and 47 ns between cores), because a transfer
+    /// between sockets takes 80 ns longer. For processors with several L3 caches per socket, no
+    /// such figure is known: 0 to 1.
     pub near_first: Option<Range>,
-    /// Transfers that it takes to pass a queued lock on: the lock word, and the waiter's own line in the queue.
+    /// Transfers that it takes to pass a queued lock on: the lock word, and the waiter's own line
+    /// in the queue.
     pub handover: Range,
-    /// How much slower a thread is if the other thread of its core is busy too, if the machine has no figure.
+    /// How much slower a thread is if the other thread of its core is busy too, if the machine has
+    /// no figure.
     pub smt_slowdown: Range,
-    /// Speed with all cores of a socket busy, relative to one, if the machine has no figure. Sapphire Rapids has
-    /// 0.74; processors with a fixed clock have 1.
+    /// Speed with all cores of a socket busy, relative to one, if the machine has no figure.
+    /// Sapphire Rapids has 0.74; processors with a fixed clock have 1.
     pub clock: Range,
 }
 
@@ -122,8 +126,8 @@ impl Inputs {
         Self::from(machine, iteration_ns, uncertainty, &mut Range::middle)
     }
 
-    /// Draws from all ranges. Equal seeds have equal draws for each workload, so that the errors of two workloads on
-    /// one machine cancel in their ratio.
+    /// Draws from all ranges. Equal seeds have equal draws for each workload, so that the errors of
+    /// two workloads on one machine cancel in their ratio.
     ///
     /// # Errors
     /// The machine has no figure for transfers within a socket.
@@ -144,7 +148,8 @@ impl Inputs {
         choose: &mut dyn FnMut(Range) -> f64,
     ) -> Result<Self, MissingFigure> {
         let figures = transfers(machine)?;
-        // Every range has its draw on every machine, so that a missing figure does not change the others.
+        // Every range has its draw on every machine, so that a missing figure does not change the
+        // others.
         let transfer_ns = figures.map(|nanoseconds| nanoseconds * choose(uncertainty.transfer));
         let iteration_ns = iteration_ns * choose(uncertainty.iteration);
         let section = choose(uncertainty.section);
@@ -164,7 +169,8 @@ impl Inputs {
         Ok(Self { iteration_ns, transfer_ns, clock, smt_slowdown, near_first, handover, section })
     }
 
-    /// Speed of a core with so many busy cores in its socket: interpolated between the known numbers.
+    /// Speed of a core with so many busy cores in its socket: interpolated between the known
+    /// numbers.
     pub fn speed(&self, busy: u32) -> f64 {
         let after = self.clock.partition_point(|(count, _)| *count < busy);
         match (after.checked_sub(1).map(|before| self.clock[before]), self.clock.get(after)) {
@@ -180,7 +186,7 @@ impl Inputs {
 
 fn arbitration(machine: &Machine) -> Range {
     match machine.l3s_per_socket {
-        1 => Range::new(0.8, 1.0),
+        1 => Range::new(0.65, 1.0),
         _ => Range::new(0.0, 1.0),
     }
 }

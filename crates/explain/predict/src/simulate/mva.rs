@@ -1,9 +1,9 @@
 //! Mean value analysis: the exact throughput of a closed network, as a check of the simulation.
 //!
-//! M. Reiser and S. S. Lavenberg, "Mean-Value Analysis of Closed Multichain Queuing Networks", Journal of the ACM
-//! 27(2), 1980. It is exact for stations with exponential service times. Those of lines and locks are nearly constant,
-//! so that tasks wait less: the simulation is between the analysis and the asymptotic bounds, and up to a third above
-//! the analysis at the knee.
+//! M. Reiser and S. S. Lavenberg, "Mean-Value Analysis of Closed Multichain Queuing Networks",
+//! Journal of the ACM 27(2), 1980. It is exact for stations with exponential service times. Those
+//! of lines and locks are nearly constant, so that tasks wait less: the simulation is between the
+//! analysis and the asymptotic bounds, and up to a third above the analysis at the knee.
 
 /// A closed network: tasks compute, and then visit stations that serve one task at a time.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,9 +32,9 @@ impl Network {
         throughput * 1e9
     }
 
-    /// The most iterations per second of so many tasks, whatever the distribution of service times: nobody waits, or
-    /// the busiest station is always busy (P. J. Denning and J. P. Buzen, "The Operational Analysis of Queueing
-    /// Network Models", ACM Computing Surveys 10(3), 1978).
+    /// The most iterations per second of so many tasks, whatever the distribution of service times:
+    /// nobody waits, or the busiest station is always busy (P. J. Denning and J. P. Buzen, "The
+    /// Operational Analysis of Queueing Network Models", ACM Computing Surveys 10(3), 1978).
     pub fn bound(&self, tasks: u32) -> f64 {
         let alone = self.think_ns + self.demands_ns.iter().sum::<f64>();
         let busiest = self.demands_ns.iter().copied().fold(0.0, f64::max);
@@ -56,7 +56,8 @@ mod tests {
 
     #[test]
     fn two_equal_stations_are_each_busy_for_n_of_n_plus_1() {
-        // A balanced network of K stations has a throughput of N / (N + K − 1) of that of one station.
+        // A balanced network of K stations has a throughput of N / (N + K − 1) of that of one
+        // station.
         let network = Network { think_ns: 0.0, demands_ns: vec![100.0, 100.0] };
         for tasks in [1, 3, 20] {
             let expected = 1e7 * f64::from(tasks) / f64::from(tasks + 1);

@@ -11,7 +11,8 @@ struct Place {
     is_inside: bool,
     /// While no lock is held.
     is_outside: bool,
-    /// In a way that is not that of a queue with one server: reading at the same time, or storing without waiting.
+    /// In a way that is not that of a queue with one server: reading at the same time, or storing
+    /// without waiting.
     is_other: bool,
 }
 
@@ -23,10 +24,11 @@ impl Place {
     }
 }
 
-/// The network of stations with these usages, if all are queues with one server each: the lines that are visited
-/// outside of locks, and the locks that are not taken inside others. `None` if a line is visited both inside and outside
-/// of locks, only loaded or stored to, or one of several of its kind, or if readers share a lock. `think_ns` is the time of
-/// an iteration without what locks protect.
+/// The network of stations with these usages, if all are queues with one server each: the lines
+/// that are visited outside of locks, and the locks that are not taken inside others. `None` if a
+/// line is visited both inside and outside of locks, only loaded or stored to, or one of several of
+/// its kind, or if readers share a lock. `think_ns` is the time of an iteration without what locks
+/// protect.
 pub(super) fn network(workload: &Workload, usages: &[Usage], think_ns: f64) -> Option<Network> {
     let (lines, locks) = places(workload);
     let mut demands_ns = Vec::new();

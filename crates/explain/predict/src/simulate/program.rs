@@ -84,8 +84,8 @@ impl Programs {
         self.pace(section).inside * self.inside
     }
 
-    /// The pace of instructions if those inside locks take `section` times as long as the mean instruction. The time
-    /// of a whole iteration stays the same, because it has been measured.
+    /// The pace of instructions if those inside locks take `section` times as long as the mean
+    /// instruction. The time of a whole iteration stays the same, because it has been measured.
     pub(super) fn pace(&self, section: f64) -> Pace {
         let all = self.inside + self.outside;
         if self.outside == 0.0 {

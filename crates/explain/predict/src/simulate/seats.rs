@@ -109,6 +109,11 @@ impl Seats {
         Distance::between(&self.seats[a].cpu, &self.seats[b].cpu, self.several_l3s)
     }
 
+    /// The distance within the smallest part of the machine that contains several cores.
+    pub(super) fn smallest_part(&self) -> Distance {
+        if self.several_l3s { Distance::L3 } else { Distance::Socket }
+    }
+
     /// How many lines or locks of this scope there are.
     pub(super) fn instances(&self, scope: Scope) -> usize {
         self.seats.iter().map(|seat| seat.instance(scope)).max().map_or(0, |last| last + 1)
@@ -116,7 +121,8 @@ impl Seats {
 }
 
 impl Seat {
-    /// Which of the lines or locks of this scope the task uses. Nothing of [`Scope::Task`] is simulated.
+    /// Which of the lines or locks of this scope the task uses. Nothing of [`Scope::Task`] is
+    /// simulated.
     pub(super) fn instance(&self, scope: Scope) -> usize {
         match scope {
             Scope::Global | Scope::Task => 0,

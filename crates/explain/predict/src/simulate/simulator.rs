@@ -15,7 +15,8 @@ use crate::machine::Machine;
 
 /// The measurement in the middle of all ranges, which finds the stations.
 const MIDDLE: Length = Length { warm_up: 10, rounds: 40, least: 4_000, most_events: 500_000 };
-/// The measurement of a draw. It starts with the queues of the previous one, and contributes only to a band.
+/// The measurement of a draw. It starts with the queues of the previous one, and contributes only
+/// to a band.
 const DRAW: Length = Length { warm_up: 1, rounds: 2, least: 200, most_events: 200_000 };
 /// After so many events, no further draws are simulated if there are [`FEWEST_DRAWS`].
 const EVENTS_OF_DRAWS: u64 = 2_000_000;
@@ -90,31 +91,32 @@ pub enum PredictError {
 pub struct Point {
     /// Number of tasks.
     pub tasks: u32,
-    /// Iterations per second of all tasks: the median of the draws, or that in the middle of all ranges if there are
-    /// none.
+    /// Iterations per second of all tasks: the median of the draws, or that in the middle of all
+    /// ranges if there are none.
     pub rate: f64,
     /// Lower end of the band.
     pub low: f64,
     /// Upper end of the band.
     pub high: f64,
-    /// The rate of each draw. Draws with the same number have the same inputs for every workload and number of
-    /// tasks, so that the ratio of two workloads is to be computed for each draw. Long iterations of many tasks have
-    /// fewer draws than planned, but at least 50.
+    /// The rate of each draw. Draws with the same number have the same inputs for every workload
+    /// and number of tasks, so that the ratio of two workloads is to be computed for each draw.
+    /// Long iterations of many tasks have fewer draws than planned, but at least 50.
     pub rates: Vec<f64>,
     /// The rate without contention, in the middle of all ranges.
     pub free: f64,
-    /// The rate that the simulation does not exceed, in the middle of all ranges: that without contention, or that at
-    /// which the binding station is always busy.
+    /// The rate that the simulation does not exceed, in the middle of all ranges: that without
+    /// contention, or that at which the binding station is always busy.
     pub bound: f64,
     /// What limits it.
     pub class: Class,
-    /// The lines and locks between which tasks wait, the busiest first, in the middle of all ranges. The first is the
-    /// *binding station*. Empty for one task, which does not wait.
+    /// The lines and locks between which tasks wait, the busiest first, in the middle of all
+    /// ranges. The first is the *binding station*. Empty for one task, which does not wait.
     pub usages: Vec<Usage>,
-    /// The rate by [mean value analysis](super::mva) of these stations, as a check of the simulation in the middle of
-    /// all ranges. It is from 75 % to 101 % of that rate, because services are more regular than the analysis
-    /// assumes. `None` if it does not apply: lines that are only loaded or stored to, or are one of several of their
-    /// kind; readers that share a lock; lines that are visited both under a lock and without it.
+    /// The rate by [mean value analysis](super::mva) of these stations, as a check of the
+    /// simulation in the middle of all ranges. It is from 75 % to 101 % of that rate, because
+    /// services are more regular than the analysis assumes. `None` if it does not apply: lines that
+    /// are only loaded or stored to, or are one of several of their kind; readers that share a
+    /// lock; lines that are visited both under a lock and without it.
     pub analysis: Option<f64>,
     /// The simulated rate in the middle of all ranges.
     pub middle: f64,
@@ -193,7 +195,8 @@ impl<'a> Simulator<'a> {
         })
     }
 
-    /// The rate of stations with these usages by mean value analysis. An iteration takes so long without contention.
+    /// The rate of stations with these usages by mean value analysis. An iteration takes so long
+    /// without contention.
     fn analysis(&self, usages: &[Usage], iteration_ns: f64, tasks: u32) -> Option<f64> {
         let outside = 1.0 - self.programs.share_inside(self.middle.section);
         let network = network(self.plan.workload, usages, iteration_ns * outside)?;

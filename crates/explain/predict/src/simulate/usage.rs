@@ -27,15 +27,15 @@ pub struct Usage {
     pub utilisation: f64,
     /// Mean number of tasks that wait for the most wanted of them.
     pub waiting: f64,
-    /// Transfers of the line, or sections of the lock, per iteration. Loads that copy a line at the same time as
-    /// others do not count.
+    /// Transfers of the line, or sections of the lock, per iteration. Loads that copy a line at the
+    /// same time as others do not count.
     pub visits: f64,
     /// Mean time in ns of a transfer or section, with passing the lock on.
     pub service_ns: f64,
     /// Share of the transfers that come from another socket.
     pub far: f64,
-    /// Iterations per second at which the busiest would always be busy. With one of them, that is 1 /
-    /// ([`visits`](Self::visits) × [`service_ns`](Self::service_ns)).
+    /// Iterations per second at which the busiest would always be busy. With one of them, that is 1
+    /// / ([`visits`](Self::visits) × [`service_ns`](Self::service_ns)).
     pub plateau: f64,
 }
 

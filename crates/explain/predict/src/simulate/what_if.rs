@@ -3,7 +3,7 @@
 use super::workload::{Iteration, Scope, Step, Workload};
 
 /// The largest `iterations` of [`Workload::batch`]. The recorded iterations are repeated as often.
-pub const MOST_ITERATIONS: usize = 1024;
+pub const MOST_ITERATIONS: usize = 256;
 
 /// Why a change is impossible.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -48,8 +48,8 @@ impl Named {
         }
     }
 
-    /// The steps without uses of the lines, and without sections of the locks, including the visits inside. The
-    /// instructions remain, and so do sections of other locks inside.
+    /// The steps without uses of the lines, and without sections of the locks, including the visits
+    /// inside. The instructions remain, and so do sections of other locks inside.
     fn removed(&self, iteration: &Iteration) -> Iteration {
         let mut held: Vec<usize> = Vec::new();
         let mut steps = Vec::with_capacity(iteration.steps.len());
@@ -70,7 +70,8 @@ impl Named {
 }
 
 impl Workload {
-    /// The workload without visits of this line, or without this lock. Lines that were visited under the lock remain.
+    /// The workload without visits of this line, or without this lock. Lines that were visited
+    /// under the lock remain.
     ///
     /// # Errors
     /// Nothing has the name.
@@ -94,8 +95,9 @@ impl Workload {
         Ok(changed)
     }
 
-    /// The workload with visits of this line, or sections of this lock, in only one of so many iterations. The
-    /// instructions of the others remain, because they are part of the measured time.
+    /// The workload with visits of this line, or sections of this lock, in only one of so many
+    /// iterations. The instructions of the others remain, because they are part of the measured
+    /// time.
     ///
     /// # Errors
     /// Nothing has the name, or the number is 0 or above [`MOST_ITERATIONS`].
@@ -106,7 +108,8 @@ impl Workload {
         let named = Named::find(self, name)?;
         let mut changed = self.clone();
         for recorded in &mut changed.recorded {
-            // Each iteration is among the copies as often as there are iterations in a batch, and once as it was.
+            // Each iteration is among the copies as often as there are iterations in a batch, and
+            // once as it was.
             let copy = |copy: usize| {
                 recorded.iterations.iter().enumerate().map({
                     let named = &named;

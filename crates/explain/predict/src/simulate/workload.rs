@@ -16,8 +16,8 @@ pub struct Workload {
 /// The iterations of a traced CPU, in order. A task replays them again and again.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Recorded {
-    /// The memory node of the CPU. A task replays the iterations of a CPU whose node is that of the task's own CPU,
-    /// modulo the number of traced nodes.
+    /// The memory node of the CPU. A task replays the iterations of a CPU whose node is that of the
+    /// task's own CPU, modulo the number of traced nodes.
     pub node: usize,
     /// The iterations.
     pub iterations: Vec<Iteration>,
@@ -119,8 +119,9 @@ pub enum Scope {
     Global,
     /// The tasks of one socket.
     Node,
-    /// As many tasks as CPUs were traced, each of which replays another CPU. A line that only some of the traced CPUs
-    /// touched is therefore shared by as many tasks, and not by all that replay these CPUs.
+    /// As many tasks as CPUs were traced, each of which replays another CPU. A line that only some
+    /// of the traced CPUs touched is therefore shared by as many tasks, and not by all that replay
+    /// these CPUs.
     Group,
     /// No others.
     Task,

@@ -22,7 +22,8 @@ impl Lock {
         self.readers == 0 && !self.refuses_readers()
     }
 
-    /// Whether a reader has to wait. Waiting writers come first, so that readers cannot starve them.
+    /// Whether a reader has to wait. Waiting writers come first, so that readers cannot starve
+    /// them.
     pub(super) fn refuses_readers(&self) -> bool {
         self.is_held || !self.queue.is_empty()
     }

@@ -75,8 +75,8 @@ impl Engine<'_> {
         true
     }
 
-    /// Changes the number of readers in the word of a lock. Returns whether that is done, and the task is at its next
-    /// operation.
+    /// Changes the number of readers in the word of a lock. Returns whether that is done, and the
+    /// task is at its next operation.
     fn update_word(&mut self, task: usize, nr: usize) -> bool {
         if !std::mem::take(&mut self.tasks[task].has_word) {
             if !self.has_stored(task) {
@@ -91,7 +91,8 @@ impl Engine<'_> {
         true
     }
 
-    /// Gives a free lock to the first in the queue: a writer, or all readers before the next writer.
+    /// Gives a free lock to the first in the queue: a writer, or all readers before the next
+    /// writer.
     fn pass_on(&mut self, from: usize, nr: usize) {
         while let Some(&Waiter { task, how, since }) = self.locks[nr].queue.front() {
             if how == Hold::Exclusive && self.locks[nr].readers > 0 {

@@ -37,7 +37,8 @@ impl Engine<'_> {
         !task.drains
     }
 
-    /// Requests a line. Returns whether the task has it already. Otherwise the task will be woken up when it arrives.
+    /// Requests a line. Returns whether the task has it already. Otherwise the task will be woken
+    /// up when it arrives.
     pub(super) fn request(&mut self, task: usize, nr: usize, access: Access) -> bool {
         let line = &mut self.lines[nr];
         if line.current.is_some() {

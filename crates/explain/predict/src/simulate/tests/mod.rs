@@ -13,8 +13,8 @@ use super::{
 use crate::Machine;
 use crate::machine::{Clock, Distance, Figure, SCHEMA, Transfers};
 
-/// A machine with these sockets, L3 caches per socket, cores per L3 cache and threads per core. The transfers are
-/// by distance. The clock is constant.
+/// A machine with these sockets, L3 caches per socket, cores per L3 cache and threads per core. The
+/// transfers are by distance. The clock is constant.
 fn machine(shape: [u32; 4], transfer_ns: [f64; 4]) -> Machine {
     let [sockets, l3s_per_socket, cores_per_l3, threads_per_core] = shape;
     let figure = |value| Figure { value, low: None, high: None, source: "test".into() };

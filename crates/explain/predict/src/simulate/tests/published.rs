@@ -1,6 +1,7 @@
 //! Published curves, from the counts and figures of their sources. No constant is fitted to them.
 //!
-//! `cargo test -p knee-predict published -- --nocapture` prints the predictions beside the measurements.
+//! `cargo test -p knee-predict published -- --nocapture` prints the predictions beside the
+//! measurements.
 
 use super::super::{Class, Usage};
 use super::*;
@@ -10,13 +11,15 @@ const WITHIN_A_SOCKET: f64 = 0.25;
 /// The largest error of a point over several sockets.
 const BETWEEN_SOCKETS: f64 = 0.3;
 
-/// Predicts a curve of task counts and published rates, prints it, and checks the error of each point.
+/// Predicts a curve of task counts and published rates, prints it, and checks the error of each
+/// point.
 fn check(title: &str, plan: Plan<'_>, curve: &[(u32, f64)]) {
     let simulator = Simulator::new(Plan { draws: 100, ..plan }).unwrap();
     println!("{title}, in millions\ntasks  class  predicted            band  measured  error");
     for &(tasks, measured) in curve {
         let point = simulator.point(tasks).unwrap();
         let error = point.rate / measured - 1.0;
+        let percent = error * 100.0;
         let [rate, low, high, measured] =
             [point.rate, point.low, point.high, measured].map(|rate| rate / 1e6);
         let binding = point.binding().map_or(String::new(), |usage| {
@@ -24,17 +27,17 @@ fn check(title: &str, plan: Plan<'_>, curve: &[(u32, f64)]) {
             format!("{name}: {visits:.2} x {service_ns:.0} ns, {:.0} % far", far * 100.0)
         });
         println!(
-            "{tasks:5}  {:5}  {rate:9.3}  {low:6.3}..{high:6.3}  {measured:8.3}  {:+4.0}%  {binding}",
+            "{tasks:5}  {:5}  {rate:9.3}  {low:6.3}..{high:6.3}  {measured:8.3}  {percent:+4.0}%  \
+             {binding}",
             point.class,
-            error * 100.0,
         );
         let most = if point.class == Class::C { BETWEEN_SOCKETS } else { WITHIN_A_SOCKET };
         assert!(error.abs() <= most, "{title}, {tasks} tasks: {error:+.3}");
     }
 }
 
-/// multikernel.io, 2026-08-17: open1 as processes, Linux 7.0.0 with AppArmor, 2 × 24 cores Sapphire Rapids without SMT.
-/// An open and a close each change `label.count` once.
+/// multikernel.io, 2026-08-17: open1 as processes, Linux 7.0.0 with AppArmor, 2 × 24 cores Sapphire
+/// Rapids without SMT. An open and a close each change `label.count` once.
 #[test]
 fn open1_of_processes_on_sapphire_rapids() {
     let machine = Machine::built_in("sapphire-rapids-2x24").unwrap();
@@ -49,9 +52,9 @@ fn open1_of_processes_on_sapphire_rapids() {
     check("open1, processes, Sapphire Rapids", plan, &curve);
 }
 
-/// A. Kogan, "[PATCH v11 0/5] Add NUMA-awareness to qspinlock", 2020-09-15: open1 as threads, Linux 5.9-rc4, 4 × 18
-/// cores Haswell-EX. The lock is `files_struct.file_lock`, with about two lines inside and 90 ns of instructions. An
-/// open and a close each take it.
+/// A. Kogan, "[PATCH v11 0/5] Add NUMA-awareness to qspinlock", 2020-09-15: open1 as threads, Linux
+/// 5.9-rc4, 4 × 18 cores Haswell-EX. The lock is `files_struct.file_lock`, with about two lines
+/// inside and 90 ns of instructions. An open and a close each take it.
 #[test]
 fn open1_of_threads_on_haswell_ex() {
     let machine = Machine::built_in("haswell-ex-4x18").unwrap();
@@ -72,9 +75,30 @@ fn open1_of_threads_on_haswell_ex() {
     check("open1, threads, Haswell-EX", plan, &curve);
 }
 
-/// FreeBSD head, mmacy's blog, 2018-05-02: mmap1 as processes, 2 × 24 × 2 CPUs (inferred), with the mutex of delayed
-/// invalidation twice per iteration. The plateau at 24 tasks calibrates the lines inside, 2.8. The time of one
-/// iteration does not matter beyond 12 tasks.
+/// LKP: open1 as processes on 104 CPUs of 2 × 26 cores Skylake, before and after f4fee216df7d
+/// "apparmor: try to avoid refing the label in apparmor_file_open" (Linux 6.11). An open and a close
+/// changed `label.count` four times, and now twice. The time of an iteration is unknown, and does
+/// not matter: the line is always busy.
+#[test]
+fn open1_with_fewer_changes_of_a_label_on_skylake() {
+    let machine = Machine::built_in("skylake-2x26").unwrap();
+    let changes = |count| {
+        let change = [compute(2000.0 / f64::from(count)), visit(0, Access::Atomic)];
+        workload(&change.repeat(count as usize), &[Scope::Global], &[])
+    };
+    let (before, after) = (changes(4), changes(2));
+    let plan = |workload| Plan::new(workload, &machine, 1000.0);
+    let (rate_before, rate_after) = (4_223_977.0, 7_890_649.0);
+    check("open1, 4 changes", plan(&before), &[(104, rate_before)]);
+    check("open1, 2 changes", plan(&after), &[(104, rate_after)]);
+    let [before, after] = [&before, &after]
+        .map(|workload| Simulator::new(plan(workload)).unwrap().point(104).unwrap().rate);
+    assert_near(after / before, rate_after / rate_before, 0.12);
+}
+
+/// FreeBSD head, mmacy's blog, 2018-05-02: mmap1 as processes, 2 × 24 × 2 CPUs (inferred), with the
+/// mutex of delayed invalidation twice per iteration. The plateau at 24 tasks calibrates the lines
+/// inside, 2.8. The time of one iteration does not matter beyond 12 tasks.
 #[test]
 fn mmap1_of_processes_on_freebsd() {
     let mut machine = Machine::built_in("cascade-lake-2x24").unwrap();
@@ -85,8 +109,9 @@ fn mmap1_of_processes_on_freebsd() {
     check("mmap1, processes, FreeBSD", plan, &curve);
 }
 
-/// An iteration of so many ns, in which each half takes one spin lock for so many ns of instructions. The numbers of
-/// lines inside are those of successive iterations. An instruction is 1 ns.
+/// An iteration of so many ns, in which each half takes one spin lock for so many ns of
+/// instructions. The numbers of lines inside are those of successive iterations. An instruction is
+/// 1 ns.
 fn locked_twice(iteration_ns: f64, inside_ns: f64, lines: &[usize]) -> Workload {
     let most = lines.iter().copied().max().unwrap();
     let lock = (LockKind::Spin, Scope::Global);
