@@ -34,11 +34,11 @@ const JITTER: f64 = 0.2;
 /// (Skylake), and about one instruction in seven stores.
 const HIDDEN_INSTRUCTIONS: f64 = 400.0;
 
-/// Rounds after which all queues are shuffled, on average. Tasks that wait most of the time
-/// otherwise keep the order of their start, which decides how many transfers are between sockets.
-/// On a real machine, each interrupt makes a task lose its place, many thousand times during a
-/// measurement.
-const ROUNDS_IN_ORDER: u32 = 1;
+/// Events of each task after which all queues are shuffled, on average: it has waited once or twice.
+/// Tasks that wait most of the time otherwise keep the order of their start, which decides how many
+/// transfers are between sockets. On a real machine, each interrupt makes a task lose its place,
+/// many thousand times during a measurement.
+const EVENTS_IN_ORDER: u64 = 8;
 
 /// How long to simulate. A round is as many iterations as there are tasks.
 #[derive(Debug, Clone, Copy)]
@@ -85,10 +85,12 @@ pub(super) struct Engine<'a> {
     lock_places: Vec<(Scope, usize)>,
     /// The line that is the word of the first lock. Those of the others follow.
     words: usize,
+    /// Iterations per ns in the measured time.
+    rate: f64,
     completed: u64,
-    /// The number of completed iterations at which queues are shuffled.
-    next_shuffle: u64,
     handled: u64,
+    /// The number of handled events at which queues are shuffled.
+    next_shuffle: u64,
 }
 
 impl<'a> Engine<'a> {
@@ -136,9 +138,10 @@ impl<'a> Engine<'a> {
             line_places,
             lock_places,
             words,
+            rate: 0.0,
             completed: 0,
-            next_shuffle: 0,
             handled: 0,
+            next_shuffle: 0,
         }
     }
 
@@ -159,10 +162,16 @@ impl<'a> Engine<'a> {
         self.start = now;
         self.lines.iter_mut().for_each(|line| line.tally.restart(now));
         self.locks.iter_mut().for_each(|lock| lock.tally.restart(now));
-        self.next_shuffle -= self.completed.min(self.next_shuffle);
         self.completed = 0;
+        let before = self.progress();
         self.simulate((length.rounds * tasks).max(length.least), length.most_events);
-        self.completed as f64 / (self.now - self.start)
+        self.rate = (self.progress() - before) / (self.now - self.start);
+        self.rate
+    }
+
+    /// Iterations that all tasks have executed. Whole iterations would be too few if each is long.
+    fn progress(&self) -> f64 {
+        self.tasks.iter().map(Task::progress).sum()
     }
 
     /// Simulates so many more iterations, but not more events.
@@ -170,10 +179,11 @@ impl<'a> Engine<'a> {
         let completed = self.completed + iterations;
         let handled = self.handled + events;
         while self.completed < completed && self.handled < handled {
-            if self.completed >= self.next_shuffle {
+            if self.handled >= self.next_shuffle {
                 self.shuffle();
             }
-            let Some((time, event)) = self.events.next() else { return };
+            let next = self.events.next();
+            let (time, event) = next.expect("a task that waits is woken up by another one");
             self.now = time;
             self.handled += 1;
             match event {
@@ -185,8 +195,8 @@ impl<'a> Engine<'a> {
 
     fn shuffle(&mut self) {
         // The tasks that are not in a queue keep their order, so it has to be others each time.
-        let most = 2 * ROUNDS_IN_ORDER * self.tasks.len() as u32;
-        self.next_shuffle = self.completed + 1 + u64::from(self.random.rand_range(0..most));
+        let most = 2 * EVENTS_IN_ORDER * self.tasks.len() as u64;
+        self.next_shuffle = self.handled + 1 + u64::from(self.random.rand_range(0..most as u32));
         for line in &mut self.lines {
             shuffled(&mut line.queue, &mut self.random);
         }
@@ -208,8 +218,7 @@ impl<'a> Engine<'a> {
         let locks = self.lock_places.iter().map(|place| of_locks(&self.locks[instances(place)]));
         let words = &self.lines[self.words..];
         let words = self.lock_places.iter().map(|place| of_lines(&words[instances(place)]));
-        let rate = self.completed as f64 / window;
-        Found { rate, window, tallies: lines.chain(locks).chain(words).collect() }
+        Found { rate: self.rate, window, tallies: lines.chain(locks).chain(words).collect() }
     }
 
     /// Events so far.

@@ -8,6 +8,10 @@ use super::super::workload::Scope;
 #[derive(Debug)]
 pub(super) struct Task<'a> {
     pub(super) operations: &'a [Operation],
+    /// Iterations of the program.
+    iterations: usize,
+    /// How many times the task has executed the program.
+    laps: u64,
     /// Index of the next operation.
     pub(super) next: usize,
     /// Instructions that remain of an operation that was interrupted; 0 if none was.
@@ -32,6 +36,8 @@ impl<'a> Task<'a> {
         let start = seat.group * program.starts.len() / groups;
         Self {
             operations: &program.operations,
+            iterations: program.starts.len(),
+            laps: 0,
             next: program.starts[start] as usize,
             rest: 0.0,
             stores: Vec::new(),
@@ -55,6 +61,16 @@ impl<'a> Task<'a> {
 
     /// Ends an iteration.
     pub(super) fn complete(&mut self) {
-        self.next = if self.next + 1 == self.operations.len() { 0 } else { self.next + 1 };
+        self.next += 1;
+        if self.next == self.operations.len() {
+            self.next = 0;
+            self.laps += 1;
+        }
+    }
+
+    /// Iterations that the task has executed, with a part of the current one.
+    pub(super) fn progress(&self) -> f64 {
+        let share = self.next as f64 / self.operations.len() as f64;
+        self.iterations as f64 * (self.laps as f64 + share)
     }
 }

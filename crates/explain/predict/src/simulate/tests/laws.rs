@@ -98,6 +98,14 @@ fn a_lock_takes_its_instructions_its_lines_and_the_handover() {
 }
 
 #[test]
+fn an_iteration_of_more_events_than_are_simulated_has_a_rate() {
+    let steps = [compute(300.0), visit(0, Access::Atomic)].repeat(20_000);
+    let workload = workload(&steps, &[Scope::Global], &[]);
+    let point = point(&workload, &uniform(32), 500.0 * 20_000.0, certain(0.0, 1.0), 32);
+    assert_near(point.rate, 1e9 / (50.0 * 20_000.0), 0.01);
+}
+
+#[test]
 fn locks_pass_in_order_of_arrival_wherever_the_waiters_are() {
     let steps = [compute(400.0), acquire(0), compute(100.0), release(0)];
     let workload = workload(&steps, &[], &[(LockKind::Spin, Scope::Global)]);
