@@ -53,7 +53,12 @@ impl Placement {
     /// permutation of the topology's CPUs. With [`Placement::None`] it only says how many
     /// there are, in the order of [`Placement::Cores`].
     pub fn order(self, topology: &Topology) -> Vec<u32> {
-        let mut cpus = topology.cpus().to_vec();
+        self.arranged(topology.cpus().to_vec()).iter().map(|cpu| cpu.id).collect()
+    }
+
+    /// These CPUs in the order in which tasks take them, as in [`Placement::order`]: for a machine
+    /// that is not there.
+    pub fn arranged(self, mut cpus: Vec<Cpu>) -> Vec<Cpu> {
         match self {
             Placement::Cores | Placement::None => cpus.sort_by_key(|cpu| (cpu.thread, cpu.core)),
             Placement::Smt => cpus.sort_by_key(|cpu| (cpu.core, cpu.thread)),
@@ -64,7 +69,7 @@ impl Placement {
                 cpus = dealt(dealt(cpus, |cpu| (cpu.package, cpu.l3)), |cpu| cpu.package);
             }
         }
-        cpus.iter().map(|cpu| cpu.id).collect()
+        cpus
     }
 }
 

@@ -1,7 +1,8 @@
-//! Machines: how many CPUs they have, and what it costs these to communicate.
+//! Curves for machines that are not there.
 //!
 //! A [`Machine`] is a TOML file. Some are [built in](Machine::built_in), with the source of each figure.
-//! [`measure`] takes the figures of the machine that it runs on.
+//! [`measure`] takes the figures of the machine that it runs on. [`simulate`] predicts how fast tasks are on a machine,
+//! from what they do.
 //!
 //! ```
 //! use knee_predict::{Machine, machine::Distance};
@@ -13,5 +14,6 @@
 
 pub mod machine;
 pub mod measure;
+pub mod simulate;
 
 pub use machine::Machine;

@@ -2,6 +2,7 @@
 
 mod built_in;
 mod check;
+mod cpus;
 mod fields;
 mod text;
 

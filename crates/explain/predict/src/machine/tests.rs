@@ -1,3 +1,4 @@
+use knee_host::Placement;
 use proptest::prelude::*;
 
 use super::*;
@@ -93,6 +94,28 @@ fn the_distances_of_a_machine_are_those_that_it_has() {
     assert_eq!(distances("graviton3-64"), [Distance::Socket]);
     let genoa = Machine::built_in("genoa-2x96").unwrap();
     assert_eq!((genoa.cores_per_socket(), genoa.cpus()), (96, 384));
+}
+
+#[test]
+fn tasks_take_the_cores_of_all_sockets_before_second_threads() {
+    let machine = Machine::built_in("haswell-ex-4x18").unwrap();
+    let cpus = Placement::Cores.arranged(machine.all_cpus());
+    let numbers: Vec<u32> = cpus.iter().map(|cpu| cpu.id).collect();
+    assert_eq!(numbers, (0..144).collect::<Vec<_>>());
+    let place = |nr: usize| (cpus[nr].package, cpus[nr].l3, cpus[nr].core, cpus[nr].thread);
+    assert_eq!([place(17), place(18)], [(0, 0, 17, 0), (1, 1, 18, 0)]);
+    assert_eq!([place(71), place(72)], [(3, 3, 71, 0), (0, 0, 0, 1)]);
+}
+
+#[test]
+fn the_distance_of_cpus_is_the_smallest_part_that_contains_both() {
+    let machine = Machine::built_in("genoa-2x96").unwrap();
+    let cpus = Placement::Cores.arranged(machine.all_cpus());
+    let others = [(192, Distance::Core), (7, Distance::L3), (8, Distance::Socket)];
+    for (other, distance) in others.into_iter().chain([(96, Distance::Machine)]) {
+        assert_eq!(Distance::between(&cpus[0], &cpus[other], true), distance);
+    }
+    assert_eq!(Distance::between(&cpus[0], &cpus[7], false), Distance::Socket);
 }
 
 #[test]

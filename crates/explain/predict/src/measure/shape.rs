@@ -45,13 +45,7 @@ fn most(cpus: &[Cpu], whole: fn(&Cpu) -> u32, part: fn(&Cpu) -> u32) -> u32 {
 pub(super) fn distance(topology: &Topology, (a, b): (u32, u32)) -> Option<Distance> {
     let find = |id: u32| topology.cpus().iter().find(|cpu| cpu.id == id);
     let (a, b) = (find(a)?, find(b)?);
-    let shares = |part: fn(&Cpu) -> u32| part(a) == part(b);
-    Some(match () {
-        () if shares(|cpu| cpu.core) => Distance::Core,
-        () if !shares(|cpu| cpu.package) => Distance::Machine,
-        () if shares(|cpu| cpu.l3) && has_other_l3(topology, a) => Distance::L3,
-        () => Distance::Socket,
-    })
+    Some(Distance::between(a, b, has_other_l3(topology, a)))
 }
 
 /// Whether the socket of a CPU has several L3 caches.

@@ -137,7 +137,7 @@ impl Medians {
 
 /// The interval that leaves a share of (1 − confidence) / 2 of the values outside of each end;
 /// `None` without values.
-pub(super) fn percentiles(mut values: Vec<f64>, confidence: f64) -> Option<(f64, f64)> {
+pub fn percentiles(mut values: Vec<f64>, confidence: f64) -> Option<(f64, f64)> {
     values.sort_by(f64::total_cmp);
     let outside = ((1.0 - confidence) / 2.0 * values.len() as f64).round() as usize;
     Some((*values.get(outside)?, *values.get(values.len() - 1 - outside)?))

@@ -38,7 +38,7 @@ mod many;
 mod model;
 mod options;
 
-pub use intervals::Basis;
+pub use intervals::{Basis, percentiles};
 pub use many::fit_all;
 pub use model::Usl;
 pub use options::FitOptions;
@@ -46,7 +46,7 @@ pub use options::FitOptions;
 use serde::Serialize;
 
 use crate::median;
-use intervals::{Resampler, percentiles};
+use intervals::Resampler;
 use least_squares::Law;
 use model::COEFFICIENTS;
 

@@ -1,0 +1,456 @@
+//! What holds for every workload, and closed formulas for simple ones.
+
+use proptest::prelude::*;
+
+use super::super::mva::Network;
+use super::super::{Class, Inputs, Station};
+use super::*;
+
+/// Two sockets of two L3 caches with four cores of two threads.
+fn two_sockets() -> Machine {
+    machine([2, 2, 4, 2], [10.0, 25.0, 50.0, 150.0])
+}
+
+/// One socket, in which all transfers take 50 ns.
+fn uniform(cores: u32) -> Machine {
+    machine([1, 1, cores, 1], [50.0; 4])
+}
+
+#[test]
+fn tasks_that_share_nothing_have_the_rate_of_one_task_times_the_clock() {
+    let mut machine = machine([2, 1, 4, 1], [10.0, 50.0, 50.0, 150.0]);
+    machine.clock.as_mut().unwrap().points = vec![(1, 1.0), (2, 0.9), (4, 0.7)];
+    let own = [compute(900.0), visit(0, Access::Atomic), acquire(0), release(0), compute(100.0)];
+    let workload = workload(&own, &[Scope::Task], &[(LockKind::Spin, Scope::Task)]);
+    let speeds = [(1, 1.0), (2, 1.8), (3, 3.0 * 0.8), (4, 2.8), (5, 3.8), (8, 5.6)];
+    for (tasks, speed) in speeds {
+        let point = point(&workload, &machine, 1000.0, certain(0.0, 1.0), tasks);
+        assert_near(point.rate, speed * 1e6, 1e-12);
+        assert_eq!((point.class, point.usages.len()), (Class::A, 0));
+    }
+}
+
+#[test]
+fn lines_that_nobody_writes_cost_nothing() {
+    let steps = [compute(500.0), visit(0, Access::Load), compute(500.0)];
+    let workload = workload(&steps, &[Scope::Global], &[]);
+    let point = point(&workload, &uniform(8), 1000.0, certain(0.0, 1.0), 8);
+    assert_near(point.rate, 8e6, 0.01);
+    assert_eq!(point.class, Class::A);
+}
+
+#[test]
+fn busy_threads_of_a_core_slow_each_other_down() {
+    let machine = machine([1, 1, 2, 2], [10.0, 50.0, 50.0, 50.0]);
+    let workload = workload(&[compute(1.0)], &[], &[]);
+    for (tasks, rate) in [(2, 2e6), (3, 1e6 + 2e6 / 1.6), (4, 4e6 / 1.6)] {
+        let point = point(&workload, &machine, 1000.0, certain(0.0, 1.0), tasks);
+        assert_near(point.rate, rate, 1e-12);
+    }
+}
+
+#[test]
+fn a_contended_line_makes_one_transfer_at_a_time() {
+    for visits in [1, 2, 3] {
+        let steps = [compute(300.0), visit(0, Access::Atomic)].repeat(visits);
+        let workload = workload(&steps, &[Scope::Global], &[]);
+        let plateau = 1e9 / (50.0 * visits as f64);
+        for tasks in [32, 64] {
+            let point = point(&workload, &uniform(64), 500.0, certain(0.0, 1.0), tasks);
+            assert_near(point.rate, plateau, 0.01);
+            let binding = point.binding().unwrap();
+            assert_eq!((binding.station, point.class), (Station::Line(0), Class::B));
+            assert_near(binding.visits, visits as f64, 0.01);
+            assert_near(binding.service_ns, 50.0, 0.001);
+            assert_near(binding.plateau, plateau, 0.01);
+            assert!(binding.utilisation > 0.99 && binding.waiting > f64::from(tasks) / 2.0);
+        }
+    }
+}
+
+#[test]
+fn a_loop_of_compare_and_swap_takes_two_transfers() {
+    let steps = [compute(300.0), visit(0, Access::CompareExchange)];
+    let workload = workload(&steps, &[Scope::Global], &[]);
+    let point = point(&workload, &uniform(32), 500.0, certain(0.0, 1.0), 32);
+    assert_near(point.rate, 1e9 / 100.0, 0.01);
+    assert_eq!(point.class, Class::D);
+}
+
+#[test]
+fn a_lock_takes_its_instructions_its_lines_and_the_handover() {
+    // A section of 100 ns of instructions.
+    let visits = [visit(0, Access::Atomic), visit(1, Access::Atomic), visit(2, Access::Atomic)];
+    for lines in 0..=3 {
+        let mut steps = vec![compute(400.0), acquire(0), compute(100.0)];
+        steps.extend(&visits[..lines]);
+        steps.push(release(0));
+        let workload = workload(&steps, &[Scope::Global; 3], &[(LockKind::Spin, Scope::Global)]);
+        for handover in [1.0, 1.5, 2.0] {
+            let section = 100.0 + (lines as f64 + handover) * 50.0;
+            let point = point(&workload, &uniform(32), 500.0, certain(1.0, handover), 32);
+            assert_near(point.rate, 1e9 / section, 0.01);
+            let binding = point.binding().unwrap();
+            assert_eq!(binding.station, Station::Lock(0));
+            assert_near(binding.service_ns, section, 0.01);
+        }
+    }
+}
+
+#[test]
+fn an_iteration_of_more_events_than_are_simulated_has_a_rate() {
+    let steps = [compute(300.0), visit(0, Access::Atomic)].repeat(20_000);
+    let workload = workload(&steps, &[Scope::Global], &[]);
+    let point = point(&workload, &uniform(32), 500.0 * 20_000.0, certain(0.0, 1.0), 32);
+    assert_near(point.rate, 1e9 / (50.0 * 20_000.0), 0.01);
+}
+
+#[test]
+fn locks_pass_in_order_of_arrival_wherever_the_waiters_are() {
+    let steps = [compute(400.0), acquire(0), compute(100.0), release(0)];
+    let workload = workload(&steps, &[], &[(LockKind::Spin, Scope::Global)]);
+    let rate = |near_first| {
+        let machine = machine([2, 1, 8, 1], [10.0, 50.0, 50.0, 150.0]);
+        point(&workload, &machine, 500.0, certain(near_first, 1.0), 16).rate
+    };
+    assert_eq!(rate(0.0), rate(1.0));
+}
+
+#[test]
+fn near_first_is_faster_over_two_sockets_and_the_same_in_one() {
+    let steps = [compute(500.0), visit(0, Access::Atomic)];
+    let workload = workload(&steps, &[Scope::Global], &[]);
+    let machine = machine([2, 1, 16, 1], [10.0, 50.0, 50.0, 150.0]);
+    let at = |near_first, tasks| point(&workload, &machine, 500.0, certain(near_first, 1.0), tasks);
+    let [fifo, middle, near] = [0.0, 0.5, 1.0].map(|near_first| at(near_first, 32));
+    // In order of arrival, every other transfer is between sockets.
+    assert_near(fifo.rate, 1e9 / 100.0, 0.05);
+    assert_near(near.rate, 1e9 / 50.0, 0.02);
+    assert!(fifo.rate * 1.1 < middle.rate && middle.rate * 1.1 < near.rate);
+    assert_eq!((fifo.class, near.class), (Class::C, Class::B));
+    assert_near(at(0.0, 16).rate, at(1.0, 16).rate, 0.01);
+}
+
+#[test]
+fn the_other_thread_of_a_core_gets_a_line_faster_but_not_first() {
+    let steps = [compute(500.0), visit(0, Access::Atomic)];
+    let workload = workload(&steps, &[Scope::Global], &[]);
+    let machine = machine([1, 1, 8, 2], [10.0, 50.0, 50.0, 50.0]);
+    let at = |near_first| point(&workload, &machine, 200.0, certain(near_first, 1.0), 16).rate;
+    // One of the 15 other threads is on the same core.
+    for near_first in [0.0, 1.0] {
+        assert_near(at(near_first), 1e9 / (50.0 - 40.0 / 15.0), 0.03);
+    }
+}
+
+#[test]
+fn a_line_for_each_socket_scales_with_the_sockets() {
+    let steps = [compute(500.0), visit(0, Access::Atomic)];
+    let of = |scope| workload(&steps, &[scope], &[]);
+    let machine = machine([4, 1, 16, 1], [10.0, 50.0, 50.0, 150.0]);
+    for sockets in 1..=4 {
+        let point = point(&of(Scope::Node), &machine, 500.0, certain(0.0, 1.0), 16 * sockets);
+        assert_near(point.rate, f64::from(sockets) * 2e7, 0.01);
+        let binding = point.binding().unwrap();
+        assert_eq!((binding.instances, point.class), (sockets as usize, Class::B));
+        assert_near(binding.plateau, point.rate, 0.02);
+    }
+}
+
+#[test]
+fn a_line_that_two_of_four_traced_cpus_share_is_shared_by_pairs_of_tasks() {
+    let shares = Iteration { steps: vec![compute(500.0), visit(0, Access::Atomic)] };
+    let alone = Iteration { steps: vec![compute(500.0)] };
+    let mut workload = workload(&[], &[Scope::Group], &[]);
+    let of = |iteration: &Iteration| Recorded { node: 0, iterations: vec![iteration.clone()] };
+    workload.recorded = [&shares, &shares, &alone, &alone].map(of).to_vec();
+    let point = point(&workload, &uniform(64), 500.0, certain(0.0, 1.0), 64);
+    // A task that shares waits for at most one transfer per iteration.
+    assert!(point.rate > 32.0 * 1e9 / 500.0 + 32.0 * 1e9 / 600.0);
+    assert_eq!(point.usages[0].instances, 16);
+}
+
+#[test]
+fn tasks_replay_the_iterations_of_their_node() {
+    let mut workload = workload(&[], &[Scope::Global], &[]);
+    let of = |node, steps: &[Step]| Recorded {
+        node,
+        iterations: vec![Iteration { steps: steps.to_vec() }],
+    };
+    let remote = [compute(500.0), visit(0, Access::Atomic)];
+    workload.recorded = vec![of(0, &[compute(500.0)]), of(1, &remote)];
+    let machine = machine([2, 1, 8, 1], [10.0, 50.0, 50.0, 150.0]);
+    let at = |tasks| point(&workload, &machine, 500.0, certain(0.0, 1.0), tasks);
+    assert_near(at(8).rate, 8.0 * 2e6, 0.01);
+    assert!(at(8).usages.is_empty());
+    assert_eq!(at(16).usages[0].far, 0.0);
+}
+
+#[test]
+fn a_store_does_not_wait_until_an_atomic_access_follows() {
+    let alone = 8.0 * 1e9 / 1000.0;
+    let rate = |steps: &[Step]| {
+        let workload = workload(steps, &[Scope::Global, Scope::Task], &[]);
+        point(&workload, &uniform(8), 1000.0, certain(0.0, 1.0), 8).rate
+    };
+    // The line is busy for less than half of the time.
+    let stores = rate(&[compute(1000.0), visit(0, Access::Store)]);
+    assert_near(stores, alone, 0.02);
+    let loads = rate(&[compute(1000.0), visit(0, Access::Store), visit(0, Access::Load)]);
+    assert_near(loads, alone, 0.02);
+    let waits = rate(&[compute(1000.0), visit(0, Access::Atomic)]);
+    assert!(waits < 0.97 * alone, "{waits}");
+}
+
+#[test]
+fn stores_cannot_exceed_what_their_line_allows() {
+    let workload = workload(&[compute(1000.0), visit(0, Access::Store)], &[Scope::Global], &[]);
+    let point = point(&workload, &uniform(64), 1000.0, certain(0.0, 1.0), 64);
+    assert!(point.rate <= 1.01 * 1e9 / 50.0, "{}", point.rate);
+    assert!(point.rate >= 0.95 * 1e9 / 50.0, "{}", point.rate);
+}
+
+#[test]
+fn readers_share_a_lock_and_contend_for_its_word() {
+    let shared = |kind, hold| {
+        let steps = [compute(100.0), Step::Acquire { lock: 0, hold }, compute(900.0), release(0)];
+        workload(&steps, &[], &[(kind, Scope::Global)])
+    };
+    let of = |hold| {
+        let workload = shared(LockKind::RwSemaphore, hold);
+        point(&workload, &uniform(64), 1000.0, certain(0.0, 1.0), 64)
+    };
+    let readers = of(Hold::Shared);
+    assert_eq!(readers.usages[0].station, Station::LockWord(0));
+    assert_near(readers.rate, 1e9 / 100.0, 0.01);
+    let writers = of(Hold::Exclusive);
+    assert_near(writers.rate, 1e9 / 950.0, 0.01);
+    assert_eq!((readers.class, writers.class), (Class::B, Class::D));
+}
+
+#[test]
+fn readers_and_writers_all_progress() {
+    let half = |hold| {
+        let steps = vec![compute(500.0), Step::Acquire { lock: 0, hold }, compute(500.0)];
+        let steps = steps.into_iter().chain([release(0)]).collect();
+        Recorded { node: 0, iterations: vec![Iteration { steps }] }
+    };
+    let mut workload = workload(&[], &[], &[(LockKind::Spin, Scope::Global)]);
+    workload.recorded = vec![half(Hold::Exclusive), half(Hold::Shared)];
+    let point = point(&workload, &uniform(16), 1000.0, certain(0.0, 1.0), 16);
+    // If all were writers, they would take turns.
+    let writers = 1e9 / 550.0;
+    assert!(point.rate > 1.1 * writers, "{}", point.rate);
+    assert_eq!(point.usages[0].station, Station::Lock(0));
+    assert!(point.usages[0].utilisation <= 1.0);
+}
+
+#[test]
+fn mutexes_are_of_class_d_as_soon_as_several_tasks_would_sleep() {
+    let steps = [compute(900.0), acquire(0), compute(100.0), release(0)];
+    let of = |kind, tasks| {
+        let workload = workload(&steps, &[], &[(kind, Scope::Global)]);
+        point(&workload, &uniform(32), 1000.0, certain(0.0, 1.0), tasks).class
+    };
+    assert_eq!(of(LockKind::Mutex, 4), Class::B);
+    assert_eq!(of(LockKind::Mutex, 32), Class::D);
+    assert_eq!(of(LockKind::Spin, 32), Class::B);
+}
+
+#[test]
+fn the_time_inside_locks_varies_at_the_same_time_of_the_iteration() {
+    let steps = [compute(800.0), acquire(0), compute(200.0), release(0)];
+    let workload = workload(&steps, &[], &[(LockKind::Spin, Scope::Global)]);
+    let of = |section, tasks| {
+        let uncertainty = Uncertainty { section: Range::exactly(section), ..certain(0.0, 1.0) };
+        point(&workload, &uniform(16), 1000.0, uncertainty, tasks).rate
+    };
+    assert_near(of(1.3, 1), of(1.0, 1), 1e-12);
+    for section in [0.7, 1.0, 1.3] {
+        assert_near(of(section, 16), 1e9 / (200.0 * section + 50.0), 0.01);
+    }
+}
+
+#[test]
+fn the_simulation_agrees_with_mean_value_analysis_for_exponential_sections() {
+    // Quantiles of the exponential distribution, in a scattered order.
+    let count: u32 = 997;
+    let section = |nr: u32| -(1.0 - (f64::from(nr * 389 % count) + 0.5) / f64::from(count)).ln();
+    let iterations = |shift: u32| {
+        let iteration = |nr: u32| Iteration {
+            steps: vec![
+                compute(900.0),
+                acquire(0),
+                compute(60.0 * section(nr + shift)),
+                release(0),
+                acquire(1),
+                compute(40.0 * section((nr + shift) * 7)),
+                release(1),
+            ],
+        };
+        (0..count).map(iteration).collect()
+    };
+    let locks = [(LockKind::Spin, Scope::Global); 2];
+    let mut workload = workload(&[], &[], &locks);
+    workload.recorded =
+        (0..32).map(|cpu| Recorded { node: 0, iterations: iterations(cpu * 31) }).collect();
+    let machine = machine([1, 1, 32, 1], [1e-6; 4]);
+    let network = Network { think_ns: 900.0, demands_ns: vec![60.0, 40.0] };
+    for tasks in [2, 8, 16, 24, 32] {
+        let point = point(&workload, &machine, 1000.0, certain(0.0, 1.0), tasks);
+        assert_near(point.rate, network.throughput(tasks), 0.03);
+        // The demands come from the simulation.
+        assert_near(point.analysis.unwrap(), network.throughput(tasks), 0.02);
+    }
+}
+
+#[test]
+fn constant_sections_are_between_mean_value_analysis_and_the_bounds() {
+    let steps = [compute(900.0), acquire(0), compute(100.0), release(0)];
+    let workload = workload(&steps, &[], &[(LockKind::Spin, Scope::Global)]);
+    let machine = machine([1, 1, 32, 1], [1e-6; 4]);
+    let network = Network { think_ns: 900.0, demands_ns: vec![100.0] };
+    for tasks in [2, 6, 10, 14, 32] {
+        let rate = point(&workload, &machine, 1000.0, certain(0.0, 1.0), tasks).rate;
+        let least = network.throughput(tasks);
+        assert!(rate >= 0.99 * least && rate <= 1.01 * network.bound(tasks), "{tasks}: {rate}");
+        assert!(rate <= 1.33 * least, "{tasks}: {rate}");
+    }
+}
+
+#[test]
+fn equal_seeds_give_equal_predictions_and_bands_contain_their_rates() {
+    let steps = [compute(500.0), visit(0, Access::Atomic), acquire(0), compute(50.0), release(0)];
+    let workload = workload(&steps, &[Scope::Global], &[(LockKind::Spin, Scope::Global)]);
+    let machine = two_sockets();
+    let point = |seed| {
+        let plan = Plan { draws: 30, seed, ..Plan::new(&workload, &machine, 800.0) };
+        Simulator::new(plan).unwrap().point(20).unwrap()
+    };
+    let first = point(1);
+    assert_eq!(first, point(1));
+    assert_ne!(first.rates, point(2).rates);
+    assert!(first.low < first.rate && first.rate < first.high);
+    let inside = first.rates.iter().filter(|rate| (first.low..=first.high).contains(rate));
+    assert!((26..=28).contains(&inside.count()));
+}
+
+#[test]
+fn errors_of_the_machine_cancel_in_the_ratio_of_two_workloads() {
+    let visits = |count| {
+        let steps = [compute(500.0), visit(0, Access::Atomic)].repeat(count);
+        workload(&steps, &[Scope::Global], &[])
+    };
+    let machine = uniform(32);
+    let rates = |workload: &Workload| {
+        let plan = Plan { draws: 40, ..Plan::new(workload, &machine, 1000.0) };
+        Simulator::new(plan).unwrap().point(32).unwrap().rates
+    };
+    for (two, one) in rates(&visits(2)).iter().zip(rates(&visits(1))) {
+        assert_near(one / two, 2.0, 0.05);
+    }
+}
+
+#[test]
+fn a_machine_with_missing_figures_has_stated_ones() {
+    let mut machine = two_sockets();
+    machine.transfer_ns = Transfers { socket: machine.transfer_ns.socket, ..Default::default() };
+    machine.clock = None;
+    machine.smt_slowdown = None;
+    let uncertainty = certain(0.0, 1.0);
+    let inputs = Inputs::middle(&machine, 100.0, &uncertainty).unwrap();
+    assert_eq!(inputs.transfer_ns, [10.0, 27.0, 50.0, 125.0]);
+    let assumed = super::super::assumptions(&machine, &uncertainty);
+    assert_eq!(assumed.len(), 5, "{assumed:?}");
+    assert!(super::super::assumptions(&two_sockets(), &uncertainty).is_empty());
+    machine.transfer_ns.socket = None;
+    let error = Inputs::middle(&machine, 100.0, &uncertainty).unwrap_err().to_string();
+    assert_eq!(error, "the machine made-up has no transfer_ns.socket; add it to its file");
+}
+
+#[test]
+fn the_analysis_of_a_point_applies_to_queues_with_one_server_only() {
+    let lock = [(LockKind::Spin, Scope::Global)];
+    let analysis = |steps: &[Step], scope| {
+        let workload = workload(steps, &[scope, scope], &lock);
+        let point = point(&workload, &two_sockets(), 1000.0, certain(0.5, 1.5), 12);
+        point.analysis.map(|analysis| analysis / point.rate)
+    };
+    let [count, other] = [visit(0, Access::Atomic), visit(1, Access::Atomic)];
+    let simple = [compute(600.0), other, acquire(0), compute(40.0), count, release(0)];
+    for steps in [&simple[..], &simple[..2], &simple[2..], &[compute(800.0), count, other]] {
+        let ratio = analysis(steps, Scope::Global).unwrap();
+        assert!((0.75..1.01).contains(&ratio), "{ratio}");
+    }
+    assert_eq!(analysis(&[&simple[..], &[count]].concat(), Scope::Global), None);
+    assert_eq!(analysis(&simple, Scope::Node), None);
+    assert_eq!(analysis(&[&simple[..], &[visit(1, Access::Store)]].concat(), Scope::Global), None);
+    let shared = Step::Acquire { lock: 0, hold: Hold::Shared };
+    assert_eq!(analysis(&[compute(600.0), shared, release(0)], Scope::Global), None);
+}
+
+fn any_access() -> impl Strategy<Value = Access> {
+    prop::sample::select(vec![Access::Load, Access::Store, Access::Atomic, Access::CompareExchange])
+}
+
+/// Steps of an iteration: sections of the locks, in their order, and visits inside and outside.
+fn any_steps() -> impl Strategy<Value = Vec<Step>> {
+    let visits = || prop::collection::vec((0.0..300.0_f64, 0_usize..3, any_access()), 0..4);
+    let section = (any::<bool>(), any::<bool>(), visits());
+    (visits(), prop::collection::vec(section, 2)).prop_map(|(outside, sections)| {
+        let flat = |visits: Vec<(f64, usize, Access)>| {
+            visits.into_iter().flat_map(|(time, line, access)| [compute(time), visit(line, access)])
+        };
+        let mut steps = vec![compute(200.0)];
+        steps.extend(flat(outside));
+        for (lock, (is_taken, is_shared, inside)) in sections.into_iter().enumerate() {
+            let hold = if is_shared { Hold::Shared } else { Hold::Exclusive };
+            let ends = is_taken.then_some((Step::Acquire { lock, hold }, release(lock)));
+            steps.extend(ends.map(|(start, _)| start));
+            steps.extend(flat(inside));
+            steps.extend(ends.map(|(_, end)| end));
+        }
+        steps
+    })
+}
+
+fn any_scope() -> impl Strategy<Value = Scope> {
+    prop::sample::select(vec![Scope::Global, Scope::Node, Scope::Group, Scope::Task])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn no_workload_exceeds_the_asymptotic_bounds_or_stops(
+        iterations in prop::collection::vec(any_steps(), 1..4),
+        lines in prop::collection::vec(any_scope(), 3),
+        locks in prop::collection::vec(any_scope(), 2),
+        tasks in 1_u32..=32,
+        near_first in 0.0..=1.0_f64,
+    ) {
+        let locks: Vec<_> = locks.into_iter().map(|scope| (LockKind::Spin, scope)).collect();
+        let mut workload = workload(&[], &lines, &locks);
+        let iteration = |steps| Iteration { steps };
+        workload.recorded[0].iterations = iterations.into_iter().map(iteration).collect();
+        let time = workload.mean_instructions();
+        let point = point(&workload, &two_sockets(), time, certain(near_first, 1.5), tasks);
+        // Times of instructions vary by chance.
+        prop_assert!(point.rate <= 1.02 * point.bound, "{} > {}", point.rate, point.bound);
+        // All tasks together are not slower than tasks that take turns, each with the longest
+        // transfers and handovers.
+        let steps = workload.recorded[0].iterations.iter().flat_map(|iteration| &iteration.steps);
+        let most = steps.map(|step| match step {
+            Step::Compute { .. } => 0.0,
+            Step::Visit { .. } => 300.0,
+            Step::Acquire { .. } | Step::Release { .. } => 375.0,
+        });
+        let longest = 1.6 * 1.2 * time * workload.recorded[0].iterations.len() as f64
+            + most.sum::<f64>();
+        prop_assert!(point.rate >= 0.9 * 1e9 / longest, "{} < {}", point.rate, 1e9 / longest);
+        for usage in &point.usages {
+            prop_assert!((0.0..=1.0).contains(&usage.utilisation), "{usage:?}");
+            prop_assert!((0.0..=f64::from(tasks)).contains(&usage.waiting), "{usage:?}");
+            prop_assert!((0.0..=1.0).contains(&usage.far), "{usage:?}");
+        }
+    }
+}

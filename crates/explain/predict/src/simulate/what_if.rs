@@ -1,0 +1,126 @@
+//! What would come next: the workload after a change.
+
+use super::workload::{Iteration, Scope, Step, Workload};
+
+/// The largest `iterations` of [`Workload::batch`]. The recorded iterations are repeated as often.
+pub const MOST_ITERATIONS: usize = 256;
+
+/// Why a change is impossible.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ChangeError {
+    /// Neither a line nor a lock has the name.
+    #[error("no shared line or lock is named {0:?}")]
+    Unknown(String),
+    /// The batch is too small or too large.
+    #[error("a batch must be from 1 to {MOST_ITERATIONS} iterations")]
+    Batch,
+}
+
+/// The lines and locks with a name.
+struct Named {
+    lines: Vec<usize>,
+    locks: Vec<usize>,
+}
+
+impl Named {
+    fn find(workload: &Workload, name: &str) -> Result<Self, ChangeError> {
+        let lines = workload.lines.iter().enumerate().filter(|(_, line)| line.name == name);
+        let locks = workload.locks.iter().enumerate().filter(|(_, lock)| lock.name == name);
+        let named = Self {
+            lines: lines.map(|(index, _)| index).collect(),
+            locks: locks.map(|(index, _)| index).collect(),
+        };
+        match named.lines.is_empty() && named.locks.is_empty() {
+            true => Err(ChangeError::Unknown(name.to_owned())),
+            false => Ok(named),
+        }
+    }
+
+    fn has_lock(&self, lock: usize) -> bool {
+        self.locks.contains(&lock)
+    }
+
+    fn uses(&self, step: &Step) -> bool {
+        match step {
+            Step::Compute { .. } => false,
+            Step::Visit { line, .. } => self.lines.contains(line),
+            Step::Acquire { lock, .. } | Step::Release { lock } => self.has_lock(*lock),
+        }
+    }
+
+    /// The steps without uses of the lines, and without sections of the locks, including the visits
+    /// inside. The instructions remain, and so do sections of other locks inside.
+    fn removed(&self, iteration: &Iteration) -> Iteration {
+        let mut held: Vec<usize> = Vec::new();
+        let mut steps = Vec::with_capacity(iteration.steps.len());
+        for step in &iteration.steps {
+            let is_inside = held.last().is_some_and(|lock| self.has_lock(*lock));
+            match *step {
+                Step::Acquire { lock, .. } => held.push(lock),
+                Step::Release { lock } => held.retain(|other| *other != lock),
+                _ => {}
+            }
+            let is_visit = matches!(step, Step::Visit { .. });
+            if !(self.uses(step) || is_visit && is_inside) {
+                steps.push(*step);
+            }
+        }
+        Iteration { steps }
+    }
+}
+
+impl Workload {
+    /// The workload without visits of this line, or without this lock. Lines that were visited
+    /// under the lock remain.
+    ///
+    /// # Errors
+    /// Nothing has the name.
+    pub fn without(&self, name: &str) -> Result<Self, ChangeError> {
+        let named = Named::find(self, name)?;
+        let mut changed = self.clone();
+        let all = changed.recorded.iter_mut().flat_map(|recorded| &mut recorded.iterations);
+        all.for_each(|iteration| iteration.steps.retain(|step| !named.uses(step)));
+        Ok(changed)
+    }
+
+    /// The workload with such a line or lock for each task.
+    ///
+    /// # Errors
+    /// Nothing has the name.
+    pub fn split(&self, name: &str) -> Result<Self, ChangeError> {
+        let named = Named::find(self, name)?;
+        let mut changed = self.clone();
+        named.lines.into_iter().for_each(|line| changed.lines[line].scope = Scope::Task);
+        named.locks.into_iter().for_each(|lock| changed.locks[lock].scope = Scope::Task);
+        Ok(changed)
+    }
+
+    /// The workload with visits of this line, or sections of this lock, in only one of so many
+    /// iterations. The instructions of the others remain, because they are part of the measured
+    /// time.
+    ///
+    /// # Errors
+    /// Nothing has the name, or the number is 0 or above [`MOST_ITERATIONS`].
+    pub fn batch(&self, name: &str, iterations: usize) -> Result<Self, ChangeError> {
+        if !(1..=MOST_ITERATIONS).contains(&iterations) {
+            return Err(ChangeError::Batch);
+        }
+        let named = Named::find(self, name)?;
+        let mut changed = self.clone();
+        for recorded in &mut changed.recorded {
+            // Each iteration is among the copies as often as there are iterations in a batch, and
+            // once as it was.
+            let copy = |copy: usize| {
+                recorded.iterations.iter().enumerate().map({
+                    let named = &named;
+                    move |(nr, iteration)| match (nr + copy).is_multiple_of(iterations) {
+                        true => iteration.clone(),
+                        false => named.removed(iteration),
+                    }
+                })
+            };
+            recorded.iterations = (0..iterations).flat_map(copy).collect();
+        }
+        Ok(changed)
+    }
+}
