@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use knee_trace::{Cost, Figures, Functions, HotLine};
+use knee_trace::{Contention, Cost, Datum, Figures, Functions, HotLine, Lock, VISIT_DISTANCE};
 
 /// The costs of operations in one kernel.
 pub(crate) struct KernelCosts {
@@ -11,12 +11,31 @@ pub(crate) struct KernelCosts {
     /// The release of Linux, or the file of another kernel.
     pub(super) release: String,
     /// Costs by operation and CPU count.
-    pub(super) figures: BTreeMap<(String, u32), (Figures, Vec<Line>)>,
+    pub(super) figures: BTreeMap<(String, u32), OperationCost>,
+}
+
+/// What an operation costs on a number of CPUs.
+pub(super) struct OperationCost {
+    pub(super) figures: Figures,
+    pub(super) lines: Vec<Line>,
+    pub(super) locks: Vec<LockLine>,
+    /// The number of operations with more accesses to shared lines than the plugin lists.
+    pub(super) cut: usize,
+}
+
+/// A lock, with the names of the lines in its sections.
+pub(super) struct LockLine {
+    pub(super) lock: Lock,
+    pub(super) name: String,
+    /// The lines that sections access, with their average number of visits per section.
+    pub(super) inside: Vec<(String, f64)>,
 }
 
 /// A line that moves between CPUs, with the names of the functions that access it.
 pub(super) struct Line {
     pub(super) hot: HotLine,
+    /// The average number of times that an operation comes to the line.
+    pub(super) visits: f64,
     pub(super) writers: BTreeSet<String>,
     pub(super) readers: BTreeSet<String>,
 }
@@ -29,26 +48,51 @@ impl KernelCosts {
 
     pub(crate) fn add(&mut self, cost: &Cost, warm_up: u32, functions: &Functions) {
         let figures = cost.figures(warm_up);
+        let contention = cost.contention(warm_up, VISIT_DISTANCE, functions);
         let names = |code: &[u64]| -> BTreeSet<String> {
             let name =
                 |pc: &u64| functions.at(*pc).map_or_else(|| format!("{pc:#x}"), str::to_owned);
             code.iter().map(name).collect()
         };
+        let visits: BTreeMap<u64, f64> =
+            contention.lines.iter().map(|line| (line.line, line.visits)).collect();
         let lines = figures
             .lines
             .iter()
             .map(|line| Line {
                 writers: names(&line.writers),
                 readers: names(&line.readers),
+                visits: visits.get(&line.line).copied().unwrap_or(0.0),
                 hot: line.clone(),
             })
             .collect();
         let key = (cost.experiment.operation.clone(), cost.experiment.cpus);
-        self.figures.insert(key, (figures, lines));
+        let cut = contention.iterations.iter().filter(|operation| operation.cut).count();
+        let of = OperationCost { figures, lines, locks: locks(contention), cut };
+        self.figures.insert(key, of);
     }
 
     /// The cost of the operation at this CPU count, if measured.
     pub(super) fn of(&self, operation: &str, cpus: u32) -> Option<&Figures> {
-        self.figures.get(&(operation.to_owned(), cpus)).map(|(figures, _)| figures)
+        self.figures.get(&(operation.to_owned(), cpus)).map(|of| &of.figures)
     }
+}
+
+/// The locks, the most frequent first.
+fn locks(contention: Contention) -> Vec<LockLine> {
+    let Contention { lines, locks, .. } = contention;
+    let name = |datum: &Option<Datum>, address: u64| match datum {
+        Some(datum) => datum.to_string(),
+        None => format!("{address:#x}"),
+    };
+    let line =
+        |&(index, visits): &(usize, f64)| (name(&lines[index].datum, lines[index].line), visits);
+    let of = |lock: Lock| LockLine {
+        name: name(&lock.datum, lines[lock.line].line + u64::from(lock.offset)),
+        inside: lock.inside.iter().map(line).collect(),
+        lock,
+    };
+    let mut locks: Vec<LockLine> = locks.into_iter().map(of).collect();
+    locks.sort_by(|a, b| b.lock.sections.total_cmp(&a.lock.sections));
+    locks
 }

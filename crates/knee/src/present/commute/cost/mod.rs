@@ -7,12 +7,11 @@ mod view;
 
 use knee_host::number::plural;
 use knee_host::text::Screen;
-use knee_trace::Figures;
 use knee_trace::findings::plugin_digest;
 use serde_json::{Value, json as object};
 
 pub(crate) use self::kernel_costs::KernelCosts;
-use self::kernel_costs::Line;
+use self::kernel_costs::{Line, LockLine, OperationCost};
 pub(crate) use self::view::View;
 use crate::present::style::BOLD;
 
@@ -31,24 +30,40 @@ const MOST_LINES: usize = 100;
 /// plugin of knee; figures may differ with either.
 pub(crate) fn json(kernels: &[KernelCosts], mode: &str, rounds: u32, qemu: &str) -> Value {
     let hexadecimal = |address: &u64| format!("{address:#x}");
-    let line = |Line { hot, writers, readers }: &Line| {
+    let line = |Line { hot, visits, writers, readers }: &Line| {
         object!({
             "line": hexadecimal(&hot.line),
             "data": hot.datum.as_ref().map(ToString::to_string),
             "virtual": hot.virtuals.iter().map(hexadecimal).collect::<Vec<_>>(),
             "taken": hot.taken,
             "fetched": hot.fetched,
+            "visits": visits,
             "writers": writers,
             "readers": readers,
         })
     };
-    let cost = |((operation, cpus), (figures, lines)): (&(String, u32), &(Figures, Vec<Line>))| {
+    let lock = |LockLine { lock, name, inside }: &LockLine| {
+        let line = |(data, visits): &(String, f64)| object!({ "data": data, "visits": visits });
+        object!({
+            "data": name,
+            "kind": lock.kind.as_str(),
+            "sections": lock.sections,
+            "shared": lock.shared,
+            "instructions": lock.instructions,
+            "lines": lock.lines,
+            "inside": inside.iter().map(line).collect::<Vec<_>>(),
+        })
+    };
+    let cost = |((operation, cpus), of): (&(String, u32), &OperationCost)| {
+        let OperationCost { figures, lines, locks, cut } = of;
         object!({
             "operation": operation,
             "cpus": cpus,
             "figures": figures,
             "lines": lines.iter().take(MOST_LINES).map(line).collect::<Vec<_>>(),
             "more": lines.len().saturating_sub(MOST_LINES),
+            "locks": locks.iter().take(MOST_LINES).map(lock).collect::<Vec<_>>(),
+            "cut": cut,
         })
     };
     let kernel = |kernel: &KernelCosts| {
