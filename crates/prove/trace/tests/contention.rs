@@ -84,9 +84,10 @@ fn an_operation_accesses_the_list_of_pages_only_with_its_lock() {
     let lock = locks.iter().position(|name| name.contains("lru_lock")).expect("the lock");
     let lists = found.lines.iter().find(|line| name(&line.datum).contains("lruvec.lists"));
     assert_eq!(lists.expect("the list").guard, Some(lock), "{found:#?}");
-    let Lock { kind, sections, lines, .. } = &found.locks[lock];
-    assert_eq!((*kind, *sections), (LockKind::Spin, 2.0), "the page is taken off and put back");
-    assert!(lines.median >= 1);
+    let Lock { kind, exclusive, .. } = &found.locks[lock];
+    let expected = (LockKind::Spin, 2.0);
+    assert_eq!((*kind, exclusive.per_operation), expected, "the page is added, and then removed");
+    assert!(exclusive.lines.median >= 1, "{exclusive:?}");
 }
 
 #[test]

@@ -110,11 +110,14 @@ mod tests {
 
     const PC: u64 = 0xffff_ffff_8100_0000;
 
-    /// Logs accesses, each a physical address, a number of bytes, and whether it is a store, by instructions
-    /// at these places, each a block of its own.
-    fn logged(accesses: &[(&[(u64, u64, bool)], Update)]) -> Vec<(u64, u64, u8, u8, Kind)> {
+    /// An access: its physical address, the number of bytes, and whether it is a store.
+    type Raw = (u64, u64, bool);
+
+    /// Logs the accesses of several instructions, each in a block of its own. Returns the position, the line,
+    /// the first byte in it, the number of bytes and the kind of each entry.
+    fn logged(instructions: &[(&[Raw], Update)]) -> Vec<(u64, u64, u8, u8, Kind)> {
         let mut log = Log::default();
-        for (at, &(accesses, update)) in accesses.iter().enumerate() {
+        for (at, &(accesses, update)) in instructions.iter().enumerate() {
             let place = Place { pc: PC + at as u64, rest: 1, update };
             for &(physical, bytes, store) in accesses {
                 let access = Access { physical, address: physical, bytes, pc: place.pc, store };

@@ -11,8 +11,8 @@ use knee_agent::{CONSOLE, COST, CostRequest, EXPERIMENT, Experiment, Made, Mode}
 use knee_operations::trials::Kind;
 
 pub use contention::{
-    Contention, ContentionEvent, EventKind, Hold, Iteration, Lock, LockKind, Scope, SharedLine,
-    VISIT_DISTANCE, Visit,
+    Contention, ContentionEvent, EventKind, Hold, Iteration, Lock, LockKind, LockSections, Scope,
+    SharedLine, VISIT_DISTANCE, Visit,
 };
 pub use figures::{Figures, HotLine, Spread};
 

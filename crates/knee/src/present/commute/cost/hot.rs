@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use knee_host::number::plural;
+use knee_trace::LockSections;
 
 use super::kernel_costs::{KernelCosts, Line, LockLine, OperationCost};
 use super::view::View;
@@ -64,13 +65,14 @@ pub(super) fn render(kernel: &KernelCosts, operation: &str, view: &View<'_>) -> 
 
 /// The locks of the operation that are taken most often.
 fn locks(all: &[LockLine], at_most: usize) -> String {
-    let frequent = all.iter().take_while(|lock| lock.lock.sections >= HOT);
-    let line = |LockLine { name, lock, .. }: &LockLine| {
-        let (kind, instructions) = (lock.kind.as_str(), lock.instructions.median);
-        let instructions = plural(instructions as usize, "instruction");
-        let lines = plural(lock.lines.median as usize, "line");
-        let sections = lock.sections;
-        format!("  {name}: {kind}, {instructions}, {lines} inside, {sections:.2} per operation\n")
+    let frequent = all.iter().take_while(|lock| lock.sections.per_operation >= HOT);
+    let line = |LockLine { name, kind, sections, .. }: &LockLine| {
+        let LockSections { per_operation, instructions, lines, .. } = sections;
+        let instructions = plural(instructions.median as usize, "instruction");
+        let lines = plural(lines.median as usize, "line");
+        format!(
+            "  {name}: {kind}, {instructions}, {lines} inside, {per_operation:.2} per operation\n"
+        )
     };
     frequent.take(at_most).map(line).collect()
 }

@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use knee_trace::{Contention, Cost, Datum, Figures, Functions, HotLine, Lock, VISIT_DISTANCE};
+use knee_trace::{
+    Contention, Cost, Datum, Figures, Functions, HotLine, Lock, LockKind, LockSections,
+    VISIT_DISTANCE,
+};
 
 /// The costs of operations in one kernel.
 pub(crate) struct KernelCosts {
@@ -23,11 +26,13 @@ pub(super) struct OperationCost {
     pub(super) cut: usize,
 }
 
-/// A lock, with the names of the lines in its sections.
+/// The sections in which a lock is held in one way, with the names of the lines that they access.
 pub(super) struct LockLine {
-    pub(super) lock: Lock,
     pub(super) name: String,
-    /// The lines that sections access, with their average number of visits per section.
+    /// The kind of the lock and, for a reader-writer lock, how it is held.
+    pub(super) kind: String,
+    pub(super) sections: LockSections,
+    /// The lines that sections access, with the average number of visits per section.
     pub(super) inside: Vec<(String, f64)>,
 }
 
@@ -78,7 +83,7 @@ impl KernelCosts {
     }
 }
 
-/// The locks, the most frequent first.
+/// The locks, the most frequent first. A lock that is held in two ways appears twice.
 fn locks(contention: Contention) -> Vec<LockLine> {
     let Contention { lines, locks, .. } = contention;
     let name = |datum: &Option<Datum>, address: u64| match datum {
@@ -87,12 +92,22 @@ fn locks(contention: Contention) -> Vec<LockLine> {
     };
     let line =
         |&(index, visits): &(usize, f64)| (name(&lines[index].datum, lines[index].line), visits);
-    let of = |lock: Lock| LockLine {
-        name: name(&lock.datum, lines[lock.line].line + u64::from(lock.offset)),
-        inside: lock.inside.iter().map(line).collect(),
-        lock,
+    let of = |lock: Lock| {
+        let kind = lock.kind.as_str();
+        let (read, write) = match lock.kind {
+            LockKind::RwSpin | LockKind::RwSemaphore => (" (read)", " (write)"),
+            LockKind::Spin | LockKind::Mutex => ("", ""),
+        };
+        let name = name(&lock.datum, lines[lock.line].line + u64::from(lock.offset));
+        [(lock.exclusive, write), (lock.shared, read)].map(|(sections, hold)| LockLine {
+            name: name.clone(),
+            kind: format!("{kind}{hold}"),
+            inside: sections.inside.iter().map(line).collect(),
+            sections,
+        })
     };
-    let mut locks: Vec<LockLine> = locks.into_iter().map(of).collect();
-    locks.sort_by(|a, b| b.lock.sections.total_cmp(&a.lock.sections));
+    let mut locks: Vec<LockLine> = locks.into_iter().flat_map(of).collect();
+    locks.retain(|lock| lock.sections.per_operation > 0.0);
+    locks.sort_by(|a, b| b.sections.per_operation.total_cmp(&a.sections.per_operation));
     locks
 }

@@ -42,15 +42,14 @@ pub(crate) fn json(kernels: &[KernelCosts], mode: &str, rounds: u32, qemu: &str)
             "readers": readers,
         })
     };
-    let lock = |LockLine { lock, name, inside }: &LockLine| {
+    let lock = |LockLine { name, kind, sections, inside }: &LockLine| {
         let line = |(data, visits): &(String, f64)| object!({ "data": data, "visits": visits });
         object!({
             "data": name,
-            "kind": lock.kind.as_str(),
-            "sections": lock.sections,
-            "shared": lock.shared,
-            "instructions": lock.instructions,
-            "lines": lock.lines,
+            "kind": kind,
+            "sections": sections.per_operation,
+            "instructions": sections.instructions,
+            "lines": sections.lines,
             "inside": inside.iter().map(line).collect::<Vec<_>>(),
         })
     };

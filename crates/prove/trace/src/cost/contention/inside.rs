@@ -2,17 +2,24 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{ContentionEvent, EventKind, Hold, Iteration};
+use super::event::{ContentionEvent, EventKind, Iteration};
+use super::lock::{Hold, LockSections};
+use crate::cost::Spread;
 
 /// The sections of a lock.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
+#[derive(Debug, Default, Clone)]
+pub(super) struct ByHold {
+    pub(super) exclusive: Inside,
+    pub(super) shared: Inside,
+}
+
+/// The sections in which a lock is held in one way.
+#[derive(Debug, Default, Clone)]
 pub(super) struct Inside {
     /// The number of instructions of each section.
-    pub(super) instructions: Vec<u64>,
+    instructions: Vec<u64>,
     /// The number of distinct lines that each section accesses, not counting the line of the lock.
-    pub(super) lines: Vec<u64>,
-    /// The number of sections in which others may hold the lock too.
-    pub(super) shared: usize,
+    lines: Vec<u64>,
     /// The number of visits to each line in all sections. Taking a lock counts as a visit to its line.
     visits: BTreeMap<usize, usize>,
 }
@@ -25,41 +32,53 @@ struct Held {
     lines: BTreeSet<usize>,
 }
 
-impl Inside {
-    /// The sections of each lock. `lines` are the lines of the locks.
-    pub(super) fn of(iterations: &[Iteration], lines: &[usize]) -> Vec<Inside> {
-        let mut all = vec![Inside::default(); lines.len()];
-        for iteration in iterations {
-            walk(&iteration.events, |event, held| {
-                let line = match event.kind {
-                    EventKind::Visit(visit) => visit.line,
-                    EventKind::Acquire { lock, .. } => lines[lock],
-                    EventKind::Release { lock } => {
-                        let Some(held) = held.iter().rfind(|held| held.lock == lock) else {
-                            return;
-                        };
-                        let inside = &mut all[lock];
-                        inside.instructions.push(event.at.saturating_sub(held.since));
-                        inside.lines.push(held.lines.len() as u64);
-                        inside.shared += usize::from(held.hold == Hold::Shared);
-                        return;
-                    }
-                };
-                for held in held.iter_mut() {
-                    if line != lines[held.lock] {
-                        held.lines.insert(line);
-                    }
-                    *all[held.lock].visits.entry(line).or_default() += 1;
+/// The sections of each lock. `lines` are the lines of the locks.
+pub(super) fn of_locks(iterations: &[Iteration], lines: &[usize]) -> Vec<ByHold> {
+    let mut all = vec![ByHold::default(); lines.len()];
+    for iteration in iterations {
+        walk(&iteration.events, |event, held| {
+            let line = match event.kind {
+                EventKind::Visit(visit) => visit.line,
+                EventKind::Acquire { lock, .. } => lines[lock],
+                EventKind::Release { lock } => {
+                    let Some(held) = held.iter().rfind(|held| held.lock == lock) else { return };
+                    let inside = all[lock].of(held.hold);
+                    inside.instructions.push(event.at.saturating_sub(held.since));
+                    inside.lines.push(held.lines.len() as u64);
+                    return;
                 }
-            });
-        }
-        all
+            };
+            for held in held.iter_mut() {
+                if line != lines[held.lock] {
+                    held.lines.insert(line);
+                }
+                *all[held.lock].of(held.hold).visits.entry(line).or_default() += 1;
+            }
+        });
     }
+    all
+}
 
-    /// The lines that sections access, each with the average number of visits per section.
-    pub(super) fn means(&self) -> Vec<(usize, f64)> {
+impl ByHold {
+    fn of(&mut self, hold: Hold) -> &mut Inside {
+        match hold {
+            Hold::Exclusive => &mut self.exclusive,
+            Hold::Shared => &mut self.shared,
+        }
+    }
+}
+
+impl Inside {
+    /// The figures of sections in this many operations.
+    pub(super) fn figures(&self, operations: usize) -> LockSections {
         let sections = self.instructions.len() as f64;
-        self.visits.iter().map(|(&line, &visits)| (line, visits as f64 / sections)).collect()
+        let mean = |(&line, &visits): (&usize, &usize)| (line, visits as f64 / sections);
+        LockSections {
+            per_operation: sections / operations as f64,
+            instructions: Spread::of(self.instructions.iter().copied()),
+            lines: Spread::of(self.lines.iter().copied()),
+            inside: self.visits.iter().map(mean).collect(),
+        }
     }
 }
 

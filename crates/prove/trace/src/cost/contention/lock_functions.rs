@@ -1,6 +1,6 @@
 //! The functions with which Linux takes locks.
 
-use super::{Hold, LockKind};
+use super::lock::{Hold, LockKind};
 
 /// Prefixes of the names of such functions, without leading underscores. Suffixes (`_irqsave`, `_killable`,
 /// `_nested`, `.constprop.0`) vary with kernels and compilers.

@@ -12,7 +12,9 @@
 //! The operations run one after the other, so the trace has the paths without contention: no slow path of a
 //! lock, no retry of a compare and exchange. What the paths with contention cost must be added by a model.
 
+mod event;
 mod inside;
+mod lock;
 mod lock_functions;
 mod sections;
 #[cfg(test)]
@@ -21,11 +23,15 @@ mod visits;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Cost, Spread};
+pub use event::{ContentionEvent, EventKind, Iteration, Visit};
+pub use lock::{Hold, Lock, LockKind, LockSections};
+
+use super::Cost;
 use crate::datum::Datum;
 use crate::functions::Functions;
 use crate::record::{AccessKind, SharedAccess};
-use inside::{Inside, guards};
+use inside::{ByHold, guards};
+use lock::LockId;
 use sections::{Section, sections};
 use visits::{count, events};
 
@@ -45,100 +51,6 @@ pub struct Contention {
     pub locks: Vec<Lock>,
 }
 
-/// One operation.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Iteration {
-    /// The CPU.
-    pub cpu: u32,
-    /// The number of instructions in the kernel.
-    pub instructions: u64,
-    /// The events, in order.
-    pub events: Vec<ContentionEvent>,
-    /// Whether events are missing, because the operation makes too many accesses.
-    pub cut: bool,
-}
-
-/// A visit, or an end of a lock section.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ContentionEvent {
-    /// The number of instructions that the operation executed before.
-    pub at: u64,
-    /// Address of the instruction. For a visit, this is the first instruction of the visit's kind.
-    pub pc: u64,
-    /// What happens.
-    pub kind: EventKind,
-}
-
-/// The kind of an event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EventKind {
-    /// A visit begins.
-    Visit(Visit),
-    /// A lock section begins.
-    Acquire {
-        /// The index in [`Contention::locks`].
-        lock: usize,
-        /// Whether others may hold the lock at the same time.
-        hold: Hold,
-    },
-    /// A lock section ends.
-    Release {
-        /// The index in [`Contention::locks`].
-        lock: usize,
-    },
-}
-
-/// A visit to a line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Visit {
-    /// The index in [`Contention::lines`].
-    pub line: usize,
-    /// The strongest access of the visit. It is [`AccessKind::CompareExchange`] only if the visit has loaded
-    /// the same bytes before: then the line is first needed to read and then to write, and another CPU may
-    /// take it in between. Any other compare and exchange is [`AccessKind::Atomic`].
-    pub kind: AccessKind,
-    /// The number of instructions that access the line.
-    pub accesses: u32,
-    /// The number of these instructions that are atomic.
-    pub atomics: u32,
-    /// The number of instructions from the first access to the last one; 0 if there is only one access.
-    pub instructions: u64,
-}
-
-/// Whether others may hold a lock at the same time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Hold {
-    /// No.
-    Exclusive,
-    /// Others that hold the lock in the same way.
-    Shared,
-}
-
-/// The kind of a lock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum LockKind {
-    /// A queued spin lock.
-    Spin,
-    /// A queued reader-writer lock, whose waiters spin.
-    RwSpin,
-    /// A mutex, whose waiters may sleep.
-    Mutex,
-    /// A reader-writer semaphore, whose waiters may sleep.
-    RwSemaphore,
-}
-
-impl LockKind {
-    /// The name of the kind.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            LockKind::Spin => "spin lock",
-            LockKind::RwSpin => "reader-writer spin lock",
-            LockKind::Mutex => "mutex",
-            LockKind::RwSemaphore => "reader-writer semaphore",
-        }
-    }
-}
-
 /// A line that CPUs share.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SharedLine {
@@ -152,8 +64,8 @@ pub struct SharedLine {
     pub scope: Scope,
     /// The average number of visits per operation. The visits that begin or end a lock section count too.
     pub visits: f64,
-    /// The index of a lock, if an operation accesses the line only while it holds this lock, and the lock is
-    /// in another line. No CPU ever waits for such a line except with the lock.
+    /// The index of a lock in another line, if operations access this line only while they hold the lock
+    /// exclusively. CPUs then wait for the lock, and never for this line alone.
     pub guard: Option<usize>,
     /// Addresses of the code that accesses the line.
     pub code: Vec<u64>,
@@ -169,32 +81,6 @@ pub enum Scope {
     /// Other sets of CPUs. Memory that one CPU frees and another CPU reuses is an example.
     Some,
 }
-
-/// A lock in a line that CPUs share.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Lock {
-    /// The index of its line in [`Contention::lines`].
-    pub line: usize,
-    /// The first byte of the word in the line that takes and releases the lock.
-    pub offset: u8,
-    /// The kind.
-    pub kind: LockKind,
-    /// The lock's name, if known.
-    pub datum: Option<Datum>,
-    /// The average number of sections per operation.
-    pub sections: f64,
-    /// The share of these sections in which others may hold the lock too.
-    pub shared: f64,
-    /// The number of instructions in a section.
-    pub instructions: Spread,
-    /// The number of distinct lines that a section accesses, not counting the line of the lock.
-    pub lines: Spread,
-    /// The lines that sections access: the index of each, and the average number of visits per section.
-    pub inside: Vec<(usize, f64)>,
-}
-
-/// A lock's address and kind.
-type LockId = (u64, u8, LockKind);
 
 impl Cost {
     /// Finds the visits and lock sections of the operations after the first `warm_up` rounds. Accesses to a
@@ -231,7 +117,7 @@ impl Cost {
             count(&trace.accesses, apart, |line| *visits.entry(line).or_default() += 1);
         }
         let lock_lines: Vec<usize> = locks.iter().map(|(line, ..)| index[line]).collect();
-        let sections = Inside::of(&iterations, &lock_lines);
+        let sections = inside::of_locks(&iterations, &lock_lines);
         let guards = guards(&iterations, &lock_lines, users.len());
         let line = |(at, (line, users)): (usize, (&u64, &Users))| SharedLine {
             line: *line,
@@ -242,16 +128,13 @@ impl Cost {
             guard: guards[at],
             code: users.code.iter().copied().collect(),
         };
-        let lock = |(&(line, offset, kind), of): (&LockId, Inside)| Lock {
+        let lock = |(&(line, offset, kind), of): (&LockId, ByHold)| Lock {
             line: index[&line],
             offset,
             kind,
             datum: self.words.get(&(line + u64::from(offset))).cloned(),
-            sections: share(of.instructions.len()),
-            shared: of.shared as f64 / of.instructions.len().max(1) as f64,
-            instructions: Spread::of(of.instructions.iter().copied()),
-            lines: Spread::of(of.lines.iter().copied()),
-            inside: of.means(),
+            exclusive: of.exclusive.figures(iterations.len()),
+            shared: of.shared.figures(iterations.len()),
         };
         let lines = users.iter().enumerate().map(line).collect();
         let locks = locks.iter().zip(sections).map(lock).collect();

@@ -5,8 +5,8 @@
 //! `spin_lock` and `spin_unlock` look (queued_spin_lock and queued_spin_unlock of
 //! include/asm-generic/qspinlock.h).
 
+use super::lock::{Hold, LockId, LockKind};
 use super::lock_functions::acquires;
-use super::{Hold, LockId, LockKind};
 use crate::record::{AccessKind, SharedAccess};
 
 /// The number of bytes of a spin lock or a reader-writer spin lock.

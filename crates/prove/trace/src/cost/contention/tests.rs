@@ -150,9 +150,10 @@ fn a_spin_lock_is_recognised_by_its_function_or_by_its_release() {
         let done = done_twice(&format!("10 {taken} A0/4 cas, 20 f B0/8 store, 60 f A0/1 store"));
         assert_eq!(events_of(&done), expected, "{taken}");
         let [lock] = &done.locks[..] else { panic!("{:?}", done.locks) };
-        assert_eq!((lock.sections, lock.shared), (1.0, 0.0));
-        assert_eq!((lock.instructions.median, lock.lines.median), (50, 1));
-        assert_eq!(lock.inside, [(1, 1.0)]);
+        assert_eq!((lock.exclusive.per_operation, lock.shared.per_operation), (1.0, 0.0));
+        let LockSections { instructions, lines, inside, .. } = &lock.exclusive;
+        assert_eq!((instructions.median, lines.median), (50, 1));
+        assert_eq!(inside, &[(1, 1.0)]);
         assert_eq!(done.lines[1].guard, Some(0), "B is accessed only with the lock");
     }
 }
@@ -209,7 +210,9 @@ fn a_downgrade_ends_one_section_and_begins_another() {
             format!("30 Release {lock}"),
         ]
     );
-    assert_eq!((done.locks[0].sections, done.locks[0].shared), (2.0, 0.5));
+    let Lock { exclusive, shared, .. } = &done.locks[0];
+    assert_eq!((exclusive.per_operation, exclusive.instructions.median), (1.0, 10));
+    assert_eq!((shared.per_operation, shared.instructions.median), (1.0, 20));
 }
 
 #[test]
@@ -231,7 +234,7 @@ fn sections_nest_and_contain_the_lines_of_inner_locks() {
             "400 Load D".to_owned(),
         ]
     );
-    let lines: Vec<u64> = done.locks.iter().map(|lock| lock.lines.median).collect();
+    let lines: Vec<u64> = done.locks.iter().map(|lock| lock.exclusive.lines.median).collect();
     assert_eq!(lines, [3, 1]);
     let guards: Vec<Option<usize>> = done.lines.iter().map(|line| line.guard).collect();
     assert_eq!(guards, [None, Some(0), Some(1), None], "A, B, C, D");
@@ -247,7 +250,7 @@ fn accesses_to_the_line_of_a_lock_belong_to_its_section_unless_they_are_far_away
         ["0 Load A", "10 Exclusive mutex A0", "500 Store A", "600 Release mutex A0", "900 Load A"];
     assert_eq!(events_of(&done), expected);
     assert_eq!(done.lines[0].visits, 3.0, "with those of the section");
-    assert_eq!((done.lines[0].guard, done.locks[0].lines.median), (None, 0));
+    assert_eq!((done.lines[0].guard, done.locks[0].exclusive.lines.median), (None, 0));
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use super::event::{ContentionEvent, EventKind, Visit};
 use super::sections::Section;
-use super::{ContentionEvent, EventKind, Visit};
 use crate::record::{AccessKind, SharedAccess};
 
 /// The latest visit of a line.
