@@ -129,8 +129,9 @@ fn two_guests_give_the_same_results() {
     }
 }
 
-/// Linux 6.11 took the label of a process only once per open file (f4fee216df, "apparmor: try to avoid
-/// refing the label in apparmor_file_open"): before, `open` comes back to the label twice.
+/// In Linux 6.1, `apparmor_file_open` and `apparmor_current_getsecid_subj` take and drop a reference to the
+/// label that `apparmor_file_alloc_security` has taken. In 6.12, they do not (f4fee216df, "apparmor: try to
+/// avoid refing the label in apparmor_file_open").
 #[test]
 fn an_operation_that_comes_back_to_a_line_makes_several_visits() {
     for (release, opened) in [("bookworm", 3.0), ("trixie", 1.0)] {
