@@ -2,13 +2,14 @@
 //! reason and pass if either is missing.
 
 use std::ops::ControlFlow;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use knee_agent::{CostRequest, Experiment, Mode};
 use knee_host::skip::skip;
 use knee_trace::{
-    Archive, Contention, Datum, Emulator, Guest, GuestKernel, GuestOptions, Kernel, Lock, LockKind,
-    Scope, VISIT_DISTANCE, cost,
+    AccessKind, Archive, Contention, Datum, Emulator, EventKind, Guest, GuestKernel, GuestOptions,
+    Kernel, Lock, LockKind, Scope, SharedLine, VISIT_DISTANCE, cost,
 };
 
 /// How long to wait for each guest, which may itself have to wait for CPUs that other tests use.
@@ -60,26 +61,49 @@ fn contention(operation: &str, rounds: u32, nodes: u32) -> Option<Contention> {
     Some(found.expect("the guest did the experiment"))
 }
 
-/// The scopes of lines whose data have this name.
-fn scopes(contention: &Contention, name: &str) -> Vec<Scope> {
-    let is = |datum: String| datum.contains(name);
-    let lines = contention.lines.iter();
-    let lines = lines.filter(|line| line.datum.as_ref().is_some_and(|datum| is(datum.to_string())));
+fn name(datum: &Option<Datum>) -> String {
+    datum.as_ref().map(ToString::to_string).unwrap_or_default()
+}
+
+/// The scopes of the lines whose data have this name.
+fn scopes(contention: &Contention, of: &str) -> Vec<Scope> {
+    let lines = contention.lines.iter().filter(|line| name(&line.datum).contains(of));
     lines.map(|line| line.scope).collect()
 }
 
+/// The contention of `munmap` in a guest with one memory node.
+static MUNMAP: LazyLock<Option<Contention>> = LazyLock::new(|| contention("munmap", 8, 1));
+
+/// The label of AppArmor: one function takes a reference, and then two functions take and drop one each.
 #[test]
-fn each_memory_node_has_a_list_of_pages_that_only_its_cpus_use() {
-    for (nodes, expected) in [(1, &[Scope::All][..]), (2, &[Scope::Node(0), Scope::Node(1)])] {
-        let Some(found) = contention("munmap", 8, nodes) else { return };
-        assert_eq!(scopes(&found, "lruvec.lru_lock"), expected, "{nodes}: {:#?}", found.lines);
+fn each_atomic_instruction_counts_once() {
+    let Some(found) = contention("open", 8, 1) else { return };
+    let is_label = |line: &SharedLine| name(&line.datum).contains("aa_profile.label");
+    let label = found.lines.iter().position(is_label).expect("the label");
+    for iteration in &found.iterations {
+        let visits = iteration.events.iter().filter_map(|event| match event.kind {
+            EventKind::Visit(visit) if visit.line == label => Some(visit),
+            _ => None,
+        });
+        let visits: Vec<_> =
+            visits.map(|visit| (visit.kind, visit.accesses, visit.atomics)).collect();
+        let visit = |atomics| (AccessKind::Atomic, atomics, atomics);
+        assert_eq!(visits, [visit(1), visit(2), visit(2)], "{iteration:#?}");
     }
 }
 
 #[test]
+fn each_memory_node_has_a_list_of_pages_that_only_its_cpus_use() {
+    let Some(whole) = &*MUNMAP else { return };
+    assert_eq!(scopes(whole, "lruvec.lru_lock"), [Scope::All], "{:#?}", whole.lines);
+    let Some(halves) = contention("munmap", 8, 2) else { return };
+    let expected = [Scope::Node(0), Scope::Node(1)];
+    assert_eq!(scopes(&halves, "lruvec.lru_lock"), expected, "{:#?}", halves.lines);
+}
+
+#[test]
 fn an_operation_accesses_the_list_of_pages_only_with_its_lock() {
-    let Some(found) = contention("munmap", 8, 1) else { return };
-    let name = |datum: &Option<Datum>| datum.as_ref().map(ToString::to_string).unwrap_or_default();
+    let Some(found) = &*MUNMAP else { return };
     let locks: Vec<String> = found.locks.iter().map(|lock| name(&lock.datum)).collect();
     let lock = locks.iter().position(|name| name.contains("lru_lock")).expect("the lock");
     let lists = found.lines.iter().find(|line| name(&line.datum).contains("lruvec.lists"));
@@ -92,7 +116,7 @@ fn an_operation_accesses_the_list_of_pages_only_with_its_lock() {
 
 #[test]
 fn the_events_of_an_operation_are_in_order_and_within_it() {
-    let Some(found) = contention("munmap", 8, 1) else { return };
+    let Some(found) = &*MUNMAP else { return };
     assert_eq!(found.iterations.len(), 4 * 8);
     for iteration in &found.iterations {
         assert!(!iteration.cut && !iteration.events.is_empty());
