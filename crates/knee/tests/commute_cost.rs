@@ -15,11 +15,16 @@ const TOLERANCES: [(&str, f64); 4] =
     [("open", 0.02), ("munmap", 0.05), ("page_fault1", 0.05), ("mmap_churn1", 0.2)];
 
 fn cost(args: &[&str]) -> Option<Finished> {
-    if !has_guests(RELEASE) {
+    cost_on(RELEASE, args)
+}
+
+/// Measures operations on the kernel of a Debian release.
+fn cost_on(release: &str, args: &[&str]) -> Option<Finished> {
+    if !has_guests(release) {
         return None;
     }
     let scratch = Scratch::new();
-    let args = [args, &["--rounds", "8", "--kernel", RELEASE]].concat();
+    let args = [args, &["--rounds", "8", "--kernel", release]].concat();
     Some(finish(scratch.knee(&["commute", "cost"]).args(args)))
 }
 
@@ -124,14 +129,55 @@ fn two_guests_give_the_same_results() {
     }
 }
 
+/// In Linux 6.1, `apparmor_file_open` and `apparmor_current_getsecid_subj` take and drop a reference to the
+/// label that `apparmor_file_alloc_security` has taken. In 6.12, they do not (f4fee216df, "apparmor: try to
+/// avoid refing the label in apparmor_file_open").
+#[test]
+fn an_operation_that_comes_back_to_a_line_makes_several_visits() {
+    for (release, opened) in [("bookworm", 3.0), ("trixie", 1.0)] {
+        let args = ["open", "close", "--json", "--cpus", "4", "--mode", "processes"];
+        let Some(run) = cost_on(release, &args) else { continue };
+        let document = document(&run);
+        for (operation, visits) in [("open", opened), ("close", 1.0)] {
+            let cost = measured(&document, operation, 4);
+            let lines = cost["lines"].as_array().unwrap();
+            let of_label = |line: &&Value| line["data"].to_string().contains("aa_profile.label");
+            let line = lines.iter().find(of_label).unwrap_or_else(|| panic!("{cost:#}"));
+            assert_eq!(line["visits"], visits, "{release}: {operation}: {line:#}");
+            assert_eq!(line["taken"], 1.0, "{release}: {operation}: {line:#}");
+            assert_eq!(cost["cut"], 0);
+        }
+    }
+}
+
+#[test]
+fn the_lock_of_the_descriptor_table_is_listed_with_the_lines_in_its_section() {
+    for release in ["bookworm", "trixie"] {
+        let Some(run) = cost_on(release, &["open", "--json", "--cpus", "3"]) else { continue };
+        let document = document(&run);
+        let cost = measured(&document, "open", 3);
+        let locks = cost["locks"].as_array().unwrap();
+        let is = |lock: &&Value| lock["data"] == "files_struct.file_lock";
+        let lock = locks.iter().find(is).unwrap_or_else(|| panic!("{cost:#}"));
+        assert_eq!((&lock["kind"], &lock["sections"]), (&"spin lock".into(), &1.0.into()));
+        let inside = lock["inside"].as_array().unwrap();
+        let array = |line: &&Value| line["data"] == "files_struct.fd_array";
+        assert!(inside.iter().any(|line| array(&line)), "{release}: {lock:#}");
+        let instructions = lock["instructions"]["median"].as_u64().unwrap();
+        assert!((20..1000).contains(&instructions), "{release}: {lock:#}");
+    }
+}
+
 #[test]
 fn a_table_names_the_lines_that_move_and_the_functions_that_touch_them() {
     let Some(run) = cost(&["lseek_shared", "--cpus", "3", "--top", "2"]) else { return };
     run.assert_code(0)
         .assert_stdout_has("threads, 8 rounds")
         .assert_stdout_has("3 CPUs")
-        .assert_stdout_has("  1.00   0.00  file.f_pos_lock, file.f_pos  written by ")
-        .assert_stdout_has("1 other line: file.f_version; most in");
+        .assert_stdout_has("  1.00   0.00   1.00  file.f_pos_lock, file.f_pos  written by ")
+        .assert_stdout_has("1 other line: file.f_version; most in")
+        .assert_stdout_has("file.f_pos_lock: mutex, ")
+        .assert_stdout_has(" inside, 1.00 per operation");
 }
 
 #[test]

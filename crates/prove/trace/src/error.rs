@@ -55,6 +55,16 @@ pub enum GuestError {
         /// The reason.
         reason: String,
     },
+    /// The memory nodes of a guest would have different sizes.
+    #[error("cannot divide {cpus} CPUs and {memory} MiB equally among {nodes} memory nodes")]
+    Nodes {
+        /// The number of virtual CPUs.
+        cpus: u32,
+        /// The memory in MiB.
+        memory: u32,
+        /// The number of memory nodes.
+        nodes: u32,
+    },
     /// The plugin wrote a line that this version of knee cannot read.
     #[error(transparent)]
     Record(#[from] RecordError),

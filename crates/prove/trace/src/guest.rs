@@ -13,7 +13,7 @@
 //!   caused it is known.
 
 use std::fmt;
-use std::os::fd::AsFd;
+use std::fs::File;
 use std::os::unix::process::ExitStatusExt;
 use std::task::Poll;
 use std::time::Duration;
@@ -70,6 +70,9 @@ pub struct GuestOptions {
     pub emulator: Emulator,
     /// The number of virtual CPUs.
     pub cpus: u32,
+    /// The number of memory nodes. Each node has an equal share of the CPUs and of the memory, so both must be
+    /// multiples of this number.
+    pub nodes: u32,
     /// Memory in MiB.
     pub memory: u32,
     /// Additional kernel parameters.
@@ -87,12 +90,13 @@ pub struct GuestOptions {
 }
 
 impl Default for GuestOptions {
-    /// The installed QEMU, two CPUs, 1 GiB, traced, 30 s of patience. On an idle machine, the guest boots
+    /// The installed QEMU, two CPUs, one memory node, 1 GiB, traced, 30 s of patience. On an idle machine, the guest boots
     /// in 5 s.
     fn default() -> GuestOptions {
         GuestOptions {
             emulator: Emulator::default(),
             cpus: 2,
+            nodes: 1,
             memory: 1024,
             parameters: Vec::new(),
             arguments: Vec::new(),
@@ -100,6 +104,15 @@ impl Default for GuestOptions {
             tracing: Some(Tracing::default()),
             patience: Duration::from_secs(30),
         }
+    }
+}
+
+impl GuestOptions {
+    /// The CPUs of each memory node; bit n is set for CPU n.
+    pub(crate) fn node_cpus(&self) -> Vec<u64> {
+        let cpus = (self.cpus / self.nodes.max(1)).clamp(1, u64::BITS);
+        let first = u64::MAX >> (u64::BITS - cpus);
+        (0..self.nodes.max(1)).map(|node| first.checked_shl(node * cpus).unwrap_or(0)).collect()
     }
 }
 
@@ -210,10 +223,14 @@ impl Guest {
         add: impl FnOnce(&mut Launch, &Ram) -> Result<(), GuestError>,
     ) -> Result<Guest, GuestError> {
         let bytes = u64::from(options.memory) << 20;
-        let ram = Ram::new("knee-ram", bytes)
+        let &GuestOptions { cpus, memory, nodes, .. } = options;
+        if nodes == 0 || cpus == 0 || !cpus.is_multiple_of(nodes) || !memory.is_multiple_of(nodes) {
+            return Err(GuestError::Nodes { cpus, memory, nodes });
+        }
+        let ram = Ram::in_parts("knee-ram", bytes, nodes)
             .map_err(GuestError::system("allocate memory for a guest"))?;
         let mut launch = Launch::machine(options.emulator.command());
-        let memory = backend(&mut launch, "ram", &ram)?;
+        let objects = backends(&mut launch, "ram", &ram)?;
         launch
             .command()
             .args(["-nodefaults", "-no-user-config", "-nographic", "-no-reboot"])
@@ -224,15 +241,28 @@ impl Guest {
             .args(["-accel", "tcg,thread=single"])
             .args(["-cpu", CPU])
             .arg("-smp")
-            .arg(options.cpus.to_string())
+            .arg(cpus.to_string())
             .arg("-m")
-            .arg(options.memory.to_string())
-            .args(["-machine", "memory-backend=ram", "-object", &memory]);
+            .arg(memory.to_string());
+        for object in &objects {
+            launch.command().args(["-object", object]);
+        }
+        if nodes == 1 {
+            launch.command().args(["-machine", "memory-backend=ram0"]);
+        } else {
+            let each = cpus / nodes;
+            for node in 0..nodes {
+                let (first, last) = (node * each, (node + 1) * each - 1);
+                let node = format!("node,nodeid={node},cpus={first}-{last},memdev=ram{node}");
+                launch.command().args(["-numa", &node]);
+            }
+        }
         add(&mut launch, &ram)?;
         if let Some(channel) = &options.channel {
-            let memory = backend(&mut launch, "channel", channel)?;
-            let device = ["-device", "ivshmem-plain,memdev=channel", "-object", &memory];
-            launch.command().args(device);
+            for object in backends(&mut launch, "channel", channel)? {
+                launch.command().args(["-object", &object]);
+            }
+            launch.command().args(["-device", "ivshmem-plain,memdev=channel0"]);
         }
         let mut patience = options.patience;
         if let Some(tracing) = options.tracing {
@@ -332,15 +362,15 @@ impl Guest {
     }
 }
 
-/// Lets QEMU inherit the descriptor of `ram`, and returns the argument of QEMU's option `-object` for this
-/// memory.
-fn backend(launch: &mut Launch, id: &str, ram: &Ram) -> Result<String, GuestError> {
-    let file = ram
-        .as_fd()
-        .try_clone_to_owned()
-        .map_err(GuestError::system("share memory with a guest"))?;
-    let (path, bytes) = (launch.inherit(file), ram.bytes());
-    Ok(format!("memory-backend-file,id={id},size={bytes},mem-path={path},share=on"))
+/// Lets QEMU inherit the files of `ram`. Returns an argument of QEMU's option `-object` for each file. The IDs
+/// of these objects are `id` followed by the number of the file.
+fn backends(launch: &mut Launch, id: &str, ram: &Ram) -> Result<Vec<String>, GuestError> {
+    let backend = |(number, part): (usize, &File)| {
+        let file = part.try_clone().map_err(GuestError::system("share memory with a guest"))?;
+        let (path, bytes) = (launch.inherit(file.into()), ram.part_bytes());
+        Ok(format!("memory-backend-file,id={id}{number},size={bytes},mem-path={path},share=on"))
+    };
+    ram.parts().iter().enumerate().map(backend).collect()
 }
 
 fn command_line(options: &GuestOptions) -> String {

@@ -12,6 +12,7 @@
 //! | guest → its memory | [`Ram`] |
 //! | a program that binds a library to a model, tests → what its calls share | [`check_program`] |
 //! | operations on several CPUs → the cost of one operation | [`cost`](fn@cost), [`Figures`] |
+//! | operations on several CPUs → visits to shared lines, and lock sections | [`Cost::contention`] |
 //! | a line of the plugin's output → the cache lines that two operations share | [`Record`] |
 //! | tests, kernel → the result of each test | [`check()`], [`Checked`] |
 //! | test results → a record on disk, and its evaluation | [`findings`] |
@@ -79,7 +80,10 @@ pub use apt::Package;
 pub use archive::Archive;
 pub use calibration::{Calibration, Fault};
 pub use check::{CheckError, CheckOptions, Checked, calibrate, check};
-pub use cost::{Cost, Figures, HotLine, Spread, cost};
+pub use cost::{
+    Contention, ContentionEvent, Cost, EventKind, Figures, Hold, HotLine, Iteration, Lock,
+    LockKind, LockSections, Scope, SharedLine, Spread, VISIT_DISTANCE, Visit, cost,
+};
 pub use datum::{Datum, Resolver, Symbol, Symbols};
 pub use disk::{Disk, DiskError};
 pub use error::GuestError;
@@ -95,7 +99,8 @@ pub use program::{ProgramHost, check_program, user_mode};
 pub use qemu::{Emulator, EmulatorError, Emulators, qemu_user_version};
 pub use ram::Ram;
 pub use record::{
-    Conflict, Header, Move, Record, RecordError, Side, TestResult, Touch, TracedAccess,
+    AccessKind, Conflict, Header, Move, Record, RecordError, SharedAccess, SharedAccesses, Side,
+    TestResult, Touch, TracedAccess,
 };
 pub use symbols::ProgramNames;
 pub use tool::ToolError;

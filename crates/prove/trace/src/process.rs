@@ -53,6 +53,8 @@ pub struct Tracing {
     /// Whether the plugin reports the cache lines that move from one CPU to another. With this setting, a
     /// guest may have at most 64 CPUs.
     pub moves: bool,
+    /// Whether the plugin reports each access, in order, to the lines that move. Implies `moves`.
+    pub accesses: bool,
     /// Whether the kernel's stack accesses are left out: pushes, pops and accesses relative to the stack
     /// pointer. Stack accesses are a third of all accesses, and cause no conflicts, because each task has its
     /// own stack.
@@ -114,11 +116,12 @@ impl Launch {
         let out = self.inherit(writer);
         let user = if tracing.user { "on" } else { "off" };
         let trace = tracing.trace.map_or(String::new(), |index| format!(",trace={index}"));
-        let moves = if tracing.moves { "on" } else { "off" };
+        let moves = if tracing.moves || tracing.accesses { "on" } else { "off" };
+        let accesses = if tracing.accesses { ",accesses=on" } else { "" };
         let stack = if tracing.without_stack { "off" } else { "on" };
         let scope = if tracing.program { "program" } else { "machine" };
         let mut arguments = format!(
-            "file={file},out={out},user={user},moves={moves},stack={stack},scope={scope}{trace}"
+            "file={file},out={out},user={user},moves={moves}{accesses},stack={stack},scope={scope}{trace}"
         );
         if tracing.pause {
             let (paused, resume) =

@@ -1,18 +1,17 @@
 //! Reads a guest's memory while the guest runs.
 //!
-//! QEMU keeps the memory in a file that it shares with knee, so knee can read the kernel's data from outside,
-//! without help from the guest. knee maps the file, because it reads a few bytes hundreds of times to name
+//! QEMU keeps the memory in files that it shares with knee, so knee can read the kernel's data from outside,
+//! without help from the guest. knee maps the files, because it reads a few bytes hundreds of times to name
 //! the shared data of a test. Without the mapping, each of these reads would be a system call.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
 use crate::memfd;
 
@@ -20,16 +19,35 @@ use crate::memfd;
 /// range that starts at physical address 0.
 #[derive(Clone, Debug)]
 pub struct Ram {
-    file: Arc<File>,
+    /// The files of equal parts of the memory, in the order of their addresses.
+    parts: Arc<[File]>,
     mapped: Arc<Mapped>,
 }
 
 impl Ram {
     /// Creates memory full of zeroes, which takes no host memory until it is written.
     pub(crate) fn new(name: &str, bytes: u64) -> io::Result<Ram> {
-        let file = memfd::zeroes(name, bytes)?;
-        let mapped = Arc::new(Mapped::new(&file, bytes)?);
-        Ok(Ram { file: Arc::new(file), mapped })
+        Ram::in_parts(name, bytes, 1)
+    }
+
+    /// Creates memory like [`Ram::new`], in a file for each of `count` equal parts. The size of a part must be
+    /// a multiple of the page size.
+    pub(crate) fn in_parts(name: &str, bytes: u64, count: u32) -> io::Result<Ram> {
+        let each = bytes / u64::from(count);
+        let parts: Arc<[File]> =
+            (0..count).map(|_| memfd::zeroes(name, each)).collect::<io::Result<_>>()?;
+        let mapped = Arc::new(Mapped::new(&parts, each)?);
+        Ok(Ram { parts, mapped })
+    }
+
+    /// The files of equal parts of the memory, in the order of their addresses.
+    pub(crate) fn parts(&self) -> &[File] {
+        &self.parts
+    }
+
+    /// The size of a part in bytes.
+    pub(crate) fn part_bytes(&self) -> u64 {
+        self.bytes() / self.parts.len() as u64
     }
 
     /// The size of the memory in bytes.
@@ -49,21 +67,25 @@ impl Ram {
         Ok(())
     }
 
-    /// Writes `content` at a physical address.
+    /// Writes `content` at a physical address. Fails if a byte is outside the memory.
     pub(crate) fn write(&self, physical: u64, content: &[u8]) -> io::Result<()> {
-        self.file.write_all_at(content, physical)
-    }
-}
-
-impl AsFd for Ram {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
+        let (mut at, mut rest) = (physical, content);
+        while !rest.is_empty() {
+            let (part, offset) = (at / self.part_bytes(), at % self.part_bytes());
+            let part = usize::try_from(part).ok().and_then(|part| self.parts.get(part));
+            let file = part.ok_or(ErrorKind::UnexpectedEof)?;
+            let room = usize::try_from(self.part_bytes() - offset).unwrap_or(usize::MAX);
+            let (here, there) = rest.split_at(rest.len().min(room));
+            file.write_all_at(here, offset)?;
+            (at, rest) = (at + here.len() as u64, there);
+        }
+        Ok(())
     }
 }
 
 const WORD_BYTES: usize = 8;
 
-/// A read-only mapping of the file.
+/// A read-only mapping of the files.
 #[derive(Debug)]
 struct Mapped {
     at: NonNull<u8>,
@@ -76,17 +98,26 @@ unsafe impl Send for Mapped {}
 unsafe impl Sync for Mapped {}
 
 impl Mapped {
-    /// Maps a file, and seals it so that it cannot shrink.
-    fn new(file: &File, bytes: u64) -> io::Result<Mapped> {
-        memfd::keep_size(file)?;
-        let bytes = usize::try_from(bytes).map_err(|_| ErrorKind::OutOfMemory)?;
+    /// Maps files of this many bytes, one after the other, and seals them so that they cannot shrink.
+    fn new(files: &[File], each: u64) -> io::Result<Mapped> {
+        let each = usize::try_from(each).map_err(|_| ErrorKind::OutOfMemory)?;
+        let bytes = each.checked_mul(files.len()).ok_or(ErrorKind::OutOfMemory)?;
         // SAFETY: this is a new mapping at an address that the kernel chooses; only the returned
         // value owns it.
         let at = unsafe {
-            mmap(std::ptr::null_mut(), bytes, ProtFlags::READ, MapFlags::SHARED, file, 0)?
+            mmap_anonymous(std::ptr::null_mut(), bytes, ProtFlags::empty(), MapFlags::PRIVATE)?
         };
-        let at = NonNull::new(at.cast()).ok_or(ErrorKind::OutOfMemory)?;
-        Ok(Mapped { at, bytes })
+        let at = NonNull::new(at.cast::<u8>()).ok_or(ErrorKind::OutOfMemory)?;
+        let mapped = Mapped { at, bytes };
+        for (number, file) in files.iter().enumerate() {
+            memfd::keep_size(file)?;
+            let flags = MapFlags::SHARED | MapFlags::FIXED;
+            // SAFETY: this part of the mapping belongs to `mapped`, and nothing refers to it yet.
+            unsafe {
+                mmap(at.as_ptr().add(number * each).cast(), each, ProtFlags::READ, flags, file, 0)?;
+            }
+        }
+        Ok(mapped)
     }
 
     /// Reads the bytes at offset `begin` into `to`. Panics if a byte is outside the mapping.
@@ -101,8 +132,8 @@ impl Mapped {
         let mut at = begin + head.len();
         let (words, tail) = rest.as_chunks_mut::<WORD_BYTES>();
         for word in words {
-            // SAFETY: these bytes are within the mapping, which lives as long as `self`. The file
-            // contains these bytes, because the file cannot shrink. `at` is a multiple of the word
+            // SAFETY: these bytes are within the mapping, which lives as long as `self`. The files
+            // contain these bytes, because the files cannot shrink. `at` is a multiple of the word
             // size and the mapping begins at a page boundary, so the pointer is aligned. Other
             // processes may write at any time, so the reads are atomic.
             let read =
@@ -162,6 +193,18 @@ mod tests {
     #[test]
     fn mapped_memory_cannot_be_truncated() {
         let ram = Ram::new("knee-test", 4096).expect("make memory");
-        assert!(ram.file.set_len(0).is_err());
+        assert!(ram.parts[0].set_len(0).is_err());
+    }
+
+    #[test]
+    fn memory_in_several_files_is_one_range() {
+        let ram = Ram::in_parts("knee-test", 3 * 4096, 3).expect("make memory");
+        assert_eq!((ram.bytes(), ram.part_bytes(), ram.parts().len()), (3 * 4096, 4096, 3));
+        let content = [7; 4096 + 2];
+        ram.write(4095, &content).expect("write across three parts");
+        let mut read = [0; 4096 + 4];
+        ram.read(4094, &mut read).expect("read it");
+        assert_eq!((read[0], &read[1..4096 + 3], read[4096 + 3]), (0, &content[..], 0));
+        assert!(ram.write(3 * 4096 - 1, b"ab").is_err() && ram.write(u64::MAX, b"a").is_err());
     }
 }

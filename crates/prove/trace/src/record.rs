@@ -101,6 +101,10 @@ pub struct TestResult {
     /// The first thousand of the lines that `taken` and `fetched` count.
     #[serde(default)]
     pub moves: Vec<Move>,
+    /// The accesses of each side, in order, to lines that have moved between CPUs. Filled only if
+    /// [`crate::Tracing::accesses`] is set.
+    #[serde(default)]
+    pub accesses: Vec<SharedAccesses>,
     /// Whether a side that made a system call executed fewer instructions than a system call takes,
     /// which means that QEMU did not report everything to the plugin.
     #[serde(skip)]
@@ -277,6 +281,92 @@ pub struct Move {
     pub by: Touch,
 }
 
+/// The accesses of a side to lines that have moved between CPUs since the experiment began, or that move in
+/// this test.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "AccessList")]
+pub struct SharedAccesses {
+    /// The side.
+    pub side: usize,
+    /// Whether later accesses are missing, because the side made more than the plugin lists.
+    pub cut: bool,
+    /// The accesses, in the order of their execution.
+    pub list: Vec<SharedAccess>,
+}
+
+/// The accesses of one instruction to one line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedAccess {
+    /// The number of instructions that the side executed before this one.
+    pub at: u64,
+    /// Physical address of the line's first byte.
+    pub line: u64,
+    /// Address of the instruction.
+    pub pc: u64,
+    /// The first byte in the line.
+    pub offset: u8,
+    /// The number of bytes.
+    pub bytes: u8,
+    /// The kind of the access.
+    pub kind: AccessKind,
+}
+
+/// How an instruction accesses memory, from the weakest kind to the strongest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AccessKind {
+    /// It only reads.
+    Load,
+    /// It writes, and perhaps reads before, but not atomically.
+    Store,
+    /// It reads and writes atomically.
+    Atomic,
+    /// It writes atomically if the memory contains an expected value.
+    CompareExchange,
+}
+
+impl AccessKind {
+    /// Whether the instruction is atomic.
+    pub fn is_atomic(self) -> bool {
+        self >= AccessKind::Atomic
+    }
+}
+
+/// Accesses as the plugin writes them.
+#[derive(Deserialize)]
+struct AccessList {
+    side: usize,
+    cut: bool,
+    #[serde(deserialize_with = "addresses")]
+    lines: Vec<u64>,
+    #[serde(deserialize_with = "addresses")]
+    code: Vec<u64>,
+    /// The position, the index of the line, the first byte, the number of bytes, the index of the code, and
+    /// the kind.
+    list: Vec<(u64, usize, u8, u8, usize, u8)>,
+}
+
+impl TryFrom<AccessList> for SharedAccesses {
+    type Error = &'static str;
+
+    fn try_from(from: AccessList) -> Result<SharedAccesses, Self::Error> {
+        let AccessList { side, cut, lines, code, list } = from;
+        let access = |(at, line, offset, bytes, pc, kind): (u64, usize, u8, u8, usize, u8)| {
+            let kind = match kind {
+                0 => AccessKind::Load,
+                1 => AccessKind::Store,
+                2 => AccessKind::Atomic,
+                3 => AccessKind::CompareExchange,
+                _ => return Err("an access has an unknown kind"),
+            };
+            let line = *lines.get(line).ok_or("an access has no line")?;
+            let pc = *code.get(pc).ok_or("an access has no code")?;
+            Ok(SharedAccess { at, line, pc, offset, bytes, kind })
+        };
+        let list = list.into_iter().map(access).collect::<Result<_, _>>()?;
+        Ok(SharedAccesses { side, cut, list })
+    }
+}
+
 /// One access to memory.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct TracedAccess {
@@ -359,6 +449,30 @@ mod tests {
             r#"{"schema":2,"plugin":"knee","user":false,"interrupts":1,"faults":1,"switches":1}"#;
         let error = Record::parse(line).unwrap_err().to_string();
         assert!(error.contains("it has schema 2, but this version of knee reads 1"), "{error}");
+    }
+
+    #[test]
+    fn accesses_refer_to_their_lines_and_code_by_index() {
+        let with = |list: &str| {
+            let list = format!(
+                r#"{{"side":0,"cut":true,"lines":["0x1000","0x1040"],"code":["0x9"],"list":[{list}]}}"#
+            );
+            Record::parse(
+                &TEST.replace(r#""stray":1"#, &format!(r#""stray":1,"accesses":[{list}]"#)),
+            )
+        };
+        let Ok(Record::Test(result)) = with("[24,1,4,8,0,3]") else { panic!("a test") };
+        let kind = AccessKind::CompareExchange;
+        let access = SharedAccess { at: 24, line: 0x1040, pc: 9, offset: 4, bytes: 8, kind };
+        assert_eq!(result.accesses, [SharedAccesses { side: 0, cut: true, list: vec![access] }]);
+        for (list, why) in [
+            ("[24,2,4,8,0,3]", "an access has no line"),
+            ("[24,1,4,8,1,3]", "an access has no code"),
+            ("[24,1,4,8,0,4]", "an access has an unknown kind"),
+        ] {
+            let error = with(list).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
     }
 
     #[test]

@@ -10,8 +10,11 @@ use crate::record::TestResult;
 /// Default maximum of results and of the lines in them. A guest is at most a few tests ahead, so there are
 /// some hundreds. A line takes up to a kilobyte.
 const MAX_HELD: usize = 500_000;
-/// Maximum lines of one result: a thousand conflicts and a thousand moves.
-const MAX_LINES: usize = 2_000;
+/// Maximum lines of one result: a thousand conflicts, a thousand moves, and the accesses of two sides, of
+/// which twenty count as a line.
+const MAX_LINES: usize = 2_500;
+/// The number of accesses that take as much memory as a line.
+const ACCESSES: usize = 20;
 
 /// Results, keyed by the numbers of their runs. If each test runs only once, a run has the number of its
 /// test.
@@ -73,17 +76,19 @@ impl Results {
 }
 
 fn size(result: &TestResult) -> usize {
-    1 + result.conflicts.len() + result.moves.len()
+    let accesses: usize = result.accesses.iter().map(|side| side.list.len()).sum();
+    1 + result.conflicts.len() + result.moves.len() + accesses / ACCESSES
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::Record;
 
     fn result(test: u64) -> TestResult {
-        let (sides, conflicts, moves) = (Vec::new(), Vec::new(), Vec::new());
-        let (taken, fetched, impossible) = (0, 0, false);
-        TestResult { test, sides, conflicts, more: 0, stray: 0, taken, fetched, moves, impossible }
+        let line = format!(r#"{{"test":{test},"sides":[],"conflicts":[],"more":0,"stray":0}}"#);
+        let Ok(Record::Test(result)) = Record::parse(&line) else { panic!("{line}") };
+        result
     }
 
     fn numbers<'r>(results: impl IntoIterator<Item = &'r TestResult>) -> Vec<u64> {

@@ -262,6 +262,7 @@ mod tests {
             taken: 0,
             fetched: 0,
             moves: Vec::new(),
+            accesses: Vec::new(),
             impossible: false,
         };
         names.look_up(std::slice::from_mut(&mut run));

@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 
 use crate::lines::Line;
+use crate::log::Reported;
 use crate::side::Side;
 
 /// The maximum number of moves that are listed for a test; further moves are only counted.
@@ -23,6 +24,8 @@ struct Holders {
     cpus: Cpus,
     /// Whether the only holder has written the line, and no other CPU has read it since.
     modified: bool,
+    /// Whether the line has ever moved.
+    moved: bool,
 }
 
 /// The way in which a line moves to the CPU that touches it.
@@ -69,6 +72,11 @@ impl Caches {
         moves
     }
 
+    /// Returns the logged accesses of a side to the lines that have moved since the caches were emptied.
+    pub(crate) fn accesses(&self, side: &Side) -> Reported {
+        side.log.report(|line| self.lines.get(&line).is_some_and(|holders| holders.moved))
+    }
+
     /// Updates the holders of a line that a CPU has touched. If the line had to move, returns the
     /// kind of move, and the CPUs that held the line.
     fn touch(&mut self, cpu: u32, line: &Line) -> Option<(Move, Cpus)> {
@@ -76,13 +84,15 @@ impl Caches {
         let holders = self.lines.entry(line.number).or_default();
         let others = holders.cpus & !own;
         if line.written != 0 {
-            *holders = Holders { cpus: own, modified: true };
-            return (others != 0).then_some((Move::Taken, others));
+            let taken = others != 0;
+            *holders = Holders { cpus: own, modified: true, moved: holders.moved || taken };
+            return taken.then_some((Move::Taken, others));
         }
         // A modified line has one holder. If the holder is another CPU, this CPU does not have the
         // line.
         let fetched = holders.modified && others != 0;
         holders.modified &= !fetched;
+        holders.moved |= fetched;
         holders.cpus |= own;
         fetched.then_some((Move::Fetched, others))
     }
@@ -93,6 +103,7 @@ mod tests {
     use super::*;
     use crate::calls::Chain;
     use crate::lines::{Access, LINE_BYTES, LineTable};
+    use crate::place::{Place, Update};
 
     /// Makes these accesses to one line, and returns the move that each of them causes. Each access is a
     /// pair: the CPU's index, and whether the access is a write.
@@ -132,6 +143,31 @@ mod tests {
             0,
             "the second side ran on the same CPU as before, so no line moves"
         );
+    }
+
+    #[test]
+    fn accesses_are_reported_from_the_test_in_which_their_line_first_moves() {
+        let side = |cpu: u32, lines: &[u64]| {
+            let mut side = Side::new();
+            side.count.cpu = cpu;
+            for &line in lines {
+                let physical = line * LINE_BYTES;
+                let access = Access { physical, address: physical, bytes: 8, pc: 1, store: WRITE };
+                side.table.add(&access, || Chain::EMPTY);
+                let place = Place { pc: 1, rest: 1, update: Update::Plain };
+                side.log.add(&access, &place, 1);
+            }
+            side
+        };
+        let mut caches = Caches::default();
+        let mut lines = |cpu, lines: &[u64]| -> Vec<u64> {
+            let side = side(cpu, lines);
+            caches.touched(&[(0, &side)]);
+            caches.accesses(&side).accesses.iter().map(|access| access.line).collect()
+        };
+        assert_eq!(lines(0, &[1, 2]), []);
+        assert_eq!(lines(1, &[2, 3]), [2]);
+        assert_eq!(lines(1, &[2, 3]), [2], "the line does not move in this test");
     }
 
     #[test]

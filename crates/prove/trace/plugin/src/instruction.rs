@@ -1,6 +1,7 @@
 //! Decodes what the plugin must know about x86-64 instructions.
 
 use crate::block::Ends;
+use crate::place::Update;
 
 /// The bytes of `iretq`, the return from an interrupt or exception in 64-bit code.
 pub(crate) const IRETQ: [u8; 2] = [0x48, 0xcf];
@@ -75,6 +76,29 @@ pub(crate) fn is_of_stack(code: &[u8]) -> bool {
             !extended && from_stack_pointer(modrm, sib)
         }
         _ => false,
+    }
+}
+
+/// Returns how an instruction changes memory.
+pub(crate) fn update(code: &[u8]) -> Update {
+    let is_prefix =
+        |byte: &&u8| matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x64..=0x67 | 0xf0 | 0xf2 | 0xf3);
+    let (prefixes, rest) = code.split_at(code.iter().take_while(is_prefix).count());
+    let is_locked = prefixes.contains(&0xf0);
+    let opcode = match rest {
+        // REX
+        [0x40..=0x4f, rest @ ..] => rest,
+        opcode => opcode,
+    };
+    match *opcode {
+        // xchg, which is atomic without a prefix
+        [0x86 | 0x87, modrm, ..] if modrm >> 6 != 0b11 => Update::Atomic,
+        _ if !is_locked => Update::Plain,
+        // cmpxchg
+        [0x0f, 0xb0 | 0xb1, ..] => Update::CompareExchange,
+        // cmpxchg8b, cmpxchg16b
+        [0x0f, 0xc7, modrm, ..] if modrm >> 3 & 0b111 == 1 => Update::CompareExchange,
+        _ => Update::Atomic,
     }
 }
 
@@ -155,6 +179,27 @@ mod tests {
             &[0x48, 0x8b, 0x04, 0x21],
         ] {
             assert!(!is_of_stack(code), "{code:x?}");
+        }
+    }
+
+    #[test]
+    fn atomic_instructions_are_distinguished_from_plain_ones() {
+        use Update::{Atomic, CompareExchange, Plain};
+        for (code, expected, what) in [
+            (&[0xf0, 0x0f, 0xc1, 0x07][..], Atomic, "lock xadd %eax,(%rdi)"),
+            (&[0xf0, 0x48, 0x83, 0x00, 0x01], Atomic, "lock addq $1,(%rax)"),
+            (&[0xf0, 0x0f, 0xb1, 0x17], CompareExchange, "lock cmpxchg %edx,(%rdi)"),
+            (&[0xf0, 0x49, 0x0f, 0xb1, 0x14, 0x24], CompareExchange, "lock cmpxchg %rdx,(%r12)"),
+            (&[0x3e, 0xf0, 0x0f, 0xb0, 0x0f], CompareExchange, "ds lock cmpxchg %cl,(%rdi)"),
+            (&[0xf0, 0x48, 0x0f, 0xc7, 0x0e], CompareExchange, "lock cmpxchg16b (%rsi)"),
+            (&[0x0f, 0xb1, 0x17], Plain, "cmpxchg %edx,(%rdi)"),
+            (&[0x65, 0x48, 0x0f, 0xc7, 0x0e], Plain, "cmpxchg16b %gs:(%rsi)"),
+            (&[0x48, 0x87, 0x07], Atomic, "xchg %rax,(%rdi)"),
+            (&[0x48, 0x87, 0xc7], Plain, "xchg %rax,%rdi"),
+            (&[0xc6, 0x07, 0x00], Plain, "movb $0,(%rdi)"),
+            (&[], Plain, "nothing"),
+        ] {
+            assert_eq!(update(code), expected, "{what}");
         }
     }
 

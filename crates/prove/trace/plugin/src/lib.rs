@@ -21,13 +21,14 @@
 //! | virtual addresses → physical addresses | `pages` |
 //! | calls and returns → the callers of the running code | `calls` |
 //! | accesses → lines | `lines` |
+//! | accesses → their order | `log`, `place` |
 //! | tables of sides → conflicts | `conflict` |
 //! | tables of sides → lines that move between CPUs | `coherence` |
 //! | tests → JSON lines, with the documentation of their schema | `output` |
 //! | the current test and its open windows | `session` |
 //!
 //! # Arguments
-//! `-plugin file=libknee_plugin.so,out=PATH[,user=on][,trace=INDEX][,resume=PATH][,moves=on][,stack=off][,scope=program][,cpu=number]`
+//! `-plugin file=libknee_plugin.so,out=PATH[,user=on][,trace=INDEX][,resume=PATH][,moves=on][,accesses=on][,stack=off][,scope=program][,cpu=number]`
 //!
 //! * `out=PATH`: a file, a FIFO or `/dev/fd/N` for the results. The plugin writes a line when a
 //!   test ends.
@@ -40,6 +41,9 @@
 //!   objects of the test stay in the guest's memory, where the reader of the results can examine them.
 //! * `moves=on`: the plugin also reports the lines that sides had to get from other CPUs (the
 //!   default is `off`).
+//! * `accesses=on`: with `moves=on`, the plugin also reports each access, in order, to the lines that have
+//!   moved between CPUs since the caches were emptied (the default is `off`). The other lines, which
+//!   are most lines of an operation, cannot make CPUs wait for each other.
 //! * `stack=off`: the plugin ignores the accesses of kernel code to its stack: pushes, pops, and operands
 //!   relative to the stack pointer (the default is `on`). Each task has its own stack, so these accesses
 //!   cause no conflicts, but they are a third of all accesses and lines.
@@ -90,8 +94,10 @@ mod conflict;
 mod executing;
 mod instruction;
 mod lines;
+mod log;
 mod output;
 mod pages;
+mod place;
 mod plugin;
 mod qemu;
 mod registers;

@@ -53,6 +53,21 @@
 //! {"taken":1,"fetched":0,"moves":[{"line":"0x3a4b040","taken":true,"from":"0x5","by":{"side":0,…}}]}
 //! ```
 //!
+//! With `accesses=on`, a test has a further member, which lists the accesses of each side to the lines that
+//! have moved since the caches were emptied, including those that moved in this test:
+//!
+//! ```json
+//! {"accesses":[{"side":0,"cut":false,"lines":["0x3a4b040"],"code":["0xffffffff812f3a04"],
+//!   "list":[[24,0,16,4,0,3]]}]}
+//! ```
+//!
+//! * Each element of `list` stands for all accesses of one instruction to one line, in the order of their
+//!   execution. Its numbers are: how many instructions the side executed before this one; the line's index in
+//!   `lines`; the first byte in the line, and the number of bytes; the index in `code` of the instruction's
+//!   address; and the kind of the access. The kinds are 0 for a load, 1 for a store or a plain
+//!   read-modify-write, 2 for an atomic read-modify-write, and 3 for an atomic compare and exchange.
+//! * `cut` is true if later accesses of the side are missing. The list has at most 4096 elements.
+//!
 //! With `trace=INDEX`, the accesses of the test with that index precede the line of the test:
 //!
 //! ```json
@@ -60,6 +75,7 @@
 //!  "physical":"0x3a4b058","bytes":8,"store":false}
 //! ```
 
+use std::collections::HashMap;
 use std::fmt::{self, Display, Formatter, Write as _};
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -67,6 +83,7 @@ use std::io::{self, Write as _};
 use crate::coherence::{Cpus, Move, Moves};
 use crate::conflict::{Conflict, conflicts};
 use crate::lines::{LINE_BYTES, Line, MAX_PCS};
+use crate::log::{Kind, Logged, Reported};
 use crate::side::Side;
 
 /// The version of the schema above.
@@ -107,6 +124,7 @@ impl Output {
         sides: &[(usize, &Side)],
         stray: u64,
         moves: Option<&Moves<'_>>,
+        accesses: &[(usize, Reported)],
     ) -> io::Result<usize> {
         for (side, traced) in sides {
             for access in traced.trace.iter().flatten() {
@@ -120,10 +138,11 @@ impl Output {
         let tables: Vec<_> = sides.iter().map(|(side, done)| (*side, &done.table)).collect();
         let (conflicts, more) = conflicts(&tables);
         self.write(format_args!(
-            "{{\"test\":{test},\"sides\":[{}],\"conflicts\":[{}],\"more\":{more},\"stray\":{stray}{}}}\n",
+            "{{\"test\":{test},\"sides\":[{}],\"conflicts\":[{}],\"more\":{more},\"stray\":{stray}{}{}}}\n",
             List(sides.iter().map(|(side, done)| SideObject(*side, done))),
             List(conflicts.iter().map(|conflict| ConflictObject(conflict, sides))),
             MovesMembers(moves, sides),
+            AccessesMember(accesses),
         ))?;
         Ok(conflicts.len())
     }
@@ -229,6 +248,77 @@ impl Display for MovesMembers<'_> {
     }
 }
 
+/// The JSON member that `accesses=on` adds to a test.
+struct AccessesMember<'a>(&'a [(usize, Reported)]);
+
+impl Display for AccessesMember<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        write!(f, ",\"accesses\":[{}]", List(self.0.iter().map(|(side, of)| ListObject(*side, of))))
+    }
+}
+
+struct ListObject<'a>(usize, &'a Reported);
+
+impl Display for ListObject<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let ListObject(side, Reported { accesses, cut }) = self;
+        let lines = Distinct::of(accesses.iter().map(|access| access.line * LINE_BYTES));
+        let code = Distinct::of(accesses.iter().map(|access| access.pc));
+        write!(
+            f,
+            "{{\"side\":{side},\"cut\":{cut},\"lines\":[{}],\"code\":[{}],\"list\":[{}]}}",
+            addresses(&lines.values),
+            addresses(&code.values),
+            List(accesses.iter().map(|&access| AccessArray(access, &lines, &code))),
+        )
+    }
+}
+
+/// An access, with the lines and the code of the list.
+struct AccessArray<'a>(Logged, &'a Distinct, &'a Distinct);
+
+impl Display for AccessArray<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let AccessArray(Logged { at, line, pc, offset, bytes, kind }, lines, code) = self;
+        let (line, code) = (lines.index(line * LINE_BYTES), code.index(*pc));
+        let kind = match kind {
+            Kind::Load => 0,
+            Kind::Store => 1,
+            Kind::Atomic => 2,
+            Kind::CompareExchange => 3,
+        };
+        write!(f, "[{at},{line},{offset},{bytes},{code},{kind}]")
+    }
+}
+
+/// Distinct numbers, in the order of their first occurrence.
+struct Distinct {
+    values: Vec<u64>,
+    indices: HashMap<u64, usize>,
+}
+
+impl Distinct {
+    fn of(all: impl Iterator<Item = u64>) -> Distinct {
+        let mut distinct = Distinct { values: Vec::new(), indices: HashMap::new() };
+        for value in all {
+            let Distinct { values, indices } = &mut distinct;
+            indices.entry(value).or_insert_with(|| {
+                values.push(value);
+                values.len() - 1
+            });
+        }
+        distinct
+    }
+
+    /// Returns the index of a number that is present.
+    fn index(&self, value: u64) -> usize {
+        self.indices[&value]
+    }
+}
+
 struct MoveObject<'a> {
     how: Move,
     from: Cpus,
@@ -315,12 +405,16 @@ mod tests {
         let line = &writer.table.lines()[0];
         let moves = Moves { taken: 1, fetched: 2, first: vec![(0, line, Move::Taken, 0b101)] };
         let sides = [(0, &writer), (2, &reader)];
-        let count = output.test(7, &sides, 1, Some(&moves)).expect("write");
+        let (offset, bytes, kind) = (4, 4, Kind::CompareExchange);
+        let access = Logged { at: 24, line: 0x41, pc: 0xffff_ffff_8100_0000, offset, bytes, kind };
+        let again = Logged { at: 31, kind: Kind::Load, ..access };
+        let accesses = [(0, Reported { accesses: vec![access, again], cut: true })];
+        let count = output.test(7, &sides, 1, Some(&moves), &accesses).expect("write");
         assert_eq!(count, 1);
         file.rewind().expect("go to its start");
         let mut written = String::new();
         file.read_to_string(&mut written).expect("read it");
-        let expected = r#"{"test":7,"sides":[{"side":0,"cpu":0,"opened":1,"closed":1,"instructions":0,"accesses":0,"read":0,"written":1,"interrupts":0,"switches":0,"unresolved":0,"overflowed":false},{"side":2,"cpu":0,"opened":1,"closed":1,"instructions":0,"accesses":0,"read":1,"written":0,"interrupts":0,"switches":0,"unresolved":0,"overflowed":false}],"conflicts":[{"line":"0x1040","overlap":true,"sides":[{"side":0,"first":4,"last":7,"read":"0x0","written":"0xf0","virtual":["0xffff888000001040"],"writers":["0xffffffff81000000"],"readers":[],"callers":[["0xffffffff80ffff00"]]},{"side":2,"first":4,"last":7,"read":"0xf0","written":"0x0","virtual":["0x70001040"],"writers":[],"readers":["0xffffffff81000000"],"callers":[["0xffffffff80ffff00"]]}]}],"more":0,"stray":1,"taken":1,"fetched":2,"moves":[{"line":"0x1040","taken":true,"from":"0x5","by":{"side":0,"first":4,"last":7,"read":"0x0","written":"0xf0","virtual":["0xffff888000001040"],"writers":["0xffffffff81000000"],"readers":[],"callers":[["0xffffffff80ffff00"]]}}]}"#;
+        let expected = r#"{"test":7,"sides":[{"side":0,"cpu":0,"opened":1,"closed":1,"instructions":0,"accesses":0,"read":0,"written":1,"interrupts":0,"switches":0,"unresolved":0,"overflowed":false},{"side":2,"cpu":0,"opened":1,"closed":1,"instructions":0,"accesses":0,"read":1,"written":0,"interrupts":0,"switches":0,"unresolved":0,"overflowed":false}],"conflicts":[{"line":"0x1040","overlap":true,"sides":[{"side":0,"first":4,"last":7,"read":"0x0","written":"0xf0","virtual":["0xffff888000001040"],"writers":["0xffffffff81000000"],"readers":[],"callers":[["0xffffffff80ffff00"]]},{"side":2,"first":4,"last":7,"read":"0xf0","written":"0x0","virtual":["0x70001040"],"writers":[],"readers":["0xffffffff81000000"],"callers":[["0xffffffff80ffff00"]]}]}],"more":0,"stray":1,"taken":1,"fetched":2,"moves":[{"line":"0x1040","taken":true,"from":"0x5","by":{"side":0,"first":4,"last":7,"read":"0x0","written":"0xf0","virtual":["0xffff888000001040"],"writers":["0xffffffff81000000"],"readers":[],"callers":[["0xffffffff80ffff00"]]}}],"accesses":[{"side":0,"cut":true,"lines":["0x1040"],"code":["0xffffffff81000000"],"list":[[24,0,4,4,0,3],[31,0,4,4,0,0]]}]}"#;
         assert_eq!(written.trim_end(), expected);
     }
 }

@@ -1,11 +1,12 @@
-//! Settings that select what the plugin traces: kernel code, user code, and accesses of kernel code to its
-//! stack.
+//! Settings that select what the plugin traces: kernel code, user code, accesses of kernel code to its stack,
+//! and the order of accesses.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 static USER: AtomicBool = AtomicBool::new(false);
 static KERNEL: AtomicBool = AtomicBool::new(true);
 static STACK: AtomicBool = AtomicBool::new(true);
+static LOG: AtomicBool = AtomicBool::new(false);
 static PROGRAM: AtomicBool = AtomicBool::new(false);
 
 /// Selects what the plugin traces.
@@ -13,6 +14,11 @@ pub(crate) fn set_counted(user: bool, kernel: bool, stack: bool) {
     USER.store(user, Relaxed);
     KERNEL.store(kernel, Relaxed);
     STACK.store(stack, Relaxed);
+}
+
+/// Sets whether accesses are logged in order.
+pub(crate) fn set_logged(log: bool) {
+    LOG.store(log, Relaxed);
 }
 
 /// Sets whether QEMU is in user mode: it runs a program without emulating a machine, so the program's memory
@@ -39,6 +45,11 @@ pub(crate) fn counts_kernel() -> bool {
 /// Returns whether accesses of kernel code to its stack are traced.
 pub(crate) fn counts_stack() -> bool {
     STACK.load(Relaxed)
+}
+
+/// Returns whether accesses are logged in order.
+pub(crate) fn logs_accesses() -> bool {
+    LOG.load(Relaxed)
 }
 
 /// Returns whether an address is in the kernel's half of the address space.

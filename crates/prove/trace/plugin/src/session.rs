@@ -16,6 +16,7 @@ use knee_marks::{Entry, EntryKind, SIDES};
 
 use crate::coherence::Caches;
 use crate::executing;
+use crate::log::Reported;
 use crate::output::{Entries, Output};
 use crate::scope;
 use crate::settings::Settings;
@@ -50,13 +51,15 @@ static WINDOWS: AtomicUsize = AtomicUsize::new(0);
 
 /// Opens the files whose paths are in the settings.
 pub(crate) fn start(settings: Settings) -> Result<(), String> {
-    let Settings { out, user, trace, resume, moves, stack, program, registers } = settings;
+    let Settings { out, user, trace, resume, moves, accesses, stack, program, registers } =
+        settings;
     let file = File::options().create(true).append(true).open(&out);
     let output = Output::new(file.map_err(|error| format!("cannot write to {out}: {error}"))?);
     let wrong = |path: &str, error| format!("cannot read {path}: {error}");
     let open = |path: String| File::open(&path).map_err(|error| wrong(&path, error));
     let resume = resume.map(open).transpose()?;
     scope::set_counted(user || program, !program, stack);
+    scope::set_logged(accesses);
     executing::start(registers);
     let sides = std::array::from_fn(|_| Some(Box::new(Side::new())));
     let caches = moves.then(Caches::default);
@@ -177,7 +180,10 @@ pub(crate) fn end() {
             .filter(|(_, side)| side.count.opened > 0)
             .collect();
         let moves = session.caches.as_mut().map(|caches| caches.touched(&opened));
-        let written = session.output.test(test, &opened, stray, moves.as_ref());
+        let caches = session.caches.as_ref().filter(|_| scope::logs_accesses());
+        let accesses = |&(number, side): &(usize, &Side)| Some((number, caches?.accesses(side)));
+        let accesses: Vec<(usize, Reported)> = opened.iter().filter_map(accesses).collect();
+        let written = session.output.test(test, &opened, stray, moves.as_ref(), &accesses);
         let disturbed = opened.iter().any(|(_, side)| side.count.switches > 0);
         let wait = matches!(written, Ok(found) if found > 0 || disturbed);
         report_error(written.map(drop));

@@ -8,6 +8,7 @@ pub(crate) struct Settings {
     pub(crate) trace: Option<u64>,
     pub(crate) resume: Option<String>,
     pub(crate) moves: bool,
+    pub(crate) accesses: bool,
     pub(crate) stack: bool,
     /// If true, the plugin traces only user code, and identifies lines by their virtual addresses.
     pub(crate) program: bool,
@@ -22,6 +23,7 @@ pub(crate) fn parse(arguments: &[String]) -> Result<Settings, String> {
         trace: None,
         resume: None,
         moves: false,
+        accesses: false,
         stack: true,
         program: false,
         registers: true,
@@ -36,6 +38,9 @@ pub(crate) fn parse(arguments: &[String]) -> Result<Settings, String> {
             ("moves", "on") => settings.moves = true,
             ("moves", "off") => settings.moves = false,
             ("moves", _) => return Err(wrong("moves must be on or off")),
+            ("accesses", "on") => settings.accesses = true,
+            ("accesses", "off") => settings.accesses = false,
+            ("accesses", _) => return Err(wrong("accesses must be on or off")),
             ("stack", "on") => settings.stack = true,
             ("stack", "off") => settings.stack = false,
             ("stack", _) => return Err(wrong("stack must be on or off")),
@@ -53,15 +58,21 @@ pub(crate) fn parse(arguments: &[String]) -> Result<Settings, String> {
             ("resume", path) => settings.resume = Some(path.to_owned()),
             _ => {
                 return Err(wrong(
-                    "known arguments are out, user, trace, resume, moves, stack, scope and cpu",
+                    "known arguments are out, user, trace, resume, moves, accesses, stack, scope and \
+                     cpu",
                 ));
             }
         }
     }
-    match settings.out.as_str() {
-        "" => Err("missing argument out=PATH, the file for results".to_owned()),
-        _ => Ok(settings),
+    if settings.out.is_empty() {
+        return Err("missing argument out=PATH, the file for results".to_owned());
     }
+    if settings.accesses && !settings.moves {
+        return Err(
+            "accesses=on requires moves=on: it reports accesses to lines that move".to_owned()
+        );
+    }
+    Ok(settings)
 }
 
 #[cfg(test)]
@@ -76,8 +87,8 @@ mod tests {
     fn arguments_are_names_and_values() {
         assert_eq!(
             parsed(
-                "out=/dev/fd/3 user=on trace=7 resume=/dev/fd/4 moves=on stack=off scope=program \
-                 cpu=number"
+                "out=/dev/fd/3 user=on trace=7 resume=/dev/fd/4 moves=on accesses=on stack=off \
+                 scope=program cpu=number"
             ),
             Ok(Settings {
                 out: "/dev/fd/3".to_owned(),
@@ -85,6 +96,7 @@ mod tests {
                 trace: Some(7),
                 resume: Some("/dev/fd/4".to_owned()),
                 moves: true,
+                accesses: true,
                 stack: false,
                 program: true,
                 registers: false,
@@ -98,5 +110,7 @@ mod tests {
         assert_eq!(parsed("out=x user=maybe").unwrap_err(), expected);
         let expected = "missing argument out=PATH, the file for results";
         assert_eq!(parsed("user=on").unwrap_err(), expected);
+        let expected = "accesses=on requires moves=on: it reports accesses to lines that move";
+        assert_eq!(parsed("out=x accesses=on").unwrap_err(), expected);
     }
 }

@@ -2,7 +2,9 @@
 
 use crate::calls::Calls;
 use crate::lines::{Access, LineTable};
+use crate::log::Log;
 use crate::pages::Pages;
+use crate::place::Place;
 use crate::qemu::{AccessInfo, Physical};
 
 /// The maximum number of accesses in a trace. A trace of this length takes 40 MiB.
@@ -15,6 +17,8 @@ pub(crate) struct Side {
     pub(crate) calls: Calls,
     /// The accesses of the side, at most [`MAX_TRACE`]; `None` if the test is not traced.
     pub(crate) trace: Option<Vec<Access>>,
+    /// With the setting `accesses=on`, the accesses of the side in order; else empty.
+    pub(crate) log: Log,
 }
 
 /// The counters of a side.
@@ -41,7 +45,7 @@ pub(crate) struct Count {
 impl Side {
     pub(crate) fn new() -> Side {
         let (table, count, calls) = (LineTable::new(), Count::default(), Calls::new());
-        Side { table, count, calls, trace: None }
+        Side { table, count, calls, trace: None, log: Log::default() }
     }
 
     /// Clears the side for a new test, and keeps its memory allocated.
@@ -50,9 +54,10 @@ impl Side {
         self.count = Count::default();
         self.calls.clear();
         self.trace = trace.then(Vec::new);
+        self.log.clear();
     }
 
-    /// Records an access within a page.
+    /// Records an access within a page. Also logs the access if `place` is given.
     #[inline]
     pub(crate) fn access(
         &mut self,
@@ -61,10 +66,15 @@ impl Side {
         address: u64,
         bytes: u64,
         pc: u64,
+        place: Option<&Place>,
     ) {
         match pages.physical(info, address) {
             Physical::Memory(physical) => {
-                self.add(&Access { physical, address, bytes, pc, store: info.is_store() });
+                let access = Access { physical, address, bytes, pc, store: info.is_store() };
+                self.add(&access);
+                if let Some(place) = place {
+                    self.log.add(&access, place, self.count.instructions);
+                }
             }
             Physical::Device => {}
             Physical::Unknown => self.count.unresolved += 1,

@@ -12,7 +12,8 @@ use knee_marks::{Entry, Mark};
 
 use crate::block::{BlockStart, Ends};
 use crate::executing::{current, locate};
-use crate::instruction::{IRETQ, ends, is_of_stack, is_repeated_string, own_accesses};
+use crate::instruction::{IRETQ, ends, is_of_stack, is_repeated_string, own_accesses, update};
+use crate::place::Place;
 use crate::qemu::{self, AccessInfo, Block, Instruction};
 use crate::scope::{self, is_kernel};
 use crate::session;
@@ -70,6 +71,10 @@ fn after_arming(block: &Block) {
         let start = BlockStart { address: first.address(), length, enters, ends };
         block.on_execute(on_block, start.pack());
     }
+    let log = scope::logs_accesses();
+    let place = |insn: Instruction<'_>, code: &[u8], at: usize| {
+        Place { pc: insn.address(), rest: length - at, update: update(code) }.pack()
+    };
     for (at, insn) in block.instructions().enumerate() {
         let code = insn.code();
         let is_last = at + 1 == length;
@@ -85,11 +90,15 @@ fn after_arming(block: &Block) {
         match if is_last { own_accesses(&code) } else { None } {
             _ if !kernel && !user => {}
             _ if !stack && is_of_stack(&code) => {}
+            None if log => insn.on_access(on_logged_access, place(insn, &code, at)),
             None => insn.on_access(on_access, insn.address()),
             Some(own) if own == pushes => {}
             Some(own) => {
                 insn.on_execute(on_last, (own - pushes).into());
-                insn.on_access(on_access_of_last, insn.address());
+                match log {
+                    true => insn.on_access(on_logged_access_of_last, place(insn, &code, at)),
+                    false => insn.on_access(on_access_of_last, insn.address()),
+                }
             }
         }
         if kernel && *code == IRETQ {
@@ -162,7 +171,12 @@ extern "C" fn on_return(cpu: c_uint, next: *mut c_void) {
 }
 
 extern "C" fn on_access(cpu: c_uint, info: u32, address: u64, pc: *mut c_void) {
-    vcpu(current(cpu), |vcpu| vcpu.access(AccessInfo(info), address, pc.addr() as u64));
+    vcpu(current(cpu), |vcpu| vcpu.access(AccessInfo(info), address, pc.addr() as u64, None));
+}
+
+extern "C" fn on_logged_access(cpu: c_uint, info: u32, address: u64, place: *mut c_void) {
+    let place = Place::unpack(place.addr() as u64);
+    vcpu(current(cpu), |vcpu| vcpu.access(AccessInfo(info), address, place.pc, Some(&place)));
 }
 
 extern "C" fn on_last(cpu: c_uint, own: *mut c_void) {
@@ -172,7 +186,16 @@ extern "C" fn on_last(cpu: c_uint, own: *mut c_void) {
 extern "C" fn on_access_of_last(cpu: c_uint, info: u32, address: u64, pc: *mut c_void) {
     vcpu(current(cpu), |vcpu| {
         if vcpu.is_access_of_last() {
-            vcpu.access(AccessInfo(info), address, pc.addr() as u64);
+            vcpu.access(AccessInfo(info), address, pc.addr() as u64, None);
+        }
+    });
+}
+
+extern "C" fn on_logged_access_of_last(cpu: c_uint, info: u32, address: u64, place: *mut c_void) {
+    let place = Place::unpack(place.addr() as u64);
+    vcpu(current(cpu), |vcpu| {
+        if vcpu.is_access_of_last() {
+            vcpu.access(AccessInfo(info), address, place.pc, Some(&place));
         }
     });
 }

@@ -23,6 +23,7 @@ use crate::block::BlockStart;
 use crate::calls::INSTRUCTION_BYTES;
 use crate::lines::FirstFew;
 use crate::pages::{PAGE_BYTES, Pages};
+use crate::place::Place;
 use crate::qemu::AccessInfo;
 use crate::side::Side;
 
@@ -203,9 +204,15 @@ impl Vcpu {
         is_own
     }
 
-    /// Handles an access to memory.
+    /// Handles an access to memory. The access is logged if `place` is given.
     #[inline]
-    pub(crate) fn access(&mut self, info: AccessInfo, address: u64, pc: u64) {
+    pub(crate) fn access(
+        &mut self,
+        info: AccessInfo,
+        address: u64,
+        pc: u64,
+        place: Option<&Place>,
+    ) {
         if !self.counts {
             return self.recognise(info, address);
         }
@@ -214,11 +221,11 @@ impl Vcpu {
         let bytes = info.bytes();
         let here = PAGE_BYTES - address % PAGE_BYTES;
         if bytes <= here {
-            side.access(&mut self.pages, info, address, bytes, pc);
+            side.access(&mut self.pages, info, address, bytes, pc, place);
         } else {
             // The two pages of the access need not be adjacent in physical memory.
-            side.access(&mut self.pages, info, address, here, pc);
-            side.access(&mut self.pages, info, address + here, bytes - here, pc);
+            side.access(&mut self.pages, info, address, here, pc, place);
+            side.access(&mut self.pages, info, address + here, bytes - here, pc, place);
         }
     }
 

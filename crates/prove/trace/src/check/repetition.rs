@@ -117,6 +117,7 @@ mod tests {
             taken: 0,
             fetched: 0,
             moves: Vec::new(),
+            accesses: Vec::new(),
             impossible: false,
         }
     }

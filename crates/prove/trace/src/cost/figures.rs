@@ -89,12 +89,23 @@ impl Spread {
 }
 
 impl Cost {
+    /// The operations after the first `warm_up` rounds.
+    fn after(&self, warm_up: u32) -> &[TestResult] {
+        let skipped = warm_up.saturating_mul(self.experiment.cpus) as usize;
+        self.operations.get(skipped..).unwrap_or_default()
+    }
+
+    /// The operations that count: those after the warm-up whose task was not switched out and whose result is
+    /// complete.
+    pub(super) fn counted(&self, warm_up: u32) -> impl Iterator<Item = &TestResult> {
+        let counts = |done: &&TestResult| !done.is_disturbed() && !done.is_incomplete();
+        self.after(warm_up).iter().filter(counts)
+    }
+
     /// The cost of an operation, computed without the first `warm_up` rounds.
     pub fn figures(&self, warm_up: u32) -> Figures {
-        let skipped = (warm_up * self.experiment.cpus) as usize;
-        let all = self.operations.get(skipped..).unwrap_or_default();
-        let sound = |done: &&TestResult| !done.is_disturbed() && !done.is_incomplete();
-        let done: Vec<&TestResult> = all.iter().filter(sound).collect();
+        let all = self.after(warm_up);
+        let done: Vec<&TestResult> = self.counted(warm_up).collect();
         let of_side = |figure: fn(&Side) -> u64| {
             Spread::of(done.iter().map(|done| done.sides.iter().map(figure).sum()))
         };
@@ -183,7 +194,8 @@ mod tests {
         ];
         let datum = Datum { fields: vec!["file.f_pos".to_owned()], beside: Vec::new() };
         let data = [(0x40, datum.clone()), (0x80, Datum::default())].into();
-        let figures = Cost { experiment, operations, data }.figures(1);
+        let (words, nodes) = (BTreeMap::new(), Vec::new());
+        let figures = Cost { experiment, operations, data, words, nodes }.figures(1);
         assert_eq!((figures.operations, figures.disturbed), (3, 1));
         let expected = Spread { median: 500, min: 500, max: 530, mean: 510.0 };
         assert_eq!(figures.instructions, expected);

@@ -1,5 +1,6 @@
 //! Measures the cost of operations in a guest, by many repetitions on several virtual CPUs.
 
+mod contention;
 mod figures;
 mod names;
 
@@ -9,6 +10,10 @@ use std::ops::ControlFlow;
 use knee_agent::{CONSOLE, COST, CostRequest, EXPERIMENT, Experiment, Made, Mode};
 use knee_operations::trials::Kind;
 
+pub use contention::{
+    Contention, ContentionEvent, EventKind, Hold, Iteration, Lock, LockKind, LockSections, Scope,
+    SharedLine, VISIT_DISTANCE, Visit,
+};
 pub use figures::{Figures, HotLine, Spread};
 
 use crate::calibration::Calibration;
@@ -22,6 +27,7 @@ use crate::initramfs::Initramfs;
 use crate::process::Tracing;
 use crate::record::{Record, TestResult};
 use crate::results::Results;
+use names::Data;
 
 /// Maximum number of guests that try one experiment, if each guest ends before completing it.
 const ATTEMPTS: u32 = 3;
@@ -36,6 +42,11 @@ pub struct Cost {
     pub operations: Vec<TestResult>,
     /// The data in the lines that moved, by the lines' physical addresses.
     pub data: BTreeMap<u64, Datum>,
+    /// The data in the words of these lines that the operations accessed atomically, by the words' physical
+    /// addresses.
+    pub words: BTreeMap<u64, Datum>,
+    /// The CPUs of each memory node of the guest; bit n is set for CPU n.
+    pub nodes: Vec<u64>,
 }
 
 /// Runs the experiments of a request in a guest with this kernel, and calls `report` for each. `options` must
@@ -50,7 +61,7 @@ pub fn cost(
 ) -> Result<End, CheckError> {
     let mut options = options.clone();
     options.tracing =
-        Some(Tracing { moves: true, pause: true, ..options.tracing.unwrap_or_default() });
+        Some(Tracing { accesses: true, pause: true, ..options.tracing.unwrap_or_default() });
     // The addresses of mappings determine which mappings share a tree node, and thus which lines move. So put
     // mappings at the same addresses in each guest.
     options.parameters.push("norandmaps".to_owned());
@@ -83,8 +94,8 @@ fn guest(
     let largest = rest.experiments.iter().map(|experiment| experiment.cpus).max().unwrap_or(0);
     let mut results = Results::with_room_for(2 * largest as usize * rest.rounds as usize);
     let mut waiting: VecDeque<Made> = VecDeque::new();
-    // The data in the lines that moved, keyed by the number of the test after which the guest paused.
-    let mut data: BTreeMap<u64, BTreeMap<u64, Datum>> = BTreeMap::new();
+    // The names of the data that moved, keyed by the number of the test after which the guest paused.
+    let mut data: BTreeMap<u64, Data> = BTreeMap::new();
     let rounds = u64::from(rest.rounds);
     // The number of an experiment's last test, which runs after the operations and pauses the guest.
     let last = |made: &Made| {
@@ -126,7 +137,7 @@ fn guest(
             Event::Result(Record::Test(result)) => {
                 if let (Some(names), false) = (names.of_data(), result.is_conflict_free()) {
                     let begin = data.last_key_value().map_or(0, |(last, _)| last + 1);
-                    data.insert(result.test, names::of_lines(results.since(begin), names));
+                    data.insert(result.test, Data::of(|| results.since(begin), names));
                 }
                 if result.is_awaited() {
                     guest.resume()?;
@@ -142,9 +153,10 @@ fn guest(
         {
             let Some(made) = waiting.pop_front() else { break };
             operations.pop();
-            let data = data.get(&last(&made)).cloned().unwrap_or_default();
+            let Data { lines: data, words } = data.get(&last(&made)).cloned().unwrap_or_default();
             rest.experiments.retain(|experiment| *experiment != made.experiment);
-            let cost = Cost { experiment: made.experiment, operations, data };
+            let nodes = options.node_cpus();
+            let cost = Cost { experiment: made.experiment, operations, data, words, nodes };
             if report(cost, &functions).is_break() {
                 rest.experiments.clear();
                 return Ok(end);

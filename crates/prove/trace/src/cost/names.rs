@@ -5,14 +5,46 @@ use std::collections::BTreeMap;
 use crate::datum::{DataNames, Datum};
 use crate::record::{Conflict, TestResult, Touch};
 
-/// Names the data in the lines that moved in these operations. The guest must be paused after the
-/// last operation.
-pub(super) fn of_lines<'r>(
-    operations: impl Iterator<Item = &'r TestResult>,
-    names: &mut (impl DataNames + ?Sized),
-) -> BTreeMap<u64, Datum> {
-    let lines = lines(operations).into_iter();
-    lines.map(|line| (line.line, names.datum(&line))).collect()
+/// The names of data that moved.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Data {
+    /// The data in lines, by physical address.
+    pub(super) lines: BTreeMap<u64, Datum>,
+    /// The data in words that are accessed atomically, by physical address.
+    pub(super) words: BTreeMap<u64, Datum>,
+}
+
+impl Data {
+    /// Names the data in the lines that moved in these operations. The guest must be paused after the last
+    /// operation.
+    pub(super) fn of<'r, I: Iterator<Item = &'r TestResult>>(
+        operations: impl Fn() -> I,
+        names: &mut (impl DataNames + ?Sized),
+    ) -> Data {
+        let mut atomics: BTreeMap<u64, BTreeMap<u8, u8>> = BTreeMap::new();
+        for access in operations().flat_map(|done| &done.accesses).flat_map(|side| &side.list) {
+            if access.kind.is_atomic() {
+                atomics.entry(access.line).or_default().insert(access.offset, access.bytes);
+            }
+        }
+        let mut data = Data::default();
+        for line in lines(operations()) {
+            for (&offset, &bytes) in atomics.get(&line.line).into_iter().flatten() {
+                let word = names.datum(&word(&line, offset, bytes));
+                data.words.insert(line.line + u64::from(offset), word);
+            }
+            data.lines.insert(line.line, names.datum(&line));
+        }
+        data
+    }
+}
+
+/// Returns a conflict on a word of a line.
+fn word(line: &Conflict, offset: u8, bytes: u8) -> Conflict {
+    let (first, last) = (u32::from(offset), u32::from(offset) + u32::from(bytes).max(1) - 1);
+    let mask = (first..=last).fold(0, |mask, byte| mask | 1_u64.checked_shl(byte).unwrap_or(0));
+    let of_word = |side: &Touch| Touch { first, last, read: 0, written: mask, ..side.clone() };
+    Conflict { sides: line.sides.iter().map(of_word).collect(), ..line.clone() }
 }
 
 /// Returns, for each line that moved, a conflict whose sides are CPUs.

@@ -86,6 +86,7 @@ impl Packed {
         let options = GuestOptions {
             emulator: emulator.clone(),
             cpus: SIDES as u32 + 1,
+            nodes: 1,
             memory: MEMORY,
             parameters: vec![isolated, "norandmaps".to_owned()],
             channel: Some(channel.clone()),

@@ -35,9 +35,10 @@ const MOST_CPUS: u32 = 64;
 /// turns running the same operation, each with its own arguments, round after round. For each
 /// operation, knee counts the instructions that the kernel executes, and the cache lines (64 bytes)
 /// that it reads and writes, excluding interrupts and other tasks. knee also counts the lines that
-/// must be transferred from another CPU. When real cores run the operation at the same time, they
-/// wait for these lines. The results do not depend on the size or speed of this machine. Repeated
-/// runs agree within a few percent.
+/// must be transferred from another CPU, how often an operation visits them, and the locks that it
+/// takes. When real cores run the operation at the same time, they wait for these lines. The
+/// results do not depend on the size or speed of this machine. Repeated runs agree within a few
+/// percent.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee commute cost munmap                              on the running kernel

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use knee_host::number::plural;
+use knee_trace::LockSections;
 
-use super::kernel_costs::{KernelCosts, Line};
+use super::kernel_costs::{KernelCosts, Line, LockLine, OperationCost};
 use super::view::View;
 use crate::present::style::BOLD;
 
@@ -21,9 +22,10 @@ const HOT: f64 = 0.05;
 /// The hottest lines of an operation, at the largest CPU count.
 pub(super) fn render(kernel: &KernelCosts, operation: &str, view: &View<'_>) -> String {
     let Some(&cpus) = view.cpus.last() else { return String::new() };
-    let Some((_, all)) = kernel.figures.get(&(operation.to_owned(), cpus)) else {
+    let Some(of) = kernel.figures.get(&(operation.to_owned(), cpus)) else {
         return String::new();
     };
+    let all = &of.lines;
     let hot = all.iter().take_while(|line| line.hot.moves() >= HOT).take(view.lines).count();
     if view.lines == 0 || all.iter().map(|line| line.hot.moves()).sum::<f64>() < HOT {
         return String::new();
@@ -31,7 +33,7 @@ pub(super) fn render(kernel: &KernelCosts, operation: &str, view: &View<'_>) -> 
     let (hot, others) = all.split_at(hot);
     let mut text = format!(
         "\n{BOLD}{operation}{BOLD:#}, {}, {cpus} CPUs: lines taken (to write) \
-         and fetched (only to read) per operation\n",
+         and fetched (only to read), and visits to them, per operation\n",
         kernel.name
     );
     let width = hot.iter().map(|line| line.name().len()).max().unwrap_or(0).min(WIDEST_NAME);
@@ -43,19 +45,46 @@ pub(super) fn render(kernel: &KernelCosts, operation: &str, view: &View<'_>) -> 
             (writers, readers) if writers.is_empty() => format!("read by {readers}"),
             (writers, readers) => format!("written by {writers}; read by {readers}"),
         };
-        let (taken, fetched) = (line.hot.taken, line.hot.fetched);
-        let _ = writeln!(text, "  {taken:>6.2} {fetched:>6.2}  {:width$}  {who}", line.name());
+        let (taken, fetched, visits) = (line.hot.taken, line.hot.fetched, line.visits);
+        let name = line.name();
+        let _ = writeln!(text, "  {taken:>6.2} {fetched:>6.2} {visits:>6.2}  {name:width$}  {who}");
     }
     let taken: f64 = others.iter().map(|line| line.hot.taken).sum();
     let fetched: f64 = others.iter().map(|line| line.hot.fetched).sum();
     if taken + fetched >= HOT {
+        let visits: f64 = others.iter().map(|line| line.visits).sum();
         let n = plural(others.len(), "other line");
         let data = most(others, |line| [line.name()].into(), MOST_DATA).join("; ");
         let functions = |line: &Line| line.writers.union(&line.readers).cloned().collect();
         let functions = most(others, functions, MOST_NAMES).join(", ");
-        let _ = writeln!(text, "  {taken:>6.2} {fetched:>6.2}  {n}: {data}; most in {functions}");
+        let figures = format!("  {taken:>6.2} {fetched:>6.2} {visits:>6.2}");
+        let _ = writeln!(text, "{figures}  {n}: {data}; most in {functions}");
     }
-    text
+    text + &locks(&of.locks, view.lines) + &warning(of)
+}
+
+/// The locks of the operation that are taken most often.
+fn locks(all: &[LockLine], at_most: usize) -> String {
+    let frequent = all.iter().take_while(|lock| lock.sections.per_operation >= HOT);
+    let line = |LockLine { name, kind, sections, .. }: &LockLine| {
+        let LockSections { per_operation, instructions, lines, .. } = sections;
+        let instructions = plural(instructions.median as usize, "instruction");
+        let lines = plural(lines.median as usize, "line");
+        format!(
+            "  {name}: {kind}, {instructions}, {lines} inside, {per_operation:.2} per operation\n"
+        )
+    };
+    frequent.take(at_most).map(line).collect()
+}
+
+fn warning(of: &OperationCost) -> String {
+    match of.cut {
+        0 => String::new(),
+        cut => format!(
+            "  {} made more accesses to shared lines than knee records, so some visits are missing\n",
+            plural(cut, "operation")
+        ),
+    }
 }
 
 impl Line {

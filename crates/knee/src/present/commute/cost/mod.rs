@@ -7,12 +7,11 @@ mod view;
 
 use knee_host::number::plural;
 use knee_host::text::Screen;
-use knee_trace::Figures;
 use knee_trace::findings::plugin_digest;
 use serde_json::{Value, json as object};
 
 pub(crate) use self::kernel_costs::KernelCosts;
-use self::kernel_costs::Line;
+use self::kernel_costs::{Line, LockLine, OperationCost};
 pub(crate) use self::view::View;
 use crate::present::style::BOLD;
 
@@ -26,29 +25,47 @@ const MOST_LINES: usize = 100;
 /// JSON for programs. Each kernel has a `release`, which is the file of knee's own kernel, and a list
 /// of `costs`, one for each `operation` and number of `cpus`. `figures` are those of [`Figures`], each
 /// with its median, least, greatest and mean. `lines` are the hottest lines, ordered by how often an
-/// operation `taken` or `fetched` them, with their kernel `data` and the functions that write and read
-/// them; `more` counts unlisted lines. `qemu` is the version of QEMU, and `plugin` identifies the
+/// operation `taken` or `fetched` them, with their `visits` per operation, their kernel `data` and the
+/// functions that write and read them; `more` counts unlisted lines. `locks` are the locks in lines
+/// that CPUs share, each with its `data` and `kind`, the `sections` per operation, the `instructions`
+/// and distinct other `lines` of a section, and the lines `inside` with their visits per section.
+/// `cut` counts operations whose visits are not all known. `qemu` is the version of QEMU, and `plugin` identifies the
 /// plugin of knee; figures may differ with either.
 pub(crate) fn json(kernels: &[KernelCosts], mode: &str, rounds: u32, qemu: &str) -> Value {
     let hexadecimal = |address: &u64| format!("{address:#x}");
-    let line = |Line { hot, writers, readers }: &Line| {
+    let line = |Line { hot, visits, writers, readers }: &Line| {
         object!({
             "line": hexadecimal(&hot.line),
             "data": hot.datum.as_ref().map(ToString::to_string),
             "virtual": hot.virtuals.iter().map(hexadecimal).collect::<Vec<_>>(),
             "taken": hot.taken,
             "fetched": hot.fetched,
+            "visits": visits,
             "writers": writers,
             "readers": readers,
         })
     };
-    let cost = |((operation, cpus), (figures, lines)): (&(String, u32), &(Figures, Vec<Line>))| {
+    let lock = |LockLine { name, kind, sections, inside }: &LockLine| {
+        let line = |(data, visits): &(String, f64)| object!({ "data": data, "visits": visits });
+        object!({
+            "data": name,
+            "kind": kind,
+            "sections": sections.per_operation,
+            "instructions": sections.instructions,
+            "lines": sections.lines,
+            "inside": inside.iter().map(line).collect::<Vec<_>>(),
+        })
+    };
+    let cost = |((operation, cpus), of): (&(String, u32), &OperationCost)| {
+        let OperationCost { figures, lines, locks, cut } = of;
         object!({
             "operation": operation,
             "cpus": cpus,
             "figures": figures,
             "lines": lines.iter().take(MOST_LINES).map(line).collect::<Vec<_>>(),
             "more": lines.len().saturating_sub(MOST_LINES),
+            "locks": locks.iter().take(MOST_LINES).map(lock).collect::<Vec<_>>(),
+            "cut": cut,
         })
     };
     let kernel = |kernel: &KernelCosts| {

@@ -141,6 +141,7 @@ fn lines(mean: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::kernel_costs::OperationCost;
     use super::*;
 
     fn kernel(release: &str, instructions: u64, taken: f64) -> KernelCosts {
@@ -158,7 +159,8 @@ mod tests {
         };
         let both = Figures { taken: spread(3, taken), ..alone.clone() };
         let figures = [(("lseek".to_owned(), 1), alone), (("lseek".to_owned(), 2), both)];
-        let figures = figures.map(|(key, figures)| (key, (figures, Vec::new()))).into();
+        let of = |figures| OperationCost { figures, lines: Vec::new(), locks: Vec::new(), cut: 0 };
+        let figures = figures.map(|(key, figures)| (key, of(figures))).into();
         let name = format!("Linux {release}");
         KernelCosts { name, release: release.to_owned(), figures }
     }
