@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use knee_host::json::fault;
 use knee_host::regular_file::FileError;
 use knee_host::shell::word;
-use knee_results::{PointId, RUN_FILE};
+use knee_results::{Order, PointId, RUN_FILE};
 
-use super::{SAMPLES_FILE, SCHEMA};
+use super::{SAMPLES_FILE, SCHEMA, resume_command};
 
 /// What is wrong with a record.
 #[derive(Debug, thiserror::Error)]
@@ -104,10 +104,11 @@ pub const RUNS_COMMANDS: &str = ", which runs the commands in the record";
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{} lacks {missing} of the {of} rounds that run.json lists as measured (the first missing one \
-     is a round of {}); to measure the missing rounds again{}: {resume}",
+     is a round of {}); to measure the missing rounds again{}: {}",
     .dir.join(SAMPLES_FILE).display(),
     .first,
     if *.runs_commands { RUNS_COMMANDS } else { "" },
+    resume_command(*.order, .dir)
 )]
 pub struct Lacking {
     /// The directory of the record.
@@ -120,8 +121,8 @@ pub struct Lacking {
     pub first: PointId,
     /// Whether measuring them runs commands, servers or plug-ins that the record names.
     pub runs_commands: bool,
-    /// The command that measures them.
-    pub resume: String,
+    /// The order of the points, which shows what kind of run it is.
+    pub order: Order,
 }
 
 /// A kind of access to a file or directory of a record.

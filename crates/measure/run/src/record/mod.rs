@@ -114,6 +114,12 @@ pub struct RunRecord {
     pub left_running: Vec<LeftRunning>,
 }
 
+/// The command that continues a run in this order, whose record is in `dir`.
+fn resume_command(order: Order, dir: &Path) -> String {
+    let command = if order == Order::InTurns { "ab" } else { "run" };
+    format!("knee {command} --resume {}", word(dir))
+}
+
 impl RunRecord {
     /// The case with the identity `id`.
     pub fn case(&self, id: &CaseId) -> Option<&Case> {
@@ -122,8 +128,7 @@ impl RunRecord {
 
     /// The command that continues this run, whose record is in `dir`.
     pub fn resume_command(&self, dir: &Path) -> String {
-        let command = if self.request.order == Order::InTurns { "ab" } else { "run" };
-        format!("knee {command} --resume {}", word(dir))
+        resume_command(self.request.order, dir)
     }
 
     /// Whether measuring runs commands, servers or plug-ins that the record names.

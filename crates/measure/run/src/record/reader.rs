@@ -164,7 +164,7 @@ impl Record {
         Some(Lacking {
             dir: self.dir.clone(),
             runs_commands: self.run.runs_commands(),
-            resume: self.run.resume_command(&self.dir),
+            order: self.run.request.order,
             missing: points.iter().map(missing).sum(),
             of: asked * points.len() as u64,
             first: points.iter().find(|point| missing(point) > 0)?.clone(),
