@@ -61,8 +61,11 @@ pub struct Uncertainty {
     /// between sockets takes 80 ns longer. For processors with several L3 caches per socket, no
     /// such figure is known: 0 to 1.
     pub near_first: Option<Range>,
-    /// Transfers that it takes to pass a queued lock on: the lock word, and the waiter's own line
-    /// in the queue.
+    /// Transfers that it takes to pass a queued lock on, by kernel/locking/qspinlock.c. The store
+    /// that releases the word waits for the copy of the waiter that polls it, and this waiter then
+    /// loads the word: 2. One CPU joins the queue in each section, and changes the word. If it does
+    /// so during the section, the holder has to take the word back for its next access, and if it
+    /// does so during the release, the release waits: up to 2 more.
     pub handover: Range,
     /// How much slower a thread is if the other thread of its core is busy too, if the machine has
     /// no figure.
@@ -79,7 +82,7 @@ impl Default for Uncertainty {
             iteration: Range::new(0.95, 1.05),
             section: Range::new(0.7, 1.3),
             near_first: None,
-            handover: Range::new(1.0, 2.0),
+            handover: Range::new(2.0, 4.0),
             smt_slowdown: Range::new(1.3, 2.0),
             clock: Range::new(0.74, 1.0),
         }

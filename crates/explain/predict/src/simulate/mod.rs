@@ -31,9 +31,9 @@
 //!   instructions.
 //! * **Locks** have queues in order of arrival, like qspinlock. A free lock takes a transfer of its
 //!   word, if another CPU had it last. A lock with waiters takes [`Inputs::handover`] transfers to
-//!   pass on: a queue passes its own line and the lock word. The section itself, with the transfers
-//!   inside, keeps all others waiting, so it takes `c + (k + h) × transfer` for `c` ns of
-//!   instructions and `k` lines.
+//!   pass on, 2 to 4 ([`Uncertainty::handover`]). The section itself, with the transfers inside,
+//!   keeps all others waiting, so it takes `c + (k + h) × transfer` for `c` ns of instructions and
+//!   `k` lines.
 //! * **Mutexes and semaphores** do the same, as long as waiters spin. Readers change the lock word,
 //!   as an atomic visit, when they come and go. Readers wait for writers that came before them.
 //!

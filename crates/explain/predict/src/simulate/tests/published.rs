@@ -98,12 +98,12 @@ fn open1_with_fewer_changes_of_a_label_on_skylake() {
 
 /// FreeBSD head, mmacy's blog, 2018-05-02: mmap1 as processes, 2 × 24 × 2 CPUs (inferred), with the
 /// mutex of delayed invalidation twice per iteration. The plateau at 24 tasks calibrates the lines
-/// inside, 2.8. The time of one iteration does not matter beyond 12 tasks.
+/// inside, 1.2. The time of one iteration does not matter beyond 12 tasks.
 #[test]
 fn mmap1_of_processes_on_freebsd() {
     let mut machine = Machine::built_in("cascade-lake-2x24").unwrap();
     machine.transfer_ns.socket.as_mut().unwrap().value = 48.0;
-    let workload = locked_twice(3_000.0, 90.0, &[3, 3, 3, 3, 2]);
+    let workload = locked_twice(3_000.0, 90.0, &[1, 1, 1, 1, 2]);
     let curve = [(12, 1_719_430.0), (24, 1_719_430.0), (96, 1_008_730.0)];
     let plan = Plan::new(&workload, &machine, 3_000.0);
     check("mmap1, processes, FreeBSD", plan, &curve);
