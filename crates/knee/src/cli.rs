@@ -48,6 +48,8 @@ pub(crate) enum Command {
     Profile(Box<explain::profile::Args>),
     #[cfg(feature = "explain")]
     Machine(explain::machine::Args),
+    #[cfg(all(feature = "explain", feature = "prove"))]
+    Predict(Box<explain::predict::Args>),
     Report(measure::report::Args),
     Load(Box<measure::load::Args>),
     #[cfg(feature = "prove")]
@@ -66,7 +68,7 @@ pub(crate) enum Command {
 /// Groups of commands in `knee --help`, in the order in which users need them.
 const GROUPS: [(&str, &[&str]); 6] = [
     ("Measure", &["run", "list", "show", "ab", "compare", "history", "fit", "report", "load"]),
-    ("Explain", &["profile", "machine"]),
+    ("Explain", &["profile", "predict", "machine"]),
     ("Prove", &["commute", "kernel", "qemu"]),
     ("Many machines", &["jobs"]),
     ("This machine", &["doctor", "topology"]),

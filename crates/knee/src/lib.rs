@@ -90,6 +90,8 @@ pub fn main() -> ExitCode {
         Command::Profile(args) => explain::profile::run(&args),
         #[cfg(feature = "explain")]
         Command::Machine(args) => explain::machine::run(&args),
+        #[cfg(all(feature = "explain", feature = "prove"))]
+        Command::Predict(args) => explain::predict::run(&args),
         Command::Report(args) => measure::report::run(&args),
         Command::Load(args) => measure::load::run(&args),
         #[cfg(feature = "prove")]

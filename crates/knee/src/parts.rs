@@ -6,6 +6,8 @@ pub(crate) const MISSING: &[&str] = &[
     "profile",
     #[cfg(not(feature = "explain"))]
     "machine",
+    #[cfg(not(all(feature = "explain", feature = "prove")))]
+    "predict",
     #[cfg(not(feature = "prove"))]
     "commute",
     #[cfg(not(feature = "prove"))]

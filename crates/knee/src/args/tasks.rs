@@ -25,7 +25,7 @@ impl Default for Tasks {
 impl Tasks {
     /// The task counts on a machine, in ascending order. `auto` adds none above its CPU count.
     pub(crate) fn resolve(&self, topology: &Topology, quota: Option<f64>) -> Vec<u32> {
-        self.with(|| auto_tasks(topology, quota))
+        self.or_auto(|| auto_tasks(topology, quota))
     }
 
     /// The same for these cases on `cpus`, which are in the order of the placement. `auto` adds no task count
@@ -38,12 +38,13 @@ impl Tasks {
         quota: Option<f64>,
     ) -> Vec<u32> {
         match cases.iter().any(Case::has_load_here) {
-            true => self.with(|| unshared(auto_tasks(topology, quota), cpus, topology)),
+            true => self.or_auto(|| unshared(auto_tasks(topology, quota), cpus, topology)),
             false => self.resolve(topology, quota),
         }
     }
 
-    fn with(&self, auto: impl FnOnce() -> Vec<u32>) -> Vec<u32> {
+    /// The task counts, where `auto` stands for those of the function.
+    pub(crate) fn or_auto(&self, auto: impl FnOnce() -> Vec<u32>) -> Vec<u32> {
         let mut tasks = self.listed.clone();
         if self.auto {
             tasks.extend(auto());

@@ -1,4 +1,7 @@
-//! Explain the curve: where the cycles go, and what it costs CPUs to communicate.
+//! Explain the curve: where the cycles go, what it costs CPUs to communicate, and the curves of other
+//! machines.
 
 pub(crate) mod machine;
+#[cfg(feature = "prove")]
+pub(crate) mod predict;
 pub(crate) mod profile;

@@ -16,6 +16,8 @@ pub(crate) mod load;
 pub(crate) mod machine;
 pub(crate) mod notes;
 pub(crate) mod page;
+#[cfg(all(feature = "explain", feature = "prove"))]
+pub(crate) mod predict;
 #[cfg(feature = "explain")]
 pub(crate) mod profile;
 pub(crate) mod progress;

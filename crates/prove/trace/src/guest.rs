@@ -73,7 +73,7 @@ pub struct GuestOptions {
     /// The number of memory nodes. Each node has an equal share of the CPUs and of the memory, so both must be
     /// multiples of this number.
     pub nodes: u32,
-    /// Memory in MiB.
+    /// Memory in MiB, at most [`GuestOptions::MOST_MEMORY`].
     pub memory: u32,
     /// Additional kernel parameters.
     pub parameters: Vec<String>,
@@ -108,6 +108,9 @@ impl Default for GuestOptions {
 }
 
 impl GuestOptions {
+    /// The most memory in MiB. QEMU's PC places memory beyond this size above 4 GiB, where knee would not find it.
+    pub const MOST_MEMORY: u32 = 3 << 10;
+
     /// The CPUs of each memory node; bit n is set for CPU n.
     pub(crate) fn node_cpus(&self) -> Vec<u64> {
         let cpus = (self.cpus / self.nodes.max(1)).clamp(1, u64::BITS);

@@ -123,6 +123,21 @@ pub struct Point {
 }
 
 impl Point {
+    /// The same point, if each recorded iteration counts as `count` iterations.
+    #[must_use]
+    pub fn counted(mut self, count: f64) -> Self {
+        let Self { rate, low, high, rates, free, bound, usages, analysis, middle, .. } = &mut self;
+        for rate in [rate, low, high, free, bound, middle].into_iter().chain(rates).chain(analysis)
+        {
+            *rate *= count;
+        }
+        for usage in usages {
+            usage.plateau *= count;
+            usage.visits /= count;
+        }
+        self
+    }
+
     /// The busiest line or lock, if contention costs more than 5 % of the throughput.
     pub fn binding(&self) -> Option<&Usage> {
         self.usages.first().filter(|_| self.class != Class::A)

@@ -36,7 +36,9 @@ mod steps;
 mod workers;
 
 pub use apart::{MSR, parameter as msr_parameter};
-pub use cost::{COST, CostRequest, EXPERIMENT, Experiment, Made, Mode, Operation, operations};
+pub use cost::{
+    COST, CostRequest, EXPERIMENT, Experiment, Made, Mode, Operation, operations, testcases,
+};
 pub use disk::{DISK, Disk};
 pub use guest::{CONSOLE, init};
 pub use knee_commute::{Finding, TestOutcome as Outcome};

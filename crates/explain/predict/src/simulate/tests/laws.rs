@@ -78,6 +78,20 @@ fn a_loop_of_compare_and_swap_takes_two_transfers() {
 }
 
 #[test]
+fn an_iteration_that_counts_twice_has_twice_the_rate_and_half_the_visits() {
+    let change = [compute(500.0), visit(0, Access::Atomic)];
+    let workload = workload(&change, &[Scope::Global], &[]);
+    let once = point(&workload, &uniform(32), 500.0, certain(1.0, 2.0), 32);
+    let twice = once.clone().counted(2.0);
+    assert_eq!(
+        (twice.rate, twice.bound, twice.free),
+        (2.0 * once.rate, 2.0 * once.bound, 2.0 * once.free)
+    );
+    let usage = &twice.usages[0];
+    assert_near(usage.plateau * usage.visits * usage.service_ns, 1e9, 0.01);
+}
+
+#[test]
 fn a_lock_takes_its_instructions_its_lines_and_the_handover() {
     // A section of 100 ns of instructions.
     let visits = [visit(0, Access::Atomic), visit(1, Access::Atomic), visit(2, Access::Atomic)];

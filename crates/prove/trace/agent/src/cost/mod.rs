@@ -22,7 +22,7 @@ use knee_marks::Mark;
 use serde::{Deserialize, Serialize};
 
 pub use knee_operations::EXPERIMENT;
-pub use operations::{Operation, operations};
+pub use operations::{Operation, operations, testcases};
 
 use crate::calibration;
 use crate::fault;

@@ -32,6 +32,11 @@ pub fn operations() -> impl Iterator<Item = &'static Operation> + Clone {
     CALLS.iter().chain(TESTCASES)
 }
 
+/// The iterations of testcases.
+pub fn testcases() -> impl Iterator<Item = &'static Operation> + Clone {
+    TESTCASES.iter()
+}
+
 const CALLS: &[Operation] = &[
     Operation {
         restore: Own::close,

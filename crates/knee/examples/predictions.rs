@@ -1,0 +1,228 @@
+//! Compares predictions of `knee predict` with published rates (examples/published.toml), as the tables of
+//! docs/predicting.md.
+//!
+//! ```text
+//! cargo build --release
+//! cargo run --release -p knee --example predictions
+//! cargo run --release -p knee --example predictions -- --only V1
+//! ```
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, ensure};
+use clap::Parser;
+use serde::Deserialize;
+use serde_json::Value;
+
+const PUBLISHED: &str = include_str!("published.toml");
+
+#[derive(Parser)]
+struct Args {
+    /// Only entries whose name contains this
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    only: String,
+    /// The program to predict with
+    #[arg(long, default_value = "target/release/knee")]
+    knee: PathBuf,
+    /// Further options of `knee predict`
+    #[arg(last = true, value_name = "OPTION")]
+    more: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Published {
+    curve: Vec<Curve>,
+    ratio: Vec<Ratio>,
+}
+
+/// A curve of one kernel.
+#[derive(Deserialize)]
+struct Curve {
+    name: String,
+    testcase: String,
+    mode: String,
+    kernel: String,
+    machine: String,
+    at: f64,
+    points: Vec<(u32, f64)>,
+    /// Whether the entry does not count, because it is among the inputs or cannot be predicted.
+    #[serde(default)]
+    control: bool,
+}
+
+/// The ratio of two kernels at one task count.
+#[derive(Deserialize)]
+struct Ratio {
+    name: String,
+    testcase: String,
+    mode: String,
+    before: String,
+    after: String,
+    machine: String,
+    at: f64,
+    tasks: u32,
+    ratio: f64,
+    #[serde(default)]
+    control: bool,
+}
+
+/// A prediction beside a measurement.
+struct Pair {
+    predicted: f64,
+    low: f64,
+    high: f64,
+    measured: f64,
+}
+
+impl Pair {
+    fn error(&self) -> f64 {
+        self.predicted / self.measured - 1.0
+    }
+
+    fn is_in_band(&self) -> bool {
+        (self.low..=self.high).contains(&self.measured)
+    }
+}
+
+fn main() -> anyhow::Result<()> {
+    let args = Args::parse();
+    let published: Published = toml::from_str(PUBLISHED).context("published.toml")?;
+    let (mut rates, mut ratios, mut bounds) = (Vec::new(), Vec::new(), 0);
+    println!("| | tasks | measured | predicted | 90% band | error | class, limited by |");
+    println!("| --- | ---: | ---: | ---: | ---: | ---: | --- |");
+    for curve in published.curve.iter().filter(|curve| curve.name.contains(&args.only)) {
+        let tasks: Vec<String> = curve.points.iter().map(|(tasks, _)| tasks.to_string()).collect();
+        let options = [
+            curve.testcase.as_str(),
+            "-m",
+            &curve.mode,
+            "--kernel",
+            &curve.kernel,
+            "--machine",
+            &curve.machine,
+            "--at",
+            &curve.at.to_string(),
+            "-t",
+            &tasks.join(","),
+        ];
+        let json = predict(&args, &options)?;
+        let points = json["predictions"][0]["curves"][0]["points"].as_array().context("points")?;
+        ensure!(points.len() == curve.points.len(), "{}: other points", curve.name);
+        for (point, &(tasks, measured)) in points.iter().zip(&curve.points) {
+            let class = point["class"].as_str().unwrap_or_default();
+            let limit = point["stations"][0]["name"].as_str().filter(|_| class != "A");
+            let why = format!("{class} {}", limit.unwrap_or_default());
+            let counts = if curve.control { " (control)" } else { "" };
+            let name = format!("{}{counts}", curve.name);
+            match pair(point, measured) {
+                Some(pair) => {
+                    row(&name, tasks, &pair, 1e6, &why);
+                    if !curve.control {
+                        rates.push(pair);
+                    }
+                }
+                None => {
+                    let bound = number(point, "bound").unwrap_or(f64::NAN) / 1e6;
+                    let measured = measured / 1e6;
+                    println!(
+                        "| {name} | {tasks} | {measured:.3} | at most {bound:.3} | | | {why} |"
+                    );
+                    bounds += 1;
+                }
+            }
+        }
+    }
+    for ratio in published.ratio.iter().filter(|ratio| ratio.name.contains(&args.only)) {
+        let tasks = ratio.tasks.to_string();
+        let options = [
+            ratio.testcase.as_str(),
+            "-m",
+            &ratio.mode,
+            "--kernel",
+            &ratio.before,
+            "--kernel",
+            &ratio.after,
+            "--machine",
+            &ratio.machine,
+            "--at",
+            &ratio.at.to_string(),
+            "-t",
+            &tasks,
+        ];
+        let json = predict(&args, &options)?;
+        let point = &json["predictions"][0]["curves"][1]["points"][0];
+        let counts = if ratio.control { " (control)" } else { "" };
+        let name = format!("{}, {} to {}{counts}", ratio.name, ratio.before, ratio.after);
+        let class = point["class"].as_str().unwrap_or_default();
+        let read = |key: &str| number(&point["ratio"], key);
+        match (read("value"), read("low"), read("high")) {
+            (Some(predicted), Some(low), Some(high)) => {
+                let pair = Pair { predicted, low, high, measured: ratio.ratio };
+                row(&name, ratio.tasks, &pair, 1.0, class);
+                if !ratio.control {
+                    ratios.push(pair);
+                }
+            }
+            _ => println!("| {name} | {tasks} | {} | ? | | | {class} |", ratio.ratio),
+        }
+    }
+    score("rates", &rates);
+    score("ratios", &ratios);
+    println!("points of which only a bound is predicted: {bounds}");
+    Ok(())
+}
+
+/// What `knee predict --json` prints with these options.
+fn predict(args: &Args, options: &[&str]) -> anyhow::Result<Value> {
+    let mut command = Command::new(&args.knee);
+    command.arg("predict").args(options).args(&args.more).arg("--json").stderr(Stdio::inherit());
+    let output = command.output().with_context(|| format!("cannot run {}", args.knee.display()))?;
+    ensure!(output.status.success(), "knee predict {} failed", options.join(" "));
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+fn number(object: &Value, key: &str) -> Option<f64> {
+    object[key].as_f64()
+}
+
+/// The prediction of a rate; `None` if there is only a bound.
+fn pair(point: &Value, measured: f64) -> Option<Pair> {
+    let predicted = number(point, "rate")?;
+    Some(Pair { predicted, low: number(point, "low")?, high: number(point, "high")?, measured })
+}
+
+fn row(name: &str, tasks: u32, pair: &Pair, unit: f64, why: &str) {
+    let Pair { predicted, low, high, measured } = pair;
+    println!(
+        "| {name} | {tasks} | {:.3} | {:.3} | {:.3} to {:.3}{} | {:+.0}% | {why} |",
+        measured / unit,
+        predicted / unit,
+        low / unit,
+        high / unit,
+        if pair.is_in_band() { "" } else { " ✗" },
+        100.0 * pair.error()
+    );
+}
+
+/// The errors of all pairs that count.
+fn score(what: &str, pairs: &[Pair]) {
+    if pairs.is_empty() {
+        return;
+    }
+    let mut errors: Vec<f64> = pairs.iter().map(|pair| pair.error().abs()).collect();
+    errors.sort_by(f64::total_cmp);
+    let mut widths: Vec<f64> = pairs.iter().map(|pair| pair.high / pair.low).collect();
+    widths.sort_by(f64::total_cmp);
+    let at =
+        |sorted: &[f64], share: f64| sorted[((sorted.len() - 1) as f64 * share).round() as usize];
+    let inside = pairs.iter().filter(|pair| pair.is_in_band()).count();
+    println!(
+        "{} {what}: median error {:.0}%, three quarters within {:.0}%, {inside} in the band, whose median width is a \
+         factor of {:.2}",
+        pairs.len(),
+        100.0 * at(&errors, 0.5),
+        100.0 * at(&errors, 0.75),
+        at(&widths, 0.5)
+    );
+}

@@ -1,0 +1,189 @@
+//! Predictions as tables and sentences.
+
+use std::fmt::Write;
+
+use knee_host::number::si;
+use knee_host::text::{Cell, Column, Table};
+use knee_predict::simulate::{Class, Point, Station, Usage};
+
+use super::{Curve, Prediction, Ratio};
+use crate::present::machine::nanoseconds;
+use crate::present::style::{BOLD, DIM, PLAIN};
+use crate::stdout;
+
+/// Share of transfers from other sockets that is worth a remark.
+const FAR: f64 = 0.05;
+
+/// Prints predictions. `changes` says what the user changed, and each of `assumed` what the machine lacks.
+pub(crate) fn text(
+    predictions: &[Prediction<'_>],
+    changes: &str,
+    assumed: &[String],
+) -> anyhow::Result<()> {
+    for (nr, prediction) in predictions.iter().enumerate() {
+        if nr > 0 {
+            stdout::show("\n")?;
+        }
+        stdout::show(&head(prediction, changes))?;
+        if prediction.curves.len() > 1 {
+            stdout::show("\n")?;
+            stdout::show_table(&ratios(prediction))?;
+        }
+        for curve in &prediction.curves {
+            stdout::show("\n")?;
+            stdout::show_table(&table(curve))?;
+            stdout::show(&explanation(curve))?;
+        }
+    }
+    stdout::show(&notes(predictions, assumed))
+}
+
+fn head(prediction: &Prediction<'_>, changes: &str) -> String {
+    let Prediction { testcase, mode, machine, alone, curves } = prediction;
+    let mut text = format!("{BOLD}{testcase}{BOLD:#}, {mode}, on {}\n", machine.title);
+    if !changes.is_empty() {
+        let _ = writeln!(text, "{changes}");
+    }
+    let whose = match curves.first() {
+        Some(first) if curves.len() > 1 => format!(" with {}", first.kernel),
+        _ => String::new(),
+    };
+    let source = match alone.is_measured {
+        true => "measured here, and not scaled to the other machine",
+        false => "given by --at",
+    };
+    let _ = writeln!(text, "one task{whose}: {}/s ({source})", si(alone.rate));
+    for curve in curves.iter().skip(1) {
+        let slower = curve.slower;
+        let _ = writeln!(
+            text,
+            "one task with {}: {}/s (× {slower:.2} instructions)",
+            curve.kernel,
+            si(alone.rate / slower)
+        );
+    }
+    text
+}
+
+/// The ratios of the kernels to the first one.
+fn ratios(prediction: &Prediction<'_>) -> Table {
+    let [first, others @ ..] = &prediction.curves[..] else { return Table::default() };
+    let mut columns = vec![Column::right("tasks")];
+    for _ in others {
+        columns.extend([Column::right("ratio"), Column::right("90% band").gap(2)]);
+    }
+    let mut table = Table::new(columns);
+    let names: Vec<&str> = others.iter().map(|curve| curve.kernel.as_str()).collect();
+    table.text(format!("{BOLD}{} relative to {}{BOLD:#}", names.join(", "), first.kernel));
+    table.titles();
+    for (nr, before) in first.points.iter().enumerate() {
+        let mut row = vec![Cell::from(before.tasks.to_string())];
+        for curve in others {
+            row.extend(match Ratio::of(before, &curve.points[nr]) {
+                Some(Ratio { is_unknown: true, .. }) | None => ["?".into(), Cell::default()],
+                Some(Ratio { value, low, high, .. }) => [
+                    Cell::from(format!("× {value:.2}")),
+                    Cell::from(format!("{low:.2} to {high:.2}")),
+                ],
+            });
+        }
+        table.row(row);
+    }
+    table
+}
+
+fn table(curve: &Curve) -> Table {
+    let columns = vec![
+        Column::right("tasks"),
+        Column::right("per second"),
+        Column::right("90% band"),
+        Column::left("class"),
+        Column::left("limited by"),
+    ];
+    let mut table = Table::new(columns);
+    table.text(format!("{BOLD}{}{BOLD:#}", curve.kernel));
+    table.titles();
+    for point in &curve.points {
+        let (rate, band) = match point.class {
+            Class::D => (format!("at most {}", si(point.bound)), String::new()),
+            _ => (si(point.rate), format!("{} to {}", si(point.low), si(point.high))),
+        };
+        let style = if point.class == Class::D { DIM } else { PLAIN };
+        let limit = point.binding().map_or_else(String::new, |usage| usage.name.clone());
+        table.row(vec![
+            point.tasks.to_string().into(),
+            Cell::new(rate, style),
+            Cell::new(band, style),
+            point.class.to_string().into(),
+            limit.into(),
+        ]);
+    }
+    table
+}
+
+/// What limits the curve, and what would come next.
+fn explanation(curve: &Curve) -> String {
+    let mut text = String::new();
+    let mut named: Vec<&str> = Vec::new();
+    for point in curve.points.iter().rev() {
+        let Some(usage) = point.binding().filter(|usage| !named.contains(&usage.name.as_str()))
+        else {
+            continue;
+        };
+        named.push(&usage.name);
+        let _ = writeln!(text, "{}", limit(usage, point));
+    }
+    if let Some(next) = &curve.next {
+        let point = &next.point;
+        let rate = match point.class {
+            Class::D => format!("at most {}/s", si(point.bound)),
+            _ => format!("{}/s", si(point.rate)),
+        };
+        let by = match point.binding() {
+            Some(usage) => format!("limited by {}", usage.name),
+            None => "limited by nothing that tasks share".to_owned(),
+        };
+        let _ = writeln!(text, "without {}: {rate} at {} tasks, {by}", next.without, point.tasks);
+    }
+    text
+}
+
+/// `aa_profile.label.count: 2.00 transfers per iteration, 55 ns each: at most 9.1 M/s at 24 tasks`
+fn limit(usage: &Usage, point: &Point) -> String {
+    let what = match usage.station {
+        Station::Line(_) => "transfers",
+        Station::Lock(_) => "lock sections",
+        Station::LockWord(_) => "transfers of the lock word",
+    };
+    let far = match usage.far {
+        far if far >= FAR => format!(", {:.0}% from another socket", 100.0 * far),
+        _ => String::new(),
+    };
+    format!(
+        "{}: {:.2} {what} per iteration, {} each{far}: at most {}/s at {} tasks",
+        usage.name,
+        usage.visits,
+        nanoseconds(usage.service_ns),
+        si(usage.plateau),
+        point.tasks
+    )
+}
+
+fn notes(predictions: &[Prediction<'_>], assumed: &[String]) -> String {
+    let mut text = String::new();
+    let points = || predictions.iter().flat_map(|p| &p.curves).flat_map(|curve| &curve.points);
+    for (class, meaning) in [
+        (Class::A, "A  nothing shared limits the tasks: expect an error of 5 to 10%"),
+        (Class::B, "B  a line or a spin lock, within a socket: 5 to 15%"),
+        (Class::C, "C  a line or a spin lock, between sockets: 10 to 25%, and more for lines"),
+        (Class::D, "D  waiting tasks sleep or retry, so only a bound is known"),
+    ] {
+        if points().any(|point| point.class == class) {
+            let _ = writeln!(text, "{}{meaning}", if text.is_empty() { "\n" } else { "" });
+        }
+    }
+    for assumption in assumed {
+        let _ = writeln!(text, "note  {assumption}");
+    }
+    text
+}
