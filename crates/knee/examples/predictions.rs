@@ -5,7 +5,11 @@
 //! cargo build --release
 //! cargo run --release -p knee --example predictions
 //! cargo run --release -p knee --example predictions -- --only V1
+//! cargo run --release -p knee --example predictions -- --here machine.toml --kernel sid
 //! ```
+//!
+//! With `--here`, it compares predictions for two tasks with measurements on this machine, whose figures are in the file of
+//! `knee machine measure`. This needs a quiet machine.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -22,6 +26,12 @@ struct Args {
     /// Only entries whose name contains this
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     only: String,
+    /// Measure one and two tasks here, and predict the second from the first with the figures in this file
+    #[arg(long, value_name = "FILE.toml")]
+    here: Option<String>,
+    /// With --here, the kernel to trace
+    #[arg(long, value_name = "RELEASE", default_value = "sid")]
+    kernel: String,
     /// The program to predict with
     #[arg(long, default_value = "target/release/knee")]
     knee: PathBuf,
@@ -87,6 +97,9 @@ impl Pair {
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
+    if let Some(machine) = &args.here {
+        return here(&args, machine);
+    }
     let published: Published = toml::from_str(PUBLISHED).context("published.toml")?;
     let (mut rates, mut ratios, mut bounds) = (Vec::new(), Vec::new(), 0);
     println!("| | tasks | measured | predicted | 90% band | error | class, limited by |");
@@ -117,7 +130,7 @@ fn main() -> anyhow::Result<()> {
             let name = format!("{}{counts}", curve.name);
             match pair(point, measured) {
                 Some(pair) => {
-                    row(&name, tasks, &pair, 1e6, &why);
+                    row(&name, Some(tasks), &pair, 1e6, &why);
                     if !curve.control {
                         rates.push(pair);
                     }
@@ -159,7 +172,7 @@ fn main() -> anyhow::Result<()> {
         match (read("value"), read("low"), read("high")) {
             (Some(predicted), Some(low), Some(high)) => {
                 let pair = Pair { predicted, low, high, measured: ratio.ratio };
-                row(&name, ratio.tasks, &pair, 1.0, class);
+                row(&name, Some(ratio.tasks), &pair, 1.0, class);
                 if !ratio.control {
                     ratios.push(pair);
                 }
@@ -173,13 +186,67 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Compares predictions for two tasks with measurements on this machine.
+fn here(args: &Args, machine: &str) -> anyhow::Result<()> {
+    let listed = output(args, &["predict", "--list"])?;
+    let listed = String::from_utf8_lossy(&listed);
+    let testcases: Vec<&str> = listed
+        .lines()
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|name| name.contains(&args.only))
+        .collect();
+    let mut run = vec!["run", "-m", "processes", "-t", "1,2", "-r", "6", "--format", "json"];
+    run.extend(&testcases);
+    let measured: Value = serde_json::from_slice(&output(args, &run)?)?;
+    let mut pairs = Vec::new();
+    println!("| | measured | predicted | 90% band | error | class, limited by |");
+    println!("| --- | ---: | ---: | ---: | ---: | --- |");
+    for testcase in testcases {
+        let curves = measured["curves"].as_array().context("curves")?;
+        let rate = |tasks: u32| {
+            let curve = curves.iter().find(|curve| curve["testcase"] == testcase)?;
+            let points = curve["points"].as_array()?;
+            let point = points.iter().find(|point| point["tasks"] == tasks)?;
+            point["rate"].as_f64().filter(|_| point["disturbed"] == false)
+        };
+        let (Some(one), Some(two)) = (rate(1), rate(2)) else {
+            println!("| {testcase} | disturbed | | | | |");
+            continue;
+        };
+        let at = one.to_string();
+        let kernel = &args.kernel;
+        let options = [testcase, "--kernel", kernel, "--machine", machine, "--at", &at, "-t", "2"];
+        let json = predict(args, &options)?;
+        let point = &json["predictions"][0]["curves"][0]["points"][0];
+        let limit = point["stations"][0]["name"].as_str().filter(|_| point["class"] != "A");
+        let why = format!("{} {}", point["class"].as_str().unwrap_or("?"), limit.unwrap_or(""));
+        match pair(point, two) {
+            Some(pair) => {
+                row(testcase, None, &pair, 1e6, &why);
+                pairs.push(pair);
+            }
+            None => println!("| {testcase} | {:.3} | | | | {why} |", two / 1e6),
+        }
+    }
+    score("rates", &pairs);
+    Ok(())
+}
+
+/// What knee prints with these arguments.
+fn output(args: &Args, arguments: &[&str]) -> anyhow::Result<Vec<u8>> {
+    let mut command = Command::new(&args.knee);
+    command.args(arguments).stderr(Stdio::inherit());
+    let output = command.output().with_context(|| format!("cannot run {}", args.knee.display()))?;
+    ensure!(output.status.success(), "knee {} failed", arguments.join(" "));
+    Ok(output.stdout)
+}
+
 /// What `knee predict --json` prints with these options.
 fn predict(args: &Args, options: &[&str]) -> anyhow::Result<Value> {
-    let mut command = Command::new(&args.knee);
-    command.arg("predict").args(options).args(&args.more).arg("--json").stderr(Stdio::inherit());
-    let output = command.output().with_context(|| format!("cannot run {}", args.knee.display()))?;
-    ensure!(output.status.success(), "knee predict {} failed", options.join(" "));
-    Ok(serde_json::from_slice(&output.stdout)?)
+    let mut arguments = vec!["predict", "--json"];
+    arguments.extend(options);
+    arguments.extend(args.more.iter().map(String::as_str));
+    Ok(serde_json::from_slice(&output(args, &arguments)?)?)
 }
 
 fn number(object: &Value, key: &str) -> Option<f64> {
@@ -192,10 +259,12 @@ fn pair(point: &Value, measured: f64) -> Option<Pair> {
     Some(Pair { predicted, low: number(point, "low")?, high: number(point, "high")?, measured })
 }
 
-fn row(name: &str, tasks: u32, pair: &Pair, unit: f64, why: &str) {
+/// Prints a row. The rates are in multiples of `unit`.
+fn row(name: &str, tasks: Option<u32>, pair: &Pair, unit: f64, why: &str) {
+    let tasks = tasks.map_or(String::new(), |tasks| format!(" {tasks} |"));
     let Pair { predicted, low, high, measured } = pair;
     println!(
-        "| {name} | {tasks} | {:.3} | {:.3} | {:.3} to {:.3}{} | {:+.0}% | {why} |",
+        "| {name} |{tasks} {:.3} | {:.3} | {:.3} to {:.3}{} | {:+.0}% | {why} |",
         measured / unit,
         predicted / unit,
         low / unit,

@@ -24,7 +24,7 @@ pub enum Class {
     /// A line or a spin lock over several sockets. Expect 10 to 25 % for locks, and a factor of 1.4
     /// for lines.
     C,
-    /// Locks whose waiters sleep, or a loop of compare-and-swap that often fails. Only the bound is
+    /// Locks whose waiters sleep, a loop of compare-and-swap that often fails, or interrupts of other CPUs. Only the bound is
     /// known; the simulated rate can be wrong by a factor of 2 to 4.
     D,
 }

@@ -58,7 +58,7 @@
 //! let workload = Workload {
 //!     recorded: vec![Recorded { node: 0, iterations: vec![iteration] }],
 //!     lines: vec![Line { name: "aa_profile.label.count".into(), scope: Scope::Global }],
-//!     locks: vec![],
+//!     ..Workload::default()
 //! };
 //! let machine = Machine::built_in("sapphire-rapids-2x24").expect("it is built in");
 //! let simulator = Simulator::new(Plan { draws: 20, ..Plan::new(&workload, &machine, 500.0) })?;

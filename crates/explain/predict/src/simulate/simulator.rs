@@ -203,7 +203,10 @@ impl<'a> Simulator<'a> {
             rates,
             free,
             bound: free.min(plateau),
-            class: Class::of(workload, &usages, rate / free),
+            class: match workload.interrupts && tasks > 1 {
+                true => Class::D,
+                false => Class::of(workload, &usages, rate / free),
+            },
             analysis: self.analysis(&usages, f64::from(tasks) / free * 1e9, tasks),
             middle: rate,
             usages,

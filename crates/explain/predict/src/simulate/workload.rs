@@ -11,6 +11,9 @@ pub struct Workload {
     pub lines: Vec<Line>,
     /// The locks that CPUs share. A lock's word is part of the lock: there is no line for it.
     pub locks: Vec<Lock>,
+    /// Whether tasks interrupt each other's CPUs and wait for them, as for a TLB shootdown. That is not simulated, so
+    /// points of several tasks are of [`Class::D`](super::Class::D).
+    pub interrupts: bool,
 }
 
 /// The iterations of a traced CPU, in order. A task replays them again and again.

@@ -176,7 +176,7 @@ fn notes(predictions: &[Prediction<'_>], assumed: &[String]) -> String {
         (Class::A, "A  nothing shared limits the tasks: expect an error of 5 to 10%"),
         (Class::B, "B  a line or a spin lock, within a socket: 5 to 15%"),
         (Class::C, "C  a line or a spin lock, between sockets: 10 to 25%, and more for lines"),
-        (Class::D, "D  waiting tasks sleep or retry, so only a bound is known"),
+        (Class::D, "D  tasks sleep, retry, or interrupt each other, so only a bound is known"),
     ] {
         if points().any(|point| point.class == class) {
             let _ = writeln!(text, "{}{meaning}", if text.is_empty() { "\n" } else { "" });

@@ -78,6 +78,17 @@ fn a_loop_of_compare_and_swap_takes_two_transfers() {
 }
 
 #[test]
+fn only_a_bound_is_known_if_several_tasks_interrupt_each_other() {
+    let free = workload(&[compute(500.0), visit(0, Access::Atomic)], &[Scope::Global], &[]);
+    let interrupting = Workload { interrupts: true, ..free.clone() };
+    let class = |workload: &Workload, tasks| {
+        point(workload, &uniform(32), 500.0, certain(1.0, 2.0), tasks).class
+    };
+    assert_eq!((class(&free, 2), class(&interrupting, 2)), (Class::B, Class::D));
+    assert_eq!(class(&interrupting, 1), Class::A);
+}
+
+#[test]
 fn an_iteration_that_counts_twice_has_twice_the_rate_and_half_the_visits() {
     let change = [compute(500.0), visit(0, Access::Atomic)];
     let workload = workload(&change, &[Scope::Global], &[]);

@@ -54,6 +54,7 @@ fn workload(steps: &[Step], lines: &[Scope], locks: &[(LockKind, Scope)]) -> Wor
         recorded: vec![Recorded { node: 0, iterations }],
         lines: lines.iter().enumerate().map(line).collect(),
         locks: locks.iter().enumerate().map(lock).collect(),
+        interrupts: false,
     }
 }
 

@@ -113,7 +113,7 @@ mod tests {
         Workload {
             recorded: vec![Recorded { node: 0, iterations: vec![Iteration { steps }] }],
             lines: names.iter().map(line).collect(),
-            locks: Vec::new(),
+            ..Workload::default()
         }
     }
 

@@ -38,7 +38,7 @@ use crate::{interrupt, stdout};
 /// transfer times of the machine (see `knee machine list`). The time of an iteration on one CPU is
 /// measured here, or given by --at. Each prediction has a 90% band and names what limits it.
 ///
-/// Where waiting tasks would sleep or retry, knee prints only a bound. With several kernels, knee also
+/// Where tasks would sleep, retry or interrupt each other, knee prints only a bound. With several kernels, knee also
 /// prints the ratio of their curves, which is more certain than the curves. docs/predicting.md
 /// describes the model, compares it with published curves, and says what it cannot do.
 #[derive(clap::Args)]

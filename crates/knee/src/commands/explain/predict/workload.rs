@@ -6,6 +6,10 @@ use knee_predict::simulate::{
 };
 use knee_trace::{AccessKind, Contention, ContentionEvent, EventKind, Functions};
 
+/// Prefix of the functions of Linux that make other CPUs drop translations. They change a number in the address space,
+/// which threads share.
+const SHOOTDOWN: &str = "flush_tlb_";
+
 /// The workload of a trace. Each memory node of the guest has so many CPUs.
 pub(super) fn workload(
     contention: &Contention,
@@ -44,7 +48,10 @@ pub(super) fn workload(
         recorded[cpu].node = (iteration.cpu / cpus_of_node) as usize;
         recorded[cpu].iterations.push(steps(iteration));
     }
-    let workload = Workload { recorded, lines, locks };
+    let mut code = contention.lines.iter().flat_map(|line| &line.code);
+    let interrupts =
+        code.any(|&pc| functions.at(pc).is_some_and(|name| name.starts_with(SHOOTDOWN)));
+    let workload = Workload { recorded, lines, locks, interrupts };
     workload.check()?;
     Ok(workload)
 }
