@@ -3,6 +3,8 @@
 pub(crate) mod complete;
 pub(crate) mod confidence;
 pub(crate) mod counters;
+#[cfg(feature = "explain")]
+pub(crate) mod directory;
 pub(crate) mod form;
 pub(crate) mod judgement;
 pub(crate) mod latency;

@@ -1,7 +1,7 @@
 //! A testcase that knee runs by itself, without a record.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context;
 use knee_host::workdir::WorkDir;
@@ -10,14 +10,12 @@ use knee_results::Mode;
 use knee_run::catalogue::Selected;
 use knee_run::job::{Job, Phase, START_TIMEOUT, Sample};
 use knee_run::launch::Launcher;
-use knee_run::needs::{self, TMPFS};
+use knee_run::needs;
 use knee_run::plan::Case;
 use knee_run::stopped::Stopped;
 use knee_run::sweep::spare_cpu;
-use knee_run::testcase::Need;
 
 use super::{WARMUP, topology};
-use crate::args::existing;
 use crate::exit::{ExitStatus, bail_usage, failed};
 use crate::stderr::tell_of_debug_build;
 
@@ -80,7 +78,7 @@ impl Bench {
     pub(crate) fn of(
         selected: &Selected,
         mode: Option<Mode>,
-        dir: Option<&Path>,
+        dir: PathBuf,
         placement: Placement,
     ) -> anyhow::Result<Bench> {
         let name = &selected.testcase.name;
@@ -89,11 +87,6 @@ impl Bench {
         let Some(&mode) = case.modes(&asked).first() else {
             let other = if asked == [Mode::Processes] { "threads" } else { "processes" };
             bail_usage!("{name} runs only as {other}; use -m {other}");
-        };
-        let dir = match dir {
-            Some(dir) => existing("--dir", dir)?,
-            None if selected.testcase.needs.contains(&Need::Tmpfs) => TMPFS.into(),
-            None => existing("TMPDIR", &std::env::temp_dir())?,
         };
         tell_of_debug_build();
         let (selected, topology) = (selected.clone(), topology(None)?);

@@ -3,6 +3,7 @@
 use knee_host::{Interrupt, Placement};
 use knee_results::Mode;
 
+use crate::args::directory::directory;
 use crate::args::selection::Selection;
 use crate::exit::{ExitStatus, bail_usage, failed};
 use crate::present::predict::Alone;
@@ -21,7 +22,8 @@ pub(super) fn measure(name: &str, mode: Mode, interrupt: &Interrupt) -> anyhow::
         bail_usage!("{name} is not the name of one testcase");
     };
     tell!("knee: measuring one task of {name} on this machine");
-    let bench = Bench::of(testcase, Some(mode), None, Placement::Cores)?;
+    let dir = directory(testcase, None)?;
+    let bench = Bench::of(testcase, Some(mode), dir, Placement::Cores)?;
     for _ in 0..ATTEMPTS {
         if let Some(rate) = bench.rate(1, SECONDS, interrupt)? {
             return Ok(Alone { rate, is_measured: true });

@@ -8,6 +8,7 @@ use super::args::HowArgs;
 use super::service::Service;
 use super::testcase::{Sampled, Sampling};
 use super::watch::Recorder;
+use crate::args::directory::directory;
 use crate::args::selection::{Selection, described_server, is_description};
 use crate::exit::{bail_usage, usage};
 use crate::session::bench::Bench;
@@ -32,7 +33,8 @@ impl<'a> Subject<'a> {
         })?;
         match (&selection.testcases[..], &selection.servers[..]) {
             ([testcase], []) => {
-                let bench = Bench::of(testcase, mode, how.dir.as_deref(), how.placement)?;
+                let dir = directory(testcase, how.dir.as_deref())?;
+                let bench = Bench::of(testcase, mode, dir, how.placement)?;
                 Ok(Self::Testcase(Sampling { bench, how }))
             }
             ([], [server]) => Ok(Self::Server(Service::of(server.case()?, mode, how)?)),

@@ -22,7 +22,8 @@ use knee_marks::Mark;
 use serde::{Deserialize, Serialize};
 
 pub use knee_operations::EXPERIMENT;
-pub use operations::{Operation, operations, testcases};
+pub use operations::{operations, testcases};
+pub use own::Operation;
 
 use crate::calibration;
 use crate::fault;

@@ -4,12 +4,10 @@ use rustix::fs::{AtFlags, CWD, SeekFrom};
 use rustix::pipe::PipeFlags;
 use rustix::{fs, io, pipe};
 
-use super::own::{Own, whole};
+use super::own::{Operation, Own, whole};
 use super::testcases::TESTCASES;
 use crate::layout::PAGE;
 
-/// An operation of a task.
-pub type Operation = knee_operations::Operation<Own, io::Errno>;
 type Step = knee_operations::Step<Own, io::Errno>;
 
 /// Returns an operation on the name of a one-page file.

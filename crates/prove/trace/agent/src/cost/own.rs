@@ -6,6 +6,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use knee_operations::{Calls, Memory, Owner, PAGE};
 use rustix::fs::{self, Mode, OFlags};
@@ -14,7 +15,6 @@ use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 use rustix::mm::{madvise, mmap_anonymous, mprotect, munmap};
 use rustix::thread::disable_transparent_huge_pages;
 
-use super::testcases::Futex;
 use crate::fault;
 
 const WRITABLE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
@@ -34,11 +34,19 @@ pub struct Own {
     pub(super) message: usize,
     /// The address of a page that the task has mapped, or 0.
     pub(super) page: usize,
-    pub(super) futex: Futex,
+    futex: Futex,
     /// The buffer of reads and writes.
     buffer: Box<[u8; PAGE]>,
     memory: Memory<Linux>,
 }
+
+/// An operation of a task.
+pub type Operation = knee_operations::Operation<Own, Errno>;
+
+/// A futex on a cache line of its own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Futex(AtomicU32);
 
 /// Fails unless a whole page was read or written.
 pub(super) fn whole(bytes: usize) -> Result<()> {
@@ -95,6 +103,11 @@ impl Own {
     pub(super) fn open(&mut self) -> Result<()> {
         self.file = Some(fs::open(&self.name, OFlags::RDWR, Mode::empty())?);
         Ok(())
+    }
+
+    /// The task's futex. Its value is 0.
+    pub(super) fn futex(&self) -> &AtomicU32 {
+        &self.futex.0
     }
 
     /// Opens the directory of the task's file.

@@ -9,8 +9,7 @@ use knee_operations::Part;
 use rustix::io::Errno;
 use rustix::process;
 
-use super::operations::Operation;
-use super::own::Own;
+use super::own::{Operation, Own};
 use super::turns::Turns;
 use crate::steps::Failed;
 use crate::workers::pin;

@@ -4,7 +4,6 @@
 
 use std::os::fd::AsRawFd;
 use std::ptr;
-use std::sync::atomic::AtomicU32;
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{AtFlags, SeekFrom};
@@ -14,8 +13,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::thread::futex::{self, Flags};
 use rustix::{fs, io, pipe, process};
 
-use super::operations::Operation;
-use super::own::{Own, whole};
+use super::own::{Operation, Own, whole};
 use crate::fault;
 use crate::layout::PAGE;
 
@@ -153,28 +151,16 @@ fn flip_protection(own: &mut Own) -> Result<()> {
 }
 
 fn wake(own: &mut Own, flags: Flags) -> Result<()> {
-    futex::wake(own.word(), flags, 1).map(drop)
+    futex::wake(own.futex(), flags, 1).map(drop)
 }
 
 /// Waits on a futex whose value has changed.
 fn wait(own: &mut Own, flags: Flags) -> Result<()> {
-    match futex::wait(own.word(), flags, 1, None) {
+    match futex::wait(own.futex(), flags, 1, None) {
         Err(Errno::AGAIN) => Ok(()),
         other => other,
     }
 }
-
-impl Own {
-    /// The task's futex. Its value is 0.
-    fn word(&mut self) -> &AtomicU32 {
-        &self.futex.0
-    }
-}
-
-/// A futex on a cache line of its own.
-#[derive(Default)]
-#[repr(align(128))]
-pub(super) struct Futex(AtomicU32);
 
 /// The testcases.
 pub(super) const TESTCASES: &[Operation] = &[
