@@ -56,7 +56,7 @@ pub enum PackageError {
     /// Another user can change what is in the cache.
     #[error(
         "cannot use the cache in {}: {error}, and knee runs what is in its cache; set XDG_CACHE_HOME to \
-         a directory of your own, or make this one your own with chown and chmod go-w",
+         a new directory of your own",
         .dir.display()
     )]
     ForeignCache {
@@ -65,6 +65,18 @@ pub enum PackageError {
         /// Why it is not the user's own. It is part of the message, and not a `source`, which would
         /// repeat it.
         error: FileError,
+    },
+    /// Another user has put a file or a directory into the cache.
+    #[error(
+        "{} in the cache belongs to user {owner}, and knee runs what is in its cache; remove it, or set \
+         XDG_CACHE_HOME to a new directory of your own",
+        .path.display()
+    )]
+    ForeignEntry {
+        /// The file or directory.
+        path: PathBuf,
+        /// The user's number.
+        owner: u32,
     },
     /// A package could not be downloaded.
     #[error(
