@@ -69,14 +69,28 @@ pub struct RegularFile<'a> {
     path: &'a Path,
     follows_links: bool,
     owners: Option<&'a [u32]>,
-    is_own: bool,
+    trust: Trust,
     most_bytes: u64,
+}
+
+/// Whose files are read. Unless they may be anybody's, nobody else may be able to write to them.
+#[derive(Debug, Clone, Copy)]
+enum Trust {
+    Anybody,
+    RootAndOwn,
+    Own,
 }
 
 impl<'a> RegularFile<'a> {
     /// The file at `path`, or the one to which a link at `path` leads, with any owner.
     pub fn at(path: &'a Path) -> Self {
-        Self { path, follows_links: true, owners: None, is_own: false, most_bytes: MOST_BYTES }
+        Self {
+            path,
+            follows_links: true,
+            owners: None,
+            trust: Trust::Anybody,
+            most_bytes: MOST_BYTES,
+        }
     }
 
     /// Refuses a symbolic link at the path itself.
@@ -91,7 +105,12 @@ impl<'a> RegularFile<'a> {
 
     /// Refuses files of other users, and files to which other users can write.
     pub fn own(self) -> Self {
-        Self { is_own: true, ..self }
+        Self { trust: Trust::Own, ..self }
+    }
+
+    /// Refuses files of other users than this one and root, and files to which other users can write.
+    pub fn trusted(self) -> Self {
+        Self { trust: Trust::RootAndOwn, ..self }
     }
 
     /// Refuses to read more than this many bytes.
@@ -145,8 +164,13 @@ impl<'a> RegularFile<'a> {
             FileType::Socket => return Err(FileError::Special("a socket")),
             _ => return Err(FileError::Special("a device")),
         }
-        if self.is_own {
-            check_own(stat, || has_acl(found))?;
+        match self.trust {
+            Trust::Anybody => {}
+            Trust::RootAndOwn if !is_trusted_owner(stat.st_uid) => {
+                return Err(FileError::Owner(stat.st_uid));
+            }
+            Trust::RootAndOwn => check_shared(stat, || has_acl(found))?,
+            Trust::Own => check_own(stat, || has_acl(found))?,
         }
         match self.owners {
             Some(owners) if !owners.contains(&stat.st_uid) => Err(FileError::Owner(stat.st_uid)),
@@ -193,6 +217,10 @@ fn check_own(stat: &Stat, has_acl: impl FnOnce() -> bool) -> Result<(), FileErro
     if stat.st_uid != geteuid().as_raw() {
         return Err(FileError::Owner(stat.st_uid));
     }
+    check_shared(stat, has_acl)
+}
+
+fn check_shared(stat: &Stat, has_acl: impl FnOnce() -> bool) -> Result<(), FileError> {
     match others_can_write(stat.st_mode, stat.st_gid, has_acl) {
         false => Ok(()),
         true => Err(FileError::Shared),
@@ -336,11 +364,13 @@ mod tests {
     }
 
     #[test]
-    fn a_file_to_which_others_can_write_is_not_own() {
+    fn a_file_to_which_others_can_write_is_neither_own_nor_trusted() {
         let (_dir, file) = with_file();
         assert!(RegularFile::at(&file).own().open().is_ok());
+        assert!(RegularFile::at(&file).trusted().open().is_ok());
         fs::set_permissions(&file, Permissions::from_mode(0o646)).unwrap();
         assert_eq!(reason(RegularFile::at(&file).own().open()), "other users can write to it");
+        assert_eq!(reason(RegularFile::at(&file).trusted().open()), "other users can write to it");
     }
 
     #[test]
@@ -368,6 +398,7 @@ mod tests {
         let refused = "it belongs to user 65534";
         assert_eq!(reason(RegularFile::at(&file).owned_by(&own).open()), refused);
         assert_eq!(reason(RegularFile::at(&file).own().open()), refused);
+        assert_eq!(reason(RegularFile::at(&file).trusted().open()), refused);
         assert!(RegularFile::at(&file).owned_by(&[65534]).open().is_ok());
         chown(dir.path(), Some(65534), None).unwrap();
         assert_eq!(reason(require_own(directory(dir.path()).unwrap())), refused);

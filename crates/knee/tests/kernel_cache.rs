@@ -216,7 +216,7 @@ fn a_cache_that_another_user_can_change_is_refused() {
     fs::set_permissions(&apt, Permissions::from_mode(0o777)).unwrap();
     let refused = mirror.fetch("whole");
     refused.assert_code(3).assert_stderr_has("knee/apt: other users can write to it");
-    refused.assert_stderr_has("set XDG_CACHE_HOME to a directory of your own");
+    refused.assert_stderr_has("set XDG_CACHE_HOME to a new directory of your own");
     fs::set_permissions(&apt, Permissions::from_mode(0o700)).unwrap();
     if !rustix::process::geteuid().is_root() {
         return skip("root", "only root can give a directory to another user");

@@ -1,14 +1,17 @@
 //! knee's directories in the user's cache.
 //!
 //! knee runs the programs and kernels in its cache, and runs apt with a configuration from there. So no other
-//! user may be able to change the cache.
+//! user may be able to change the cache, and nothing in it may belong to another user: such a file was there
+//! before the directory became the user's own.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use knee_host::fixed::{self, NotFixed};
 use knee_host::regular_file::{FileError, directory, require_own};
 use knee_host::{LockFile, OwnDirectory};
+use rustix::process::geteuid;
 
 use crate::package::PackageError;
 
@@ -18,7 +21,8 @@ const PARTIAL: &str = "partial";
 /// The directory `$XDG_CACHE_HOME/knee/NAME`, which may be missing.
 ///
 /// # Errors
-/// There is no place for a cache, or another user can change what is in the directory.
+/// There is no place for a cache, another user can change what is in the directory, or something in it belongs
+/// to another user.
 pub(crate) fn cache(name: &str) -> Result<PathBuf, PackageError> {
     let base = base(std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from), std::env::home_dir());
     cache_in(&base.ok_or(PackageError::NoCache)?, name)
@@ -35,13 +39,45 @@ fn cache_in(base: &Path, name: &str) -> Result<PathBuf, PackageError> {
     let dir = knee.join(name);
     require_fixed(&dir)?;
     for dir in [&knee, &dir] {
-        match directory(dir) {
-            Ok(found) => require_own(found).map_err(foreign(dir))?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(PackageError::read(dir)(error)),
+        if let Some(found) = if_present(dir, directory(dir))? {
+            require_own(found).map_err(foreign(dir))?;
         }
     }
+    refuse_foreign_entries(&dir)?;
     Ok(dir)
+}
+
+/// Refuses a directory that contains a file, a directory or a link of another user, at any depth.
+fn refuse_foreign_entries(dir: &Path) -> Result<(), PackageError> {
+    let user = geteuid().as_raw();
+    let mut directories = vec![dir.to_owned()];
+    while let Some(directory) = directories.pop() {
+        // Another knee process may be removing its downloads.
+        let entries = if_present(&directory, fs::read_dir(&directory))?;
+        for entry in entries.into_iter().flatten() {
+            let entry = entry.map_err(PackageError::read(&directory))?;
+            let path = entry.path();
+            // This does not follow links.
+            let Some(found) = if_present(&path, entry.metadata())? else { continue };
+            let owner = found.uid();
+            if owner != user {
+                return Err(PackageError::ForeignEntry { path, owner });
+            }
+            if found.is_dir() {
+                directories.push(path);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `None` if there is nothing at the path.
+fn if_present<T>(path: &Path, found: io::Result<T>) -> Result<Option<T>, PackageError> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(PackageError::read(path)(error)),
+    }
 }
 
 /// Checks that no other user can replace what is in a directory, or the directory itself.
@@ -92,12 +128,11 @@ pub(crate) fn remove(dir: &Path) -> Result<(), PackageError> {
 #[cfg(test)]
 mod tests {
     use std::fs::Permissions;
-    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
+    use std::os::unix::fs::{PermissionsExt, chown, lchown, symlink};
     use std::time::Duration;
 
     use knee_host::skip::skip;
     use rustix::fs::{FlockOperation, flock};
-    use rustix::process::geteuid;
 
     use super::*;
 
@@ -219,7 +254,31 @@ mod tests {
             chown(changed, Some(65534), None).unwrap();
             let refused = refusal(cache_in(base.path(), "apt"));
             assert!(refused.contains("it belongs to user 65534"), "{refused}");
+            // What is in it belongs to that user too, so taking it over would not make it safe.
+            assert!(refused.ends_with("; set XDG_CACHE_HOME to a new directory of your own"));
             chown(changed, Some(0), None).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_cache_with_a_file_of_another_user_is_refused_at_any_depth() {
+        if !geteuid().is_root() {
+            return skip("root", "only root can give a file to another user");
+        }
+        let base = tempfile::tempdir().unwrap();
+        let dir = cache_in(base.path(), "qemu").unwrap();
+        let (root, file) = (dir.join("trixie_99.0"), dir.join("trixie_99.0/usr/lib/linker"));
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, "").unwrap();
+        let link = dir.join("link");
+        symlink("/nowhere", &link).unwrap();
+        assert!(cache_in(base.path(), "qemu").is_ok());
+        for changed in [&root, &file, &link] {
+            lchown(changed, Some(65534), None).unwrap();
+            let refused = refusal(cache_in(base.path(), "qemu"));
+            let expected = format!("{} in the cache belongs to user 65534", changed.display());
+            assert!(refused.starts_with(&expected), "{refused}");
+            lchown(changed, Some(0), None).unwrap();
         }
     }
 

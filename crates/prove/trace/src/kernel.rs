@@ -42,6 +42,13 @@ pub enum KernelError {
         .0.display()
     )]
     NoImage(PathBuf),
+    /// The release in the image is text that `uname -r` of a Debian kernel cannot print.
+    #[error(
+        "{}: the release in this kernel image contains other characters than letters, digits and .+-_~; \
+         use another image",
+        .0.display()
+    )]
+    Release(PathBuf),
     /// The file is not a build of knee's own kernel.
     #[error(
         "{path} {why}; build knee's kernel with cargo build --release -p knee-kernel --target \
@@ -133,7 +140,10 @@ impl Kernel {
 
     fn new(path: &Path, image: Vec<u8>, package: Option<PathBuf>) -> Result<Kernel, KernelError> {
         let release = release(&image).ok_or_else(|| KernelError::NoImage(path.to_owned()))?;
-        Ok(Kernel { image, release, package })
+        match is_release(&release) {
+            true => Ok(Kernel { image, release, package }),
+            false => Err(KernelError::Release(path.to_owned())),
+        }
     }
 
     /// The running kernel, if its image is readable.
@@ -147,6 +157,12 @@ impl Kernel {
         ];
         let place = places.iter().find_map(|place| Kernel::open(Path::new(place)).ok());
         place.ok_or(KernelError::NotHere(release))
+    }
+
+    /// A kernel without an image.
+    #[cfg(test)]
+    pub(crate) fn of_release(release: &str, package: Option<PathBuf>) -> Kernel {
+        Kernel { image: Vec::new(), release: release.to_owned(), package }
     }
 
     /// The content of the kernel image.
@@ -176,6 +192,13 @@ fn release(image: &[u8]) -> Option<String> {
     let at = VERSION_BASE + usize::from(u16::from_le_bytes(pointer.try_into().ok()?));
     let word = image.get(at..)?.split(|&byte| byte == 0 || byte == b' ').next()?;
     String::from_utf8(word.to_vec()).ok().filter(|word| !word.is_empty())
+}
+
+/// Whether a text can be the release of a kernel. knee prints the release, and it is the name of a directory below
+/// `/lib/modules`.
+fn is_release(text: &str) -> bool {
+    let is_permitted = |c: char| c.is_ascii_alphanumeric() || ".+-_~".contains(c);
+    text.chars().all(is_permitted) && !text.chars().all(|c| c == '.')
 }
 
 /// The image in a package.
@@ -231,6 +254,27 @@ mod tests {
         let error = Kernel::open(&package).map(drop).unwrap_err().to_string();
         let end = "its kernel image is longer than 256 MiB, the maximum that knee reads";
         assert!(error.ends_with(end), "{error}");
+    }
+
+    #[test]
+    fn an_image_whose_release_is_a_path_or_contains_lines_is_refused() {
+        let open = |release: &str| {
+            let mut image = vec![0; VERSION_BASE + 0x100];
+            let (at, signature) = SIGNATURE;
+            image[at..at + signature.len()].copy_from_slice(signature);
+            image[VERSION_POINTER..VERSION_POINTER + 2].copy_from_slice(&0x100_u16.to_le_bytes());
+            image.extend(release.bytes().chain(*b" (a@b) #1\0"));
+            Kernel::new(Path::new("vmlinuz"), image, None).map(|kernel| kernel.release)
+        };
+        for release in ["6.1.0-50-cloud-amd64", "6.12.107+deb13~bpo", "7.2_rc1"] {
+            assert_eq!(open(release).unwrap(), release);
+        }
+        for release in ["6.1\nall\ttests", "/home/mallory/mods", "..", ".", "6.1\u{1b}[2J", "6.1é"]
+        {
+            let error = open(release).unwrap_err().to_string();
+            assert!(error.starts_with("vmlinuz: the release in this kernel image"), "{error}");
+        }
+        assert!(matches!(open(""), Err(KernelError::NoImage(_))));
     }
 
     #[test]

@@ -121,11 +121,12 @@ impl Modules {
         Ok(())
     }
 
-    /// Adds the modules in a directory and its subdirectories. Skips unreadable directories.
+    /// Adds the modules in a directory and its subdirectories. Skips unreadable directories and links to
+    /// directories, which can form a loop.
     fn walk(&mut self, directory: &Path) {
         for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
             let path = entry.path();
-            match path.is_dir() {
+            match entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 true => self.walk(&path),
                 false => self.add(path, None),
             }
@@ -147,9 +148,10 @@ impl Modules {
         Ok(read?)
     }
 
+    /// Adds a module unless an earlier place has one of the same name.
     fn add(&mut self, path: PathBuf, content: Option<Vec<u8>>) {
         if let Some(name) = name_of(&path) {
-            self.by_name.insert(name, Stored { path, content });
+            self.by_name.entry(name).or_insert(Stored { path, content });
         }
     }
 }
@@ -178,14 +180,14 @@ pub(crate) fn module(kernel: &Kernel, name: &str) -> Result<Option<Vec<u8>>, Ker
     Ok(None)
 }
 
-/// Packages and directories that may contain a kernel's modules.
+/// Packages and directories that may contain a kernel's modules, the kernel's own package first.
 fn places(kernel: &Kernel) -> Vec<PathBuf> {
     let release = kernel.release();
     let Some(package) = kernel.package() else {
         return vec![Path::new("/lib/modules").join(release)];
     };
     // Debian splits its newest kernels into several packages. All packages of a kernel were fetched into one
-    // directory.
+    // directory. In a directory for everybody, other users may have added packages with such names.
     let part = format!("linux-modules-{release}_");
     let beside = package.parent().map(fs::read_dir).into_iter().flatten().flatten().flatten();
     let mut places: Vec<PathBuf> = beside
@@ -195,6 +197,7 @@ fn places(kernel: &Kernel) -> Vec<PathBuf> {
             name.starts_with(&part) && name.ends_with(PACKAGE_ENDING)
         })
         .map(|file| file.path())
+        .filter(|path| RegularFile::at(path).trusted().open().is_ok())
         .collect();
     places.sort();
     places.insert(0, package.to_owned());
@@ -252,6 +255,12 @@ fn decompress(
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
+    use rustix::fs::{CWD, Mode, mkfifoat};
+    use rustix::process::geteuid;
+
     use super::*;
 
     /// The smallest ELF file with dependencies.
@@ -299,6 +308,29 @@ mod tests {
         modules
     }
 
+    /// A package with this name in `dir` that contains a module with this content. `None` if dpkg-deb is not
+    /// installed.
+    fn package(dir: &Path, name: &str, module: &str, content: &[u8]) -> Option<PathBuf> {
+        let tree = dir.join("tree");
+        let module = tree.join("lib/modules/6.1-test/kernel/fs").join(module);
+        for directory in [&tree.join("DEBIAN"), module.parent().unwrap()] {
+            fs::create_dir_all(directory).unwrap();
+        }
+        let control =
+            "Package: p\nVersion: 1\nArchitecture: all\nMaintainer: a <a@a>\nDescription: d\n";
+        fs::write(tree.join("DEBIAN/control"), control).unwrap();
+        fs::write(module, content).unwrap();
+        let package = dir.join(name);
+        let mut build = Command::new("dpkg-deb");
+        let Ok(built) = build.args(["-Znone", "--build"]).arg(&tree).arg(&package).output() else {
+            knee_host::skip::skip("dpkg-deb", "dpkg-deb is not installed");
+            return None;
+        };
+        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+        fs::remove_dir_all(tree).unwrap();
+        Some(package)
+    }
+
     fn names(modules: &[Module]) -> Vec<&str> {
         modules.iter().map(|(name, _)| name.as_str()).collect()
     }
@@ -322,6 +354,59 @@ mod tests {
         assert_eq!(modules.with_needs(&["brd", "ext4"]).unwrap(), []);
         let message = modules.with_needs(&["xfs"]).unwrap_err().to_string();
         assert_eq!(message, "module xfs needs module libcrc32c, which is not in /modules");
+    }
+
+    #[test]
+    fn a_package_of_modules_is_used_only_if_no_other_user_can_change_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let image = "linux-image-6.1-test_1_amd64.deb";
+        let Some(image) = package(dir.path(), image, "xfs.ko", &module("depends=own\0")) else {
+            return;
+        };
+        let kernel = Kernel::of_release("6.1-test", Some(image));
+        let beside = "linux-modules-6.1-test_1_amd64.deb";
+        let beside = package(dir.path(), beside, "own.ko", &module("depends=\0")).unwrap();
+        let found = || Modules::of(&kernel).unwrap().with_needs(&["xfs"]);
+        let set = |mode| fs::set_permissions(&beside, Permissions::from_mode(mode)).unwrap();
+        set(0o644);
+        assert_eq!(names(&found().unwrap()), ["own", "xfs"]);
+        set(0o646);
+        assert!(matches!(found(), Err(KernelError::NoModule { .. })));
+        set(0o644);
+        if !geteuid().is_root() {
+            return knee_host::skip::skip("root", "only root can give a file to another user");
+        }
+        chown(&beside, Some(65534), None).unwrap();
+        assert!(matches!(found(), Err(KernelError::NoModule { .. })));
+        // The opening of a FIFO would wait for a writer.
+        fs::remove_file(&beside).unwrap();
+        mkfifoat(CWD, &beside, Mode::RUSR | Mode::WUSR).unwrap();
+        assert!(matches!(found(), Err(KernelError::NoModule { .. })));
+    }
+
+    #[test]
+    fn the_modules_of_the_kernels_own_package_have_priority() {
+        let dir = tempfile::tempdir().unwrap();
+        let image = "linux-image-6.1-test_1_amd64.deb";
+        let own = module("depends=\0");
+        let Some(image) = package(dir.path(), image, "xfs.ko", &own) else { return };
+        package(dir.path(), "linux-modules-6.1-test_1_amd64.deb", "xfs.ko", b"other").unwrap();
+        let kernel = Kernel::of_release("6.1-test", Some(image));
+        let found = Modules::of(&kernel).unwrap().with_needs(&["xfs"]).unwrap();
+        assert_eq!(found, [("xfs".to_owned(), own)]);
+    }
+
+    #[test]
+    fn links_to_directories_of_modules_are_not_followed() {
+        let [dir, elsewhere] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        fs::create_dir(dir.path().join("fs")).unwrap();
+        fs::write(dir.path().join("fs/xfs.ko"), "").unwrap();
+        fs::write(elsewhere.path().join("ext4.ko"), "").unwrap();
+        symlink(elsewhere.path(), dir.path().join("link")).unwrap();
+        let mut modules = modules(&[]);
+        modules.walk(dir.path());
+        let found: Vec<&String> = modules.by_name.keys().collect();
+        assert_eq!(found, ["xfs"]);
     }
 
     #[test]

@@ -1,20 +1,30 @@
 //! Debian packages, opened without installing them.
 
+use std::cell::Cell;
 use std::io::{self, Read};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command, Stdio};
+use std::rc::Rc;
 
 use knee_host::process::{Ties, spawn};
 use knee_host::regular_file::FileError;
 
-use crate::tool::{ToolError, output};
+use crate::tool::{MIB, ToolError, output};
 
 /// How the names of package files end.
 pub(crate) const PACKAGE_ENDING: &str = ".deb";
 const DPKG_DEB: &str = "dpkg-deb";
 /// The package that contains dpkg-deb.
 const DPKG: &str = "dpkg";
+/// The most memory that dpkg-deb may map. Debian's kernel packages need less than 128 MiB, but a small package
+/// can make a decompressor take gigabytes.
+const MEMORY: u64 = 1024 * MIB;
+/// The most threads of dpkg-deb, so that its memory does not depend on the CPU count.
+const THREADS: (&str, &str) = ("DPKG_DEB_THREADS_MAX", "4");
+/// The most bytes that may describe a file of a package: its headers, long names and extended attributes. The
+/// reader of tar files keeps all of them in memory. A path has at most 4 KiB.
+const MOST_DESCRIPTION: u64 = 64 << 10;
 
 /// Why a Debian package cannot be fetched or opened.
 #[derive(Debug, thiserror::Error)]
@@ -46,7 +56,7 @@ pub enum PackageError {
     /// Another user can change what is in the cache.
     #[error(
         "cannot use the cache in {}: {error}, and knee runs what is in its cache; set XDG_CACHE_HOME to \
-         a directory of your own, or make this one your own with chown and chmod go-w",
+         a new directory of your own",
         .dir.display()
     )]
     ForeignCache {
@@ -55,6 +65,18 @@ pub enum PackageError {
         /// Why it is not the user's own. It is part of the message, and not a `source`, which would
         /// repeat it.
         error: FileError,
+    },
+    /// Another user has put a file or a directory into the cache.
+    #[error(
+        "{} in the cache belongs to user {owner}, and knee runs what is in its cache; remove it, or set \
+         XDG_CACHE_HOME to a new directory of your own",
+        .path.display()
+    )]
+    ForeignEntry {
+        /// The file or directory.
+        path: PathBuf,
+        /// The user's number.
+        owner: u32,
     },
     /// A package could not be downloaded.
     #[error(
@@ -78,7 +100,11 @@ pub enum PackageError {
     )]
     Damaged(PathBuf),
     /// The file is not a valid Debian package.
-    #[error("dpkg-deb cannot open {} as a Debian package; fetch it again", .0.display())]
+    #[error(
+        "dpkg-deb cannot open {} as a Debian package, with at most {} MiB of memory; fetch it again",
+        .0.display(),
+        MEMORY / MIB
+    )]
     Broken(PathBuf),
     /// apt has no Debian mirror on this machine.
     #[error(
@@ -174,27 +200,67 @@ enum Failure {
     Read(io::Error),
 }
 
-type Entry<'a> = tar::Entry<'a, ChildStdout>;
+type Entry<'a> = tar::Entry<'a, Metered>;
+
+/// The tar file of a package. Reading fails after `left` bytes.
+struct Metered {
+    tar: ChildStdout,
+    left: Rc<Cell<u64>>,
+}
+
+impl Read for Metered {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        if self.left.get() == 0 {
+            let kib = MOST_DESCRIPTION >> 10;
+            let error = format!(
+                "the description of a file in it is longer than {kib} KiB, the maximum that knee reads"
+            );
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, error));
+        }
+        let count = self.tar.read(to)?;
+        self.left.set(self.left.get().saturating_sub(count as u64));
+        Ok(count)
+    }
+}
+
+/// Calls `take` for each entry of a tar file until `take` returns `Break`.
+fn each(
+    tar: ChildStdout,
+    mut take: impl FnMut(&mut Entry<'_>) -> io::Result<ControlFlow<()>>,
+) -> io::Result<ControlFlow<()>> {
+    let left = Rc::new(Cell::new(0));
+    let mut archive = tar::Archive::new(Metered { tar, left: left.clone() });
+    let mut entries = archive.entries()?;
+    loop {
+        left.set(MOST_DESCRIPTION);
+        let Some(entry) = entries.next() else { return Ok(ControlFlow::Continue(())) };
+        let mut entry = entry?;
+        // deb(5) does not permit sparse files, and a hole can be endless.
+        if entry.header().entry_type().is_gnu_sparse() {
+            return Err(io::Error::other("it contains a sparse file, which packages cannot have"));
+        }
+        left.set(u64::MAX);
+        if take(&mut entry)?.is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+        // What `take` has not read does not describe the next file.
+        io::copy(&mut entry, &mut io::sink())?;
+    }
+}
 
 /// Calls `take` for each entry of a package until `take` returns `Break`.
 fn entries(
     package: &Path,
-    mut take: impl FnMut(&mut Entry<'_>) -> io::Result<ControlFlow<()>>,
+    take: impl FnMut(&mut Entry<'_>) -> io::Result<ControlFlow<()>>,
 ) -> Result<(), Failure> {
     let mut opener = Command::new(DPKG_DEB);
-    opener.arg("--fsys-tarfile").arg(package);
+    opener.arg("--fsys-tarfile").arg(package).env(THREADS.0, THREADS.1);
     opener.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child = spawn(&mut opener, Ties::bound()).map_err(|error| {
+    let ties = Ties { memory: Some(MEMORY), ..Ties::bound() };
+    let mut child = spawn(&mut opener, ties).map_err(|error| {
         Failure::Package(PackageError::Tool(ToolError::not_run(&opener, DPKG, &error)))
     })?;
-    let taken: io::Result<_> = child.stdout.take().map_or(Ok(ControlFlow::Continue(())), |files| {
-        for entry in tar::Archive::new(files).entries()? {
-            if take(&mut entry?)?.is_break() {
-                return Ok(ControlFlow::Break(()));
-            }
-        }
-        Ok(ControlFlow::Continue(()))
-    });
+    let taken = child.stdout.take().map_or(Ok(ControlFlow::Continue(())), |tar| each(tar, take));
     // The pipe is closed, so dpkg-deb has ended or is about to end.
     let opened = child.wait().is_ok_and(|status| status.success());
     let broken = || Failure::Package(PackageError::Broken(package.to_owned()));
@@ -204,5 +270,97 @@ fn entries(
         Ok(_) => Err(broken()),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(broken()),
         Err(source) => Err(Failure::Read(source)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use knee_host::skip::skip;
+
+    use super::*;
+
+    /// A tar file of two empty blocks, compressed by xz with a dictionary of 1.5 GiB.
+    const HUGE_DICTIONARY: [u8; 76] = [
+        0xfd, 0x37, 0x7a, 0x58, 0x5a, 0x00, 0x00, 0x04, 0xe6, 0xd6, 0xb4, 0x46, 0x02, 0x00, 0x21,
+        0x01, 0x25, 0x00, 0x00, 0x00, 0x3b, 0x78, 0x7b, 0x41, 0xe0, 0x03, 0xff, 0x00, 0x0b, 0x5d,
+        0x00, 0x00, 0x6f, 0xfd, 0xff, 0xff, 0xa3, 0xb7, 0x7f, 0x46, 0x32, 0x00, 0x00, 0x00, 0x0c,
+        0x27, 0x69, 0x20, 0x97, 0x63, 0x78, 0xc3, 0x00, 0x01, 0x27, 0x80, 0x08, 0x00, 0x00, 0x00,
+        0x2e, 0x79, 0xae, 0xad, 0xb1, 0xc4, 0x67, 0xfb, 0x02, 0x00, 0x00, 0x00, 0x00, 0x04, 0x59,
+        0x5a,
+    ];
+
+    /// A header of a tar file and the content that follows it.
+    fn entry(kind: tar::EntryType, content: &[u8]) -> Vec<u8> {
+        let mut header = tar::Header::new_gnu();
+        header.set_path("file").unwrap();
+        header.set_entry_type(kind);
+        header.set_size(content.len() as u64);
+        header.set_cksum();
+        let mut entry = [header.as_bytes(), content].concat();
+        entry.resize(entry.len().next_multiple_of(512), 0);
+        entry
+    }
+
+    /// The paths of the files in a package that has this content. `None` if dpkg-deb is not installed.
+    fn paths(name: &str, content: &[u8]) -> Option<Result<Vec<PathBuf>, String>> {
+        if knee_host::process::program::find(DPKG_DEB).is_none() {
+            skip("dpkg-deb", "dpkg-deb is not installed");
+            return None;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("package.deb");
+        let mut package = b"!<arch>\n".to_vec();
+        let members =
+            [("debian-binary", &b"2.0\n"[..]), ("control.tar", &[0; 1024]), (name, content)];
+        for (name, content) in members {
+            let (zero, size) = (0, content.len());
+            package.extend(
+                format!("{name:<16}{zero:<12}{zero:<6}{zero:<6}{zero:<8}{size:<10}`\n").bytes(),
+            );
+            package.extend(content);
+        }
+        std::fs::write(&path, package).unwrap();
+        let mut paths = Vec::new();
+        let read = files(&path, |path, _| {
+            paths.push(path.to_owned());
+            Ok(ControlFlow::Continue(()))
+        });
+        Some(read.map(|()| paths).map_err(|error| error.to_string()))
+    }
+
+    #[test]
+    fn a_name_of_a_package_may_be_long_but_not_endless() {
+        use tar::EntryType;
+        let named = |bytes: usize| {
+            let [long, file] = [
+                entry(EntryType::GNULongName, &vec![b'a'; bytes]),
+                // More than may describe a file, and not read by the test.
+                entry(EntryType::Regular, &vec![0; 2 * MOST_DESCRIPTION as usize]),
+            ];
+            [long, file, entry(EntryType::Regular, b""), vec![0; 1024]].concat()
+        };
+        let Some(found) = paths("data.tar", &named(4000)) else { return };
+        assert_eq!(found.unwrap(), [PathBuf::from("a".repeat(4000)), PathBuf::from("file")]);
+        let error = paths("data.tar", &named(1 << 20)).unwrap().unwrap_err();
+        let end =
+            "the description of a file in it is longer than 64 KiB, the maximum that knee reads";
+        assert!(error.ends_with(end), "{error}");
+    }
+
+    #[test]
+    fn extended_headers_and_sparse_files_of_a_package_are_limited() {
+        let extended = |kind| [entry(kind, &vec![b'a'; 1 << 20]), vec![0; 1024]].concat();
+        let Some(found) = paths("data.tar", &extended(tar::EntryType::XHeader)) else { return };
+        assert!(found.unwrap_err().contains("longer than 64 KiB"));
+        let sparse = paths("data.tar", &extended(tar::EntryType::GNUSparse)).unwrap();
+        assert!(sparse.is_err());
+    }
+
+    #[test]
+    fn a_package_that_needs_gigabytes_to_decompress_is_refused() {
+        let Some(found) = paths("data.tar.xz", &HUGE_DICTIONARY) else { return };
+        let error = found.unwrap_err();
+        let end = "as a Debian package, with at most 1024 MiB of memory; fetch it again";
+        assert!(error.ends_with(end), "{error}");
     }
 }

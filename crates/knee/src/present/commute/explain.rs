@@ -46,6 +46,13 @@ pub(crate) fn ranking(ranking: &Ranking, title: &str, most: usize) -> String {
     for (nr, sentence) in sentences(ranking).iter().enumerate() {
         let _ = writeln!(text, "{:>3}. {sentence}", nr + 1);
     }
+    if ranking.fixes_cut {
+        let _ = writeln!(
+            text,
+            "{DIM}knee computes no more steps, because the tests share too many different sets of data; \
+             explain fewer tests with --set.{DIM:#}"
+        );
+    }
     text
 }
 

@@ -18,7 +18,8 @@ pub(crate) fn record(findings: &Findings) -> anyhow::Result<Shared> {
     let check = &findings.check;
     let mut shared =
         Shared::new(check.tested.to_string(), operations_of_matrix(&Tally::of(&findings.tests))?);
-    shared.fixes = sentences(&Ranking::of(&findings.tests, FIXES));
+    let ranking = Ranking::of(&findings.tests, FIXES);
+    shared.fixes = sentences(&ranking);
     let mut left_out = 0;
     for test in &findings.tests {
         let lines = test.conflicts.iter().map(line);
@@ -33,6 +34,10 @@ pub(crate) fn record(findings: &Findings) -> anyhow::Result<Shared> {
         (findings.missing() > 0).then(|| format!("{} missing", plural(findings.missing(), "test"))),
         missing_shards(findings),
         (left_out > 0).then(|| of_others(left_out)),
+        ranking.fixes_cut.then(|| {
+            "not shown: more fixes, because the tests share too many different sets of data"
+                .to_owned()
+        }),
         Some(format!("QEMU {}", check.qemu)),
         Some(format!("knee {}", check.knee_version)),
         Some(check.began.clone()),

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use knee_agent::Outcome;
 use knee_host::json::{fault, with_one_line_strings};
 use knee_host::text::escape_json;
+use knee_plan::CALLS;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -71,8 +72,7 @@ impl TestLine {
 
     /// The names of the operations that the test calls.
     pub fn operations(&self) -> Vec<&str> {
-        let names = self.test.split_once('/').map_or(self.test.as_str(), |(names, _)| names);
-        names.split(',').collect()
+        operations(&self.test).collect()
     }
 
     /// The verdict on two of the calls alone, given by their numbers. If the calls of the test share data in
@@ -116,15 +116,37 @@ impl TestLine {
         };
         let line = &*with_one_line_strings(line);
         let read: Result<Self, _> = serde_json::from_slice(line);
-        match (&read, serde_json::from_slice(line)) {
-            (_, Ok(Versioned { schema })) if schema != SCHEMA => {
+        match serde_json::from_slice(line) {
+            Ok(Versioned { schema }) if schema != SCHEMA => {
                 Err(format!("it has schema {schema}, but this version of knee reads {SCHEMA}"))
             }
-            (Ok(test), _) if test.operations().iter().any(|name| name.is_empty()) => {
-                Err(format!("{:?} contains no operations", test.test))
+            _ => {
+                let test = read.map_err(fault)?;
+                require_operations(&test.test)?;
+                Ok(test)
             }
-            _ => read.map_err(fault),
         }
+    }
+}
+
+/// The names of the operations in the id of a test.
+fn operations(id: &str) -> impl Iterator<Item = &str> {
+    id.split_once('/').map_or(id, |(names, _)| names).split(',')
+}
+
+/// Checks the operations in the id of a test. The evaluation of a record takes time and memory for each pair of
+/// operations of a test.
+///
+/// # Errors
+/// Returns the reason. The caller reports the number of the line.
+pub fn require_operations(id: &str) -> Result<(), String> {
+    let count = operations(id).count();
+    if operations(id).any(str::is_empty) {
+        return Err(format!("{id:?} contains no operations"));
+    }
+    match count > CALLS {
+        true => Err(format!("the test has {count} operations; a test has at most {CALLS}")),
+        false => Ok(()),
     }
 }
 
@@ -167,6 +189,16 @@ mod tests {
             TestLine::parse(nameless.as_bytes()).unwrap_err(),
             "\"open,/0.0\" contains no operations"
         );
+    }
+
+    #[test]
+    fn a_test_has_at_most_four_operations() {
+        let parse = |names: &[&str]| {
+            TestLine::parse(free(&format!("{}/0.0", names.join(","))).to_line().as_bytes())
+        };
+        assert!(parse(&["a"; 4]).is_ok());
+        let error = parse(&["a"; 2000]).unwrap_err();
+        assert_eq!(error, "the test has 2000 operations; a test has at most 4");
     }
 
     #[test]

@@ -72,7 +72,7 @@ pub use description::{
 pub use diff::{DatumChange, Diff, PairChange, confirmed};
 pub use document::{DiffDocument, MatrixDocument, Set, diff_schema, explain_schema, matrix_schema};
 pub use error::FindingsError;
-pub use line::{TestLine, test_schema};
+pub use line::{TestLine, require_operations, test_schema};
 pub use ranking::{Datum, Fix, Ranking};
 pub use reader::{Findings, is_record, read_check};
 pub use shared_line::{SharedLine, Touched, way};

@@ -33,7 +33,14 @@ pub struct Ranking {
     pub data: Vec<Datum>,
     /// What to fix, in this order.
     pub fixes: Vec<Fix>,
+    /// Whether `fixes` ends early because the next step would take too long. The time of a step grows with the
+    /// square of the number of different sets of data that tests share.
+    pub fixes_cut: bool,
 }
+
+/// The most comparisons of two sets of data for the steps of a ranking: a few seconds. A step of the thousand sets of
+/// a large check takes a million.
+const MOST_COMPARISONS: usize = 1_000_000_000;
 
 /// A datum that tests share.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
@@ -75,6 +82,7 @@ impl Ranking {
             conflicting: 0,
             data: Vec::new(),
             fixes: Vec::new(),
+            fixes_cut: false,
         };
         let mut data: BTreeMap<String, Seen> = BTreeMap::new();
         let mut sets: BTreeMap<BTreeSet<String>, usize> = BTreeMap::new();
@@ -95,7 +103,7 @@ impl Ranking {
                 data.entry(datum.clone()).or_default().datum.unlocks_tests += tests;
             }
         }
-        ranking.fixes = fixes(&sets, steps);
+        (ranking.fixes, ranking.fixes_cut) = fixes(&sets, steps, MOST_COMPARISONS);
         ranking.data = data.into_values().map(Seen::finish).collect();
         ranking.data.sort_by_key(|datum| (Reverse(datum.unlocks_tests), Reverse(datum.tests)));
         ranking
@@ -187,8 +195,13 @@ impl Left {
 }
 
 /// The greedy sequence of fixes. `sets` contains the sets of data that tests share, each with the
-/// number of tests that share exactly this set.
-fn fixes(sets: &BTreeMap<BTreeSet<String>, usize>, steps: usize) -> Vec<Fix> {
+/// number of tests that share exactly this set. Also returns whether the sequence ends early because the next step
+/// would exceed the number of `comparisons` of sets.
+fn fixes(
+    sets: &BTreeMap<BTreeSet<String>, usize>,
+    steps: usize,
+    mut comparisons: usize,
+) -> (Vec<Fix>, bool) {
     let names: Vec<&String> = sets.keys().flatten().collect::<BTreeSet<_>>().into_iter().collect();
     let number = |name: &String| names.binary_search(&name).expect("all names are in the list");
     let mut left: BTreeMap<Left, usize> = sets
@@ -196,7 +209,11 @@ fn fixes(sets: &BTreeMap<BTreeSet<String>, usize>, steps: usize) -> Vec<Fix> {
         .map(|(set, tests)| (Left::of(set.iter().map(number).collect()), *tests))
         .collect();
     let mut fixes = Vec::new();
-    while fixes.len() < steps {
+    while fixes.len() < steps && !left.is_empty() {
+        match comparisons.checked_sub(left.len().saturating_mul(left.len())) {
+            Some(rest) => comparisons = rest,
+            None => return (fixes, true),
+        }
         let unlocked = |fixed: &Left| -> usize {
             left.iter().filter(|(set, _)| set.is_within(fixed)).map(|(_, tests)| tests).sum()
         };
@@ -217,7 +234,7 @@ fn fixes(sets: &BTreeMap<BTreeSet<String>, usize>, steps: usize) -> Vec<Fix> {
         }
         left = rest;
     }
-    fixes
+    (fixes, false)
 }
 
 #[cfg(test)]
@@ -266,6 +283,29 @@ mod tests {
     fn a_step_builds_on_the_steps_before_it() {
         let sets: [&[&str]; 5] = [&["x"], &["x"], &["x", "y"], &["x", "y"], &["z", "y"]];
         assert_eq!(steps(&sets), expected(&[("x", 2), ("y", 2), ("z", 1)]));
+    }
+
+    #[test]
+    fn the_steps_end_before_they_take_too_many_comparisons() {
+        let sets: BTreeMap<BTreeSet<String>, usize> =
+            ["x", "y", "z"].map(|name| ([name.to_owned()].into(), 1)).into();
+        // The first step compares 9 pairs of sets, the second 4, the third 1.
+        for (comparisons, steps, is_cut) in
+            [(8, 0, true), (9, 1, true), (13, 2, true), (14, 3, false)]
+        {
+            let (fixes, cut) = fixes(&sets, usize::MAX, comparisons);
+            assert_eq!((fixes.len(), cut), (steps, is_cut), "{comparisons}");
+        }
+        assert_eq!(fixes(&sets, 1, 9), (fixes(&sets, 1, 14).0, false));
+    }
+
+    #[test]
+    fn tests_that_share_tens_of_thousands_of_sets_of_data_have_no_steps() {
+        let tests = (0..40_000).map(|nr| conflicting(&format!("a,b/{nr}"), &[&format!("{nr}")]));
+        let tests: Vec<TestLine> = tests.collect();
+        let ranking = Ranking::of(&tests, 1);
+        assert_eq!((ranking.data.len(), ranking.fixes.len()), (40_000, 0));
+        assert!(ranking.fixes_cut);
     }
 
     #[test]

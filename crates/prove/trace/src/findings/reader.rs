@@ -69,7 +69,7 @@ impl Findings {
         for (_, Self { check, tests, .. }) in read {
             all.shards.push(check.shard);
             if check.sets.is_some() {
-                all.count += check.tests.count;
+                all.count = all.count.saturating_add(check.tests.count);
             }
             all.tests.extend(tests);
         }
@@ -245,6 +245,20 @@ mod tests {
         let half = Findings::of_shards(&dirs[..1]).unwrap();
         assert_eq!((half.count, half.missing(), half.is_complete()), (2, 0, false));
         assert_eq!(half.missing_shards(), [Shard { index: 2, of: 2 }]);
+    }
+
+    #[test]
+    fn the_test_counts_of_shards_may_be_too_large_to_add() {
+        let dir = tempfile::tempdir().unwrap();
+        let sets = Ids::of(["a,a,a/9", "a,a,b/9"].iter());
+        for (index, count) in [(1, usize::MAX), (2, 2)] {
+            let mut check =
+                Check { sets: Some(sets.clone()), ..check(Shard { index, of: 2 }, &["a,b/0"]) };
+            check.tests.count = count;
+            record(&dir.path().join(index.to_string()), &check, &[]);
+        }
+        let dirs = ["1", "2"].map(|name| dir.path().join(name));
+        assert_eq!(Findings::of_shards(&dirs).unwrap().count, usize::MAX);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use anyhow::{Context, anyhow};
 use knee_commute::{Model, Test, models};
 use knee_host::json::fault;
 use knee_host::regular_file::{read_named, read_whole};
+use knee_trace::findings::require_operations;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -37,8 +38,17 @@ pub(super) fn heads(lines: &[u8]) -> anyhow::Result<Vec<(Head, &[u8])>> {
 
 /// The test in line number `nr` of the input.
 fn head(nr: usize, line: &[u8]) -> anyhow::Result<Head> {
-    serde_json::from_slice(line.trim_ascii_end())
-        .map_err(|error| anyhow!("line {nr} of the input is not a test: {}", fault("it", &error)))
+    let refused = |reason| anyhow!("line {nr} of the input is not a test: {reason}");
+    let head: Head = serde_json::from_slice(line.trim_ascii_end())
+        .map_err(|error| refused(fault("it", &error)))?;
+    require_operations(&head.id).map_err(refused)?;
+    match head.id.contains(char::is_control) {
+        true => Err(refused(format!(
+            "the id {:?} contains control characters; use another id",
+            head.id
+        ))),
+        false => Ok(head),
+    }
 }
 
 /// What identifies and classifies a test.
@@ -54,4 +64,20 @@ pub(super) struct Head {
 pub(super) fn push_line(lines: &mut Vec<u8>, test: &Test) {
     serde_json::to_writer(&mut *lines, test).expect("a test is plain data");
     lines.push(b'\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_whose_id_would_add_lines_to_the_output_is_refused() {
+        let lines = b"{\"id\":\"open,close/0.0\"}\n{\"id\":\"open,close\\nall tests passed/1\"}\n";
+        let Err(error) = heads(lines) else { panic!("the second line is accepted") };
+        assert_eq!(
+            error.to_string(),
+            "line 2 of the input is not a test: the id \"open,close\\nall tests passed/1\" contains \
+             control characters; use another id"
+        );
+    }
 }
