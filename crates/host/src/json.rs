@@ -1,11 +1,71 @@
-//! JSON text from elsewhere: what is wrong with it, in words for people who did not write it, and newlines and
-//! tabs in its strings.
+//! JSON text from elsewhere: what kind of document it is, what is wrong with it, in words for people who did not write
+//! it, and newlines and tabs in its strings.
 
 use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
 
+use serde::de::{Error, IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::error::Category;
 
 use crate::text::one_line;
+
+/// The fields that say what a document is. They are read before the document, without anything else in it: as a
+/// [`serde_json::Value`], a text can take a hundred times its size.
+#[derive(Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct Head {
+    /// Version of the format; `None` if the document has none, or something other than a number.
+    pub schema: Option<u64>,
+    /// What it contains; `None` if the document does not say.
+    pub kind: Option<String>,
+}
+
+impl Head {
+    /// Reads the head of a document.
+    ///
+    /// # Errors
+    /// The text is not JSON, or is cut off.
+    pub fn of(json: &[u8]) -> serde_json::Result<Self> {
+        match serde_json::from_slice(json) {
+            Err(error) if error.is_data() => {
+                serde_json::from_slice::<IgnoredAny>(json).map(|_| Self::default())
+            }
+            read => read,
+        }
+    }
+}
+
+/// Reads a list of at most `MOST` values, for `#[serde(deserialize_with)]`. An empty string takes three bytes of a text,
+/// but 24 of memory.
+pub fn at_most<'de, const MOST: usize, T, D>(list: D) -> Result<Vec<T>, D::Error>
+where
+    T: Deserialize<'de>,
+    D: Deserializer<'de>,
+{
+    struct AtMost<T>(usize, PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for AtMost<T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, text: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(text, "a list of at most {} values", self.0)
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
+            let mut values = Vec::new();
+            while let Some(value) = list.next_element()? {
+                if values.len() == self.0 {
+                    return Err(Error::invalid_length(values.len() + 1, &self));
+                }
+                values.push(value);
+            }
+            Ok(values)
+        }
+    }
+
+    list.deserialize_seq(AtMost(MOST, PhantomData))
+}
 
 /// JSON with the newlines and tabs of its strings marked as [`one_line`] marks them, so that no string adds lines
 /// or columns to the output.
@@ -61,6 +121,31 @@ mod tests {
 
     fn of(text: &str) -> String {
         fault("the line", &serde_json::from_str::<Vec<u8>>(text).unwrap_err())
+    }
+
+    #[test]
+    fn the_head_of_a_document_is_read_whatever_else_is_in_it() {
+        let of = |json: &str| Head::of(json.as_bytes()).unwrap();
+        let head = Head { schema: Some(1), kind: Some("a matrix".to_owned()) };
+        assert_eq!(of(r#"{"x": [{"": [0]}], "schema": 1, "y": "z", "kind": "a matrix"}"#), head);
+        for other in ["{}", "[{}]", "7", r#"{"schema": "1"}"#, r#"{"kind": 1}"#] {
+            assert_eq!(of(other), Head::default(), "{other}");
+        }
+        for cut in [r#"{"schema": 1, "x": ["#, r#"{"schema": "1", "x": ["#] {
+            assert!(Head::of(cut.as_bytes()).unwrap_err().is_eof(), "{cut}");
+        }
+    }
+
+    #[test]
+    fn a_list_that_is_too_long_is_refused() {
+        let of = |text: &str| {
+            at_most::<2, u8, _>(&mut serde_json::Deserializer::from_str(text))
+                .map_err(|error| fault("the line", &error))
+        };
+        assert_eq!(of("[]"), Ok(vec![]));
+        assert_eq!(of("[1, 2]"), Ok(vec![1, 2]));
+        let error = of("[1, 2, 3]").unwrap_err();
+        assert!(error.starts_with("invalid length 3, expected a list of at most 2"), "{error}");
     }
 
     #[test]

@@ -279,3 +279,37 @@ fn an_unreadable_noise_floor_is_reported_and_not_overwritten() {
     finish(run.args(["-r", "4"])).assert_code(3).assert_stderr_has("cannot save the noise floor");
     assert_eq!(fs::read_to_string(state.join("noise.json")).unwrap(), "{\"schema\": 99}");
 }
+
+/// What knee prints for a file, with at most 1 GiB of address space.
+fn in_one_gib(records: &Records, args: &[&str]) -> Finished {
+    let knee = records.scratch.knee(args);
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", r#"ulimit -v 1048576; exec "$@""#, "sh"]).arg(knee.get_program());
+    finish(shell.args(knee.get_args()).current_dir(records.scratch.path()))
+}
+
+#[test]
+fn unknown_fields_of_a_document_take_no_memory() {
+    let records = Records::new();
+    // As a tree of values, this takes 1.5 GB.
+    let dense = format!("\"x\": [{}0]", "{\"\":0},".repeat(2 << 20));
+    fs::write(records.scratch.path().join("m.json"), format!("{{{dense}}}")).unwrap();
+    in_one_gib(&records, &["report", "m.json"])
+        .assert_code(3)
+        .assert_stderr_has("it is JSON, but not a matrix of commuting operations");
+    let run = records.bad("run.json");
+    let text = fs::read_to_string(&run).unwrap().replacen('{', &format!("{{{dense},"), 1);
+    fs::write(&run, text).unwrap();
+    in_one_gib(&records, &["show", "bad"]).assert_code(0).assert_stdout_has("getppid1");
+}
+
+#[test]
+fn a_capture_with_more_programs_than_knee_writes_is_refused() {
+    let scratch = Scratch::new();
+    let many = "\"\",".repeat(6 << 20);
+    let text = format!("{{\"schema\":1,\"programs\":[{many}\"\"]}}");
+    fs::write(scratch.path().join("c.json"), text).unwrap();
+    finish(&mut scratch.knee(&["profile", "show", "c.json"]))
+        .assert_code(3)
+        .assert_stderr_has("expected a list of at most");
+}

@@ -59,6 +59,32 @@ fn a_machine_that_knee_cannot_use_is_reported_with_what_is_wrong() {
 }
 
 #[test]
+fn a_large_file_is_not_read_as_a_machine() {
+    let scratch = Scratch::new();
+    fs::write(scratch.path().join("large.toml"), "[[a]]\n".repeat(2 << 20)).unwrap();
+    finish(&mut scratch.knee(&["machine", "show", "large.toml"]))
+        .assert_code(3)
+        .assert_stderr_has("cannot read large.toml: it is larger than 8 MiB");
+}
+
+#[test]
+fn texts_of_a_machine_add_no_lines() {
+    let scratch = Scratch::new();
+    let text = example(&scratch);
+    let spoilt = text
+        .replace("\"A made-up", r#""\nFORGED"#)
+        .replace("\"measured\"", r#""\nFORGED""#)
+        .replace("\"knee 0.1.0", r#""\nFORGED"#);
+    assert_eq!(spoilt.matches(r#""\nFORGED"#).count(), text.matches("\"measured\"").count() + 2);
+    fs::write(scratch.path().join("example.toml"), &spoilt).unwrap();
+    let shown = finish(&mut scratch.knee(&["machine", "show", "example.toml"]));
+    shown.assert_code(0).assert_stdout_has(" FORGED");
+    assert!(!shown.stdout.lines().any(|line| line.starts_with("FORGED")), "{shown:#?}");
+    let toml = finish(&mut scratch.knee(&["machine", "show", "example.toml", "--toml"]));
+    assert_eq!(toml.assert_code(0).stdout, spoilt);
+}
+
+#[test]
 fn a_page_has_a_map_of_the_cpus_and_the_figures_with_their_sources() {
     let scratch = Scratch::new();
     example(&scratch);

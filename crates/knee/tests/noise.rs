@@ -3,10 +3,12 @@
 mod support;
 
 use std::fs;
+use std::os::unix::fs::chown;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rustix::process::geteuid;
 use rustix::thread::{CpuSet, sched_setaffinity};
-use support::{Finished, Scratch, finish, mode, without_umask};
+use support::{Finished, Scratch, finish, mode, skip, without_umask};
 
 const UNKNOWN: &str = "noise floor of this machine is unknown";
 
@@ -80,6 +82,22 @@ fn aa_refuses_to_measure_what_it_could_not_save() {
         .assert_code(3)
         .assert_stderr_has("neither XDG_STATE_HOME nor HOME is set");
     assert!(!scratch.path().join("getppid1").exists() && !scratch.record().exists());
+}
+
+#[test]
+fn no_noise_floor_is_saved_where_another_user_could_put_a_link() {
+    if !geteuid().is_root() {
+        return skip("root", "only root can give a directory to another user");
+    }
+    let scratch = Scratch::new();
+    let state = scratch.path().join("state");
+    fs::create_dir(&state).unwrap();
+    chown(&state, Some(65534), None).unwrap();
+    aa(&scratch, "getppid1", &[])
+        .assert_code(3)
+        .assert_stderr_has("--aa cannot save the noise floor")
+        .assert_stderr_has("it belongs to user 65534");
+    assert_eq!(fs::read_dir(&state).unwrap().count(), 0);
 }
 
 #[test]

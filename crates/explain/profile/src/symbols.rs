@@ -24,6 +24,9 @@ use crate::records::Place;
 /// The module of the kernel's own functions, and the name of unknown kernel functions.
 const KERNEL: &str = "[kernel]";
 
+/// The most addresses whose functions are kept. They take about 100 MiB.
+const MOST_KNOWN: usize = 1 << 20;
+
 /// Finds the functions at addresses.
 pub(crate) struct Symbols {
     symbolizer: Symbolizer,
@@ -120,6 +123,9 @@ impl Symbols {
                 [function(stacks, &name, area, Kind::User, false)].into()
             }
         };
+        if self.known.len() >= MOST_KNOWN {
+            self.known.clear();
+        }
         self.known.insert(address.clone(), functions.clone());
         functions
     }
@@ -154,7 +160,7 @@ impl Symbols {
             if !is_trusted && number >= self.functions {
                 // The capture contains the name, and the map of names contains both.
                 self.budget.take((symbol + 2 * name.len()) as u64);
-                self.functions = number + 1;
+                self.functions = number.saturating_add(1);
             }
             number
         })

@@ -1,7 +1,7 @@
 //! A machine as text.
 
 use knee_host::number::{percent, plural, time};
-use knee_host::text::{Column, Table};
+use knee_host::text::{Column, Table, one_line};
 use knee_predict::Machine;
 use knee_predict::machine::{Distance, Figure};
 
@@ -12,12 +12,13 @@ const MOST_CPUS: usize = 16;
 
 /// Prints a machine: its figures, and the times between all pairs if there are few.
 pub(crate) fn show(machine: &Machine) -> anyhow::Result<()> {
-    stdout::show(&format!("{}\n{}\n\n", machine.title, shape(machine)))?;
+    stdout::show(&format!("{}\n{}\n\n", one_line(&machine.title), shape(machine)))?;
     let columns =
         [Column::left(""), Column::right(""), Column::right("range"), Column::left("source")];
     let mut table = Table::new(columns.into());
     table.titles();
-    figures(machine).for_each(|row| table.row(row.map(Into::into).into()));
+    let cell = |text: String| one_line(&text).into_owned().into();
+    figures(machine).for_each(|row| table.row(row.map(cell).into()));
     stdout::show_table(&table)?;
 
     if let Some(matrix) = machine.matrix.as_ref().filter(|matrix| matrix.cpus.len() <= MOST_CPUS) {
@@ -32,7 +33,8 @@ pub(crate) fn show(machine: &Machine) -> anyhow::Result<()> {
         }
         stdout::show_table(&table)?;
     }
-    let sources = machine.sources.iter().map(|(name, text)| format!("{name}: {text}\n"));
+    let sources = machine.sources.iter();
+    let sources = sources.map(|(name, text)| format!("{}: {}\n", one_line(name), one_line(text)));
     stdout::show(&format!("\nSources\n{}", sources.collect::<String>()))
 }
 

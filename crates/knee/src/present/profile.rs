@@ -124,6 +124,13 @@ pub(crate) fn losses(capture: &Capture) {
             number::plural(losses.unknown_mappings as usize, "mapping")
         );
     }
+    if losses.left_out > 0 {
+        tell!(
+            "knee: left out {} of further stacks, because the capture would become too large; sample for a \
+             shorter time, or with a lower frequency (-F)",
+            number::plural(losses.left_out as usize, "sample")
+        );
+    }
 }
 
 /// The lock waits in a file, or `None` if it contains something else.

@@ -30,7 +30,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use knee_host::json::fault_in_file;
+use knee_host::json::{Head, fault_in_file};
 use serde::{Deserialize, Serialize};
 
 /// Version of the document.
@@ -112,7 +112,7 @@ pub enum MatrixError {
     )]
     Schema {
         /// The schema of the document.
-        found: String,
+        found: u64,
     },
     /// A field is missing or has the wrong type.
     #[error("{}; {MAKE}", fault_in_file(.0))]
@@ -142,15 +142,13 @@ impl Matrix {
     /// # Errors
     /// If it does not have this schema, or contradicts itself.
     pub fn from_json(text: &str) -> Result<Self, MatrixError> {
-        let document: serde_json::Value =
-            serde_json::from_str(text).map_err(MatrixError::NotJson)?;
-        if document["kind"] != KIND {
-            return Err(MatrixError::OtherKind);
+        match Head::of(text.as_bytes()).map_err(MatrixError::NotJson)? {
+            Head { schema: Some(SCHEMA), kind: Some(kind) } if kind == KIND => {}
+            Head { schema: Some(found), kind: Some(kind) } if kind == KIND => {
+                return Err(MatrixError::Schema { found });
+            }
+            _ => return Err(MatrixError::OtherKind),
         }
-        if document["schema"] != SCHEMA {
-            return Err(MatrixError::Schema { found: document["schema"].to_string() });
-        }
-        // Parsed from the text again, because its errors name line and column.
         let matrix: Self = serde_json::from_str(text).map_err(MatrixError::Malformed)?;
         matrix.check().map_err(MatrixError::Impossible)?;
         Ok(matrix)

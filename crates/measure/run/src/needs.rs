@@ -1,6 +1,7 @@
 //! Checks before a run whether the machine provides what a testcase needs. A testcase that cannot
 //! run here is reported with advice, and the others run.
 
+use std::fmt::Display;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::net::{TcpListener, TcpStream};
@@ -139,10 +140,17 @@ fn takes_direct_io(dir: &Path) -> io::Result<bool> {
 
 /// The failure of a testcase that cannot create its files in `dir`.
 ///
-/// The reason contains only the kind of the error, because the text may contain the random name of
-/// a file, and knee groups failures by their reason.
+/// The reason contains only the kind of an error of the system, because the text may contain the random name of
+/// a file, and knee groups failures by their reason. knee's own errors contain no such name, and say what to do.
 pub(crate) fn unusable_dir(dir: &Path, error: &io::Error) -> Failure {
     let on_tmpfs = dir == Path::new(TMPFS);
+    let failed = |reason: &dyn Display, remedy: String| {
+        let reason = format!("cannot create files in {}: {reason}", dir.display());
+        Failure::new(FailureKind::CannotRun, reason, remedy)
+    };
+    if error.kind() == io::ErrorKind::Other {
+        return failed(error, "choose another directory with --dir".to_owned());
+    }
     let remedy = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free space there",
         io::ErrorKind::ReadOnlyFilesystem if on_tmpfs => "mount -o remount,rw /dev/shm",
@@ -151,11 +159,7 @@ pub(crate) fn unusable_dir(dir: &Path, error: &io::Error) -> Failure {
         _ => "make the directory writable",
     };
     let elsewhere = if on_tmpfs { "" } else { ", or choose another with --dir" };
-    Failure::new(
-        FailureKind::CannotRun,
-        format!("cannot create files in {}: {}", dir.display(), error.kind()),
-        format!("{remedy}{elsewhere}"),
-    )
+    failed(&error.kind(), format!("{remedy}{elsewhere}"))
 }
 
 /// The failure of one of `tasks` tasks in the work directory `dir` of a round. A full file system kills
@@ -212,6 +216,17 @@ mod tests {
             remedy("/scratch", io::ErrorKind::StorageFull),
             "free space there, or choose another with --dir"
         );
+    }
+
+    #[test]
+    fn an_error_of_knee_itself_keeps_its_reason() {
+        let error = io::Error::other("other users can change /scratch");
+        let failure = unusable_dir(Path::new("/scratch/d"), &error);
+        assert_eq!(
+            failure.reason,
+            "cannot create files in /scratch/d: other users can change /scratch"
+        );
+        assert_eq!(failure.remedy, "choose another directory with --dir");
     }
 
     #[test]

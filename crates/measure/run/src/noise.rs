@@ -9,8 +9,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use knee_host::json::fault_in_file;
-use knee_host::{OwnDirectory, Placement, RegularFile, write_atomically};
+use knee_host::json::{Head, fault_in_file};
+use knee_host::{OwnDirectory, Placement, RegularFile, fixed, write_atomically};
 use knee_results::{CaseId, PointId, Request, Results};
 use knee_stats::{median, noise_floor};
 use schemars::JsonSchema;
@@ -192,9 +192,7 @@ impl NoiseFloors {
     /// The error names the file and the place in it.
     pub fn parse(text: &[u8], path: &Path) -> Result<Option<Self>, NoiseError> {
         let malformed = |reason: String| NoiseError::Malformed { path: path.to_owned(), reason };
-        let value: serde_json::Value =
-            serde_json::from_slice(text).map_err(|e| malformed(fault_in_file(&e)))?;
-        match value.get("schema").and_then(serde_json::Value::as_u64) {
+        match Head::of(text).map_err(|e| malformed(fault_in_file(&e)))?.schema {
             None => return Err(malformed("it has no schema".to_owned())),
             Some(older) if older < SCHEMA.into() => return Ok(None),
             Some(found) if found > SCHEMA.into() => {
@@ -233,7 +231,7 @@ impl NoiseFloors {
     pub fn check_place(machine: &Machine) -> Result<(), NoiseError> {
         let file = file().ok_or(NoiseError::NoPlace)?;
         let dir = file.parent().unwrap_or(Path::new("/"));
-        let made = OwnDirectory::create_private(dir).and_then(|()| tempfile::tempfile_in(dir));
+        let made = create(dir).and_then(|()| tempfile::tempfile_in(dir));
         made.map_err(|error| NoiseError::Io { path: dir.to_owned(), error })?;
         read(machine).map(drop)
     }
@@ -247,7 +245,7 @@ impl NoiseFloors {
         let file = file().ok_or(NoiseError::NoPlace)?;
         let named = |error| NoiseError::Io { path: file.clone(), error };
         if let Some(dir) = file.parent() {
-            OwnDirectory::create_private(dir).map_err(named)?;
+            create(dir).map_err(named)?;
         }
         let all = match read(&self.machine)? {
             Some(kept) => kept.updated_by(self),
@@ -269,6 +267,12 @@ impl NoiseFloors {
         self.points.extend(newer.points);
         Self::new(self.machine, self.points).expect("the newer floors have points")
     }
+}
+
+/// Creates the directory of the file. Refuses one that another user can replace, for example with a link.
+fn create(dir: &Path) -> io::Result<()> {
+    fixed::require(dir).map_err(io::Error::other)?;
+    OwnDirectory::create_private(dir)
 }
 
 /// All saved floors of `machine`.

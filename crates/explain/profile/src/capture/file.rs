@@ -4,22 +4,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use knee_host::RegularFile;
-use knee_host::json::{fault_in_file, with_one_line_strings};
+use knee_host::json::{Head, fault_in_file, with_one_line_strings};
 use knee_host::text::escape_json;
 
+use super::size::Size;
 use super::{Capture, SCHEMA};
 
 /// The longest time in a capture, in seconds: 10,000 CPUs for a year. Costs are computed from times, and must be
 /// finite.
 const LONGEST: f64 = 3.2e11;
-
-/// The most functions in all counted stacks together. In the file, stacks share their callers; folded stacks and
-/// files for speedscope contain each stack in full. A minute of samples of two busy CPUs, 4000 a second, makes two
-/// million.
-const MOST_FUNCTIONS: u64 = 100_000_000;
-
-/// The most bytes of the names of all these functions and of their programs. The same minute makes 40 million.
-const MOST_BYTES: u64 = 4 << 30;
 
 /// Why a capture cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -112,22 +105,20 @@ impl Capture {
 impl Capture {
     /// Checks that the stacks can be printed. All indices must be valid.
     fn check_size(&self) -> Result<(), String> {
-        // The functions of each stack, and the bytes of their names. A parent precedes its children.
-        let mut sizes: Vec<(u64, u64)> = Vec::with_capacity(self.stacks.len());
+        // A parent precedes its children.
+        let mut sizes: Vec<Size> = Vec::with_capacity(self.stacks.len());
         for stack in &self.stacks {
-            let (above, bytes) = stack.parent.map_or((0, 0), |parent| sizes[parent as usize]);
-            let name = &self.functions[stack.function as usize].name;
-            sizes.push((above + 1, bytes + name.len() as u64 + 1));
+            let above = stack.parent.map_or(Size::default(), |parent| sizes[parent as usize]);
+            sizes.push(above.calling(&self.functions[stack.function as usize].name));
         }
-        let (mut functions, mut bytes) = (0_u64, 0_u64);
-        for count in &self.counts {
-            let (above, of_names) = count.stack.map_or((0, 0), |stack| sizes[stack as usize]);
-            let program = self.programs[count.program as usize].len() as u64;
-            functions = functions.saturating_add(above);
-            bytes = bytes.saturating_add(of_names + program);
-        }
-        let limits =
-            [("functions", functions, MOST_FUNCTIONS), ("bytes of names", bytes, MOST_BYTES)];
+        let all = self.counts.iter().fold(Size::default(), |all, count| {
+            let stack = count.stack.map_or(Size::default(), |stack| sizes[stack as usize]);
+            all.and(stack.in_program(&self.programs[count.program as usize]))
+        });
+        let limits = [
+            ("functions", all.functions, Size::MOST.functions),
+            ("bytes of names", all.bytes, Size::MOST.bytes),
+        ];
         match limits.into_iter().find(|(_, found, most)| found > most) {
             None => Ok(()),
             Some((what, found, most)) => Err(format!(
@@ -140,18 +131,14 @@ impl Capture {
 
 /// The reason why a text could not be read as a capture.
 fn why_not(text: &[u8], error: &serde_json::Error) -> String {
-    #[derive(serde::Deserialize)]
-    struct Head {
-        schema: Option<u64>,
-    }
     if error.is_eof() {
         return "it is truncated; record it again".to_owned();
     }
-    match serde_json::from_slice(text) {
-        Ok(Head { schema: Some(schema) }) if schema != u64::from(SCHEMA) => {
+    match Head::of(text) {
+        Ok(Head { schema: Some(schema), .. }) if schema != u64::from(SCHEMA) => {
             other_schema(schema, SCHEMA)
         }
-        Ok(Head { schema: None }) => {
+        Ok(Head { schema: None, .. }) => {
             "this is not a capture of knee profile: it has no schema".to_owned()
         }
         _ => format!("this is not a capture of knee profile: {}", fault_in_file(error)),

@@ -6,8 +6,10 @@
 //! The file is JSON (`schemas/capture.schema.json`) and needs no other file to be read.
 
 mod file;
+mod size;
 mod stacks;
 
+use knee_host::json::at_most;
 use knee_results::{ITERATIONS, PointId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -39,6 +41,7 @@ pub struct Capture {
     /// What is missing.
     pub losses: Losses,
     /// Names of programs, as the kernel knows them (`comm`).
+    #[serde(deserialize_with = "at_most::<{ size::MOST_PROGRAMS }, _, _>")]
     pub programs: Vec<String>,
     /// Sampled functions.
     pub functions: Vec<Function>,
@@ -167,6 +170,10 @@ pub struct Losses {
     /// memory. Functions there have no names.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unknown_mappings: u64,
+    /// Samples that were left out, because knee does not read captures with so many different stacks, programs or
+    /// functions.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub left_out: u64,
 }
 
 fn is_zero(count: &u64) -> bool {

@@ -53,7 +53,7 @@ pub fn folded(mut reader: impl BufRead, title: &str) -> io::Result<Capture> {
     Ok(Capture {
         title: title.to_owned(),
         clock: Clock { event: "samples".to_owned(), ..Clock::default() },
-        losses,
+        losses: Losses { left_out: stacks.left_out(), ..losses },
         ..stacks.finish()
     })
 }

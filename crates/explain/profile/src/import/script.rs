@@ -24,8 +24,8 @@
 //!
 //! Only one event is read, because samples of two events do not add up.
 //!
-//! Each distinct stack line is parsed once. Memory grows with distinct addresses and stacks, not with the
-//! length of the text.
+//! Most distinct stack lines are parsed once. Memory grows with distinct functions and stacks, up to those of the
+//! largest capture, and not with the length of the text.
 
 mod first_line;
 mod frame;
@@ -52,12 +52,19 @@ pub fn script(reader: impl BufRead, title: &str) -> io::Result<Capture> {
     Ok(text.finish(title))
 }
 
+/// The most bytes of stack lines whose functions are kept.
+const MOST_KEPT: usize = 64 << 20;
+/// Bytes that a line takes in addition to its text.
+const LINE_COST: usize = 100;
+
 #[derive(Default)]
 struct Text {
     stacks: Stacks,
     /// The functions of each distinct stack line, from the innermost to the outermost. A line has several
     /// functions if a JIT compiler named inlined methods in it.
     frames: HashMap<Box<str>, Box<[u32]>>,
+    /// Bytes of these lines.
+    kept: usize,
     event: Option<String>,
     sample: Option<Sample>,
     /// The sample's functions, from the innermost to the outermost.
@@ -152,8 +159,18 @@ impl Text {
             let functions: Box<[u32]> =
                 functions.map(|function| self.stacks.function(&function)).collect();
             self.stack.extend(&functions);
-            self.frames.insert(line.into(), functions);
+            self.keep(line, functions);
         }
+    }
+
+    /// Keeps the functions of a line. Above the limit, forgets those of all other lines.
+    fn keep(&mut self, line: &str, functions: Box<[u32]>) {
+        self.kept += LINE_COST + line.len() + size_of_val(&*functions);
+        if self.kept > MOST_KEPT {
+            self.frames = HashMap::default();
+            self.kept = 0;
+        }
+        self.frames.insert(line.into(), functions);
     }
 
     fn end_sample(&mut self) {
@@ -204,7 +221,7 @@ impl Text {
             machine: self.machine,
             clock: Clock { event, unit, frequency: None, user_only: false },
             seconds: self.times.map(|(begin, end)| end - begin),
-            losses: self.losses,
+            losses: Losses { left_out: self.stacks.left_out(), ..self.losses },
             ..self.stacks.finish()
         }
     }

@@ -35,6 +35,8 @@ use crate::symbols::Symbols;
 
 /// Maximum distinct stacks without names: about 100 MiB of deep stacks.
 const STACKS_WITHOUT_NAMES: usize = 1 << 17;
+/// Maximum addresses in these stacks. While they get names, each different one takes about 250 bytes.
+const ADDRESSES_WITHOUT_NAMES: usize = 1 << 21;
 
 /// The name of unknown programs.
 const UNKNOWN_PROGRAM: &str = "[unknown]";
@@ -46,6 +48,8 @@ pub(crate) struct Records {
     /// Samples and weight by stack: its program and maps, then its addresses from the innermost, with the
     /// kernel's context markers between them.
     unnamed: HashMap<Box<[u64]>, (u64, u64)>,
+    /// Addresses in the stacks without names.
+    addresses: usize,
     key: Vec<u64>,
     symbols: Symbols,
     stacks: Stacks,
@@ -69,6 +73,7 @@ impl Records {
             programs: Programs::default(),
             spaces: Spaces::default(),
             unnamed: HashMap::new(),
+            addresses: 0,
             key: Vec::new(),
             symbols: Symbols::new(kernel),
             stacks: Stacks::default(),
@@ -220,7 +225,9 @@ impl Records {
         if self.without == Some(thread) {
             return;
         }
-        if self.unnamed.len() >= STACKS_WITHOUT_NAMES || self.spaces.is_full() {
+        let is_full =
+            self.unnamed.len() >= STACKS_WITHOUT_NAMES || self.addresses >= ADDRESSES_WITHOUT_NAMES;
+        if is_full || self.spaces.is_full() {
             self.give_names();
         }
         let program = match self.programs.number(thread, &mut self.stacks) {
@@ -263,12 +270,16 @@ impl Records {
         let weight = sample.period.unwrap_or(1);
         match self.unnamed.get_mut(self.key.as_slice()) {
             Some(count) => (count.0, count.1) = (count.0 + 1, count.1.saturating_add(weight)),
-            None => drop(self.unnamed.insert(self.key.as_slice().into(), (1, weight))),
+            None => {
+                self.addresses += self.key.len();
+                self.unnamed.insert(self.key.as_slice().into(), (1, weight));
+            }
         }
     }
 
     /// Gives names to the stacks without them.
     fn give_names(&mut self) {
+        self.addresses = 0;
         let unnamed = self.unnamed.drain().collect();
         naming::give_names(unnamed, &self.spaces, &mut self.symbols, &mut self.stacks);
         let off_cpu = self.off_cpu.as_ref().map_or_else(HashSet::new, OffCpu::maps);
@@ -284,6 +295,7 @@ impl Records {
         self.give_names();
         self.losses.unnamed_files = self.symbols.left_out();
         self.losses.unknown_mappings = self.spaces.left_out();
+        self.losses.left_out = self.stacks.left_out();
         (self.stacks, self.losses)
     }
 }

@@ -250,6 +250,20 @@ fn a_process_that_changes_many_mappings_takes_limited_memory() {
 }
 
 #[test]
+fn deep_stacks_get_names_early_and_count_the_same() {
+    let mut records = Records::new(None);
+    records.take(comm(1, "program", true));
+    let mut chain = vec![PERF_CONTEXT_KERNEL; 1000];
+    let rounds = ADDRESSES_WITHOUT_NAMES / chain.len() + 10;
+    for round in 0..rounds {
+        chain[999] = round as u64;
+        sample(&mut records, 1, &chain);
+    }
+    assert!(records.addresses < 20 * chain.len(), "{} are without names", records.addresses);
+    assert_eq!(collected(records), [format!("program;[kernel] {rounds}")]);
+}
+
+#[test]
 fn the_stack_of_a_waiting_thread_keeps_its_code_when_others_get_names() {
     let mut records = Records::new(None);
     records.off_cpu = Some(OffCpu::new(10));

@@ -53,8 +53,8 @@ pub enum RecordError {
     },
     /// A record that another user can have written.
     #[error("cannot resume {0}: knee runs the commands in a record, and another user may have changed \
-        them ({1}: {error}); read {2}, then resume a copy: cp -r {3} COPY",
-            .dir.display(), .path.display(), .dir.join(RUN_FILE).display(), word(.dir))]
+        them ({1}: {error}); copy it, read COPY/{RUN_FILE}, then resume the copy: cp -r {2} COPY",
+            .dir.display(), .path.display(), word(.dir))]
     Foreign {
         /// The directory of the record.
         dir: PathBuf,

@@ -5,7 +5,7 @@ use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 
 use knee_host::RegularFile;
-use knee_host::json::with_one_line_strings;
+use knee_host::json::{Head, with_one_line_strings};
 use knee_host::regular_file::{FileError, read_line};
 use knee_results::{PointId, RUN_FILE};
 
@@ -61,8 +61,7 @@ impl Record {
             error => unreadable(dir, &path, error),
         })?;
         let malformed = |e| RecordError::json(&path, 1, &e);
-        let value: serde_json::Value = serde_json::from_slice(&text).map_err(malformed)?;
-        let Some(found) = value.get("schema").and_then(serde_json::Value::as_u64) else {
+        let Some(found) = Head::of(&text).map_err(malformed)?.schema else {
             let reason = "this is not a record of knee run: it has no schema".to_owned();
             return Err(RecordError::Malformed { path, line: 1, reason });
         };
@@ -70,7 +69,7 @@ impl Record {
             return Err(RecordError::Schema { path, found });
         }
         let mut run: RunRecord = serde_json::from_slice(&text).map_err(malformed)?;
-        older::complete(&mut run, &value);
+        older::complete(&mut run, &text).map_err(malformed)?;
         check_run(&run).map_err(|reason| RecordError::Implausible { path, reason })?;
         Ok(Self { run, dir: dir.to_owned() })
     }

@@ -7,7 +7,6 @@
 
 use std::fs::File;
 use std::io::{self, Cursor};
-use std::iter;
 
 use knee_host::mapping::mappable;
 use knee_host::regular_file::FileError;
@@ -36,8 +35,16 @@ const EVENT_NAMES: usize = 12;
 const SECTION: usize = 16;
 /// Size of a record's header.
 const RECORD_HEADER: usize = 8;
+/// `PERF_RECORD_FINISHED_ROUND`: perf has read all buffers once. The reader sorts the records of two such rounds.
+const FINISHED_ROUND: u32 = 68;
 /// `PERF_RECORD_AUXTRACE`: processor trace data follows such a record. Its first field is their length.
 const AUXTRACE: u32 = 71;
+/// `PERF_RECORD_COMPRESSED` and `PERF_RECORD_COMPRESSED2` contain records. A few bytes of them can contain gigabytes.
+const COMPRESSED: [u32; 2] = [81, 83];
+/// Memory that the reader needs for a record in addition to its size.
+const RECORD_COST: usize = 160;
+/// The most memory for the records of two rounds. Full buffers of 256 CPUs, of 512 KiB each by default, take 336 MiB.
+const MOST_SORTED: usize = 512 << 20;
 
 /// The content of a file with a correct header, and whether something is missing.
 ///
@@ -66,8 +73,7 @@ pub(super) fn repaired(file: File) -> io::Result<(Cursor<MmapMut>, bool)> {
     let end = start.saturating_add(said);
     let records_end = if said == 0 { bytes.len() } else { bytes.len().min(end) };
     let records = &bytes[..records_end];
-    let whole_end = iter::successors(Some(start), |at| next_record(records, *at)).last();
-    let whole_end = whole_end.unwrap_or(start);
+    let whole_end = end_of_whole_records(records, start)?;
     let table = table_of_sections(&bytes).map(<[u8]>::to_vec);
     let is_cut = table.is_none() || whole_end < end;
     match table {
@@ -143,18 +149,46 @@ fn are_events(bytes: &[u8]) -> bool {
         && end().is_some_and(|end| end <= bytes.len())
 }
 
-/// The end of the record at an offset, including its trace data, if it is whole.
-fn next_record(bytes: &[u8], at: usize) -> Option<usize> {
+/// The end of the last whole record, if the reader can take in all of them.
+fn end_of_whole_records(bytes: &[u8], start: usize) -> io::Result<usize> {
+    let mut end = start;
+    // The memory for the records of this round, and for those of the round before.
+    let (mut round, mut before) = (0_usize, 0_usize);
+    while let Some((kind, next)) = next_record(bytes, end) {
+        if COMPRESSED.contains(&kind) {
+            return Err(io::Error::other("its records are compressed (perf record -z)"));
+        }
+        if kind == FINISHED_ROUND {
+            (round, before) = (0, round);
+        } else {
+            round += RECORD_COST + next - end;
+        }
+        if round + before > MOST_SORTED {
+            let most = MOST_SORTED >> 20;
+            return Err(io::Error::other(format!(
+                "perf read its buffers so rarely that sorting the records takes more than {most} MiB"
+            )));
+        }
+        end = next;
+    }
+    Ok(end)
+}
+
+/// The type and the end of the record at an offset, including its trace data, if it is whole.
+fn next_record(bytes: &[u8], at: usize) -> Option<(u32, usize)> {
     let &[k0, k1, k2, k3, _, _, s0, s1] = slice(bytes, at, RECORD_HEADER)?.first_chunk()?;
     let size = u16::from_le_bytes([s0, s1]).into();
     let record = slice(bytes, at, size)?;
-    let end = match u32::from_le_bytes([k0, k1, k2, k3]) {
+    let kind = u32::from_le_bytes([k0, k1, k2, k3]);
+    let end = match kind {
+        // The reader would take its content for the next record.
+        FINISHED_ROUND if size != RECORD_HEADER => return None,
         AUXTRACE if size >= RECORD_HEADER + 8 => {
             (at + size).checked_add(number(record, RECORD_HEADER))?
         }
         _ => at + size,
     };
-    (size >= RECORD_HEADER && end <= bytes.len()).then_some(end)
+    (size >= RECORD_HEADER && end <= bytes.len()).then_some((kind, end))
 }
 
 #[cfg(test)]
@@ -164,6 +198,37 @@ mod tests {
 
     use super::super::MAGIC;
     use super::*;
+
+    fn record(kind: u32, size: u16) -> Vec<u8> {
+        let mut record = [&kind.to_le_bytes()[..], &[0, 0], &size.to_le_bytes()].concat();
+        record.resize(size.into(), 0);
+        record
+    }
+
+    #[test]
+    fn compressed_records_are_refused() {
+        for kind in COMPRESSED {
+            let records = [record(9, 32), record(kind, 16)].concat();
+            let error = end_of_whole_records(&records, 0).unwrap_err().to_string();
+            assert!(error.contains("perf record -z"), "{error}");
+        }
+    }
+
+    #[test]
+    fn two_rounds_have_a_limited_number_of_records() {
+        let most = MOST_SORTED / (RECORD_COST + RECORD_HEADER);
+        let half = record(200, 8).repeat(most / 2);
+        let end = record(FINISHED_ROUND, 8);
+        let rounds = [&half[..], &end, &half, &end, &half].concat();
+        assert_eq!(end_of_whole_records(&rounds, 0).unwrap(), rounds.len());
+        for too_many in [[&half[..], &half, &half], [&half[..], &end, &record(200, 8).repeat(most)]]
+        {
+            let error = end_of_whole_records(&too_many.concat(), 0).unwrap_err().to_string();
+            assert!(error.contains("more than 512 MiB"), "{error}");
+        }
+        // The content of the record that ends a round is not a record.
+        assert_eq!(end_of_whole_records(&record(FINISHED_ROUND, 16), 0).unwrap(), 0);
+    }
 
     #[test]
     fn a_file_may_be_truncated_by_another_user_while_it_is_read() {

@@ -42,6 +42,16 @@ fn stacks_fold_as_the_reference_folds_them() {
 }
 
 #[test]
+fn the_functions_of_a_limited_number_of_lines_are_kept() {
+    let mut text = Text::default();
+    let line = "x".repeat(MOST_KEPT / 4);
+    for kept in [1, 2, 3, 1, 2] {
+        text.keep(&format!("{line}{}", text.kept), Box::default());
+        assert_eq!(text.frames.len(), kept);
+    }
+}
+
+#[test]
 fn every_sample_is_counted_once() {
     for text in [FRAME_POINTERS, INLINED, RUST] {
         let capture = read(text);

@@ -25,21 +25,32 @@ pub(super) fn read(path: &Path) -> anyhow::Result<Vec<String>> {
         text.with_context(|| format!("{name} is not a list of jobs: it is not UTF-8 text"))?;
     let jobs = commands(&text);
     anyhow::ensure!(!jobs.is_empty(), "{name} contains no jobs; write a shell command per line");
-    let count = jobs.len();
-    anyhow::ensure!(count <= MAX_JOBS, "{name} has {count} jobs; knee runs at most {MAX_JOBS}");
+    anyhow::ensure!(
+        jobs.len() <= MAX_JOBS,
+        "{name} has more than {MAX_JOBS} jobs; split it into several lists"
+    );
     Ok(jobs)
 }
 
+/// The commands in a list, up to the first one that is too many.
 fn commands(text: &str) -> Vec<String> {
     let lines = text.lines().map(str::trim);
-    lines.filter(|line| !line.is_empty() && !line.starts_with('#')).map(str::to_owned).collect()
+    let jobs = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+    jobs.take(MAX_JOBS + 1).map(str::to_owned).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use super::{MAX_JOBS, commands};
+
     #[test]
     fn empty_lines_and_comments_are_ignored() {
         let text = "# shards\n\n  echo 1 # no comment of the list\r\n\t\n  #echo 2\necho 3";
-        assert_eq!(super::commands(text), ["echo 1 # no comment of the list", "echo 3"]);
+        assert_eq!(commands(text), ["echo 1 # no comment of the list", "echo 3"]);
+    }
+
+    #[test]
+    fn a_list_with_too_many_jobs_is_read_only_up_to_the_first_excess_job() {
+        assert_eq!(commands(&"a\n".repeat(2 * MAX_JOBS)).len(), MAX_JOBS + 1);
     }
 }

@@ -44,8 +44,14 @@ pub(super) struct Slurm<'a> {
 
 /// The array jobs that a knee process has submitted for a directory and that may still run.
 pub(super) fn submitted(directory: &Directory) -> Vec<String> {
-    let arrays = fs::read_to_string(arrays_file(directory)).unwrap_or_default();
-    arrays.lines().map(str::to_owned).collect()
+    numbers(&fs::read_to_string(arrays_file(directory)).unwrap_or_default())
+}
+
+/// The lines that are numbers of array jobs. A line that begins with a dash would be an option of scancel.
+fn numbers(lines: &str) -> Vec<String> {
+    let is_number =
+        |line: &&str| !line.is_empty() && line.bytes().all(|byte| byte.is_ascii_digit());
+    lines.lines().filter(is_number).map(str::to_owned).collect()
 }
 
 impl<'a> Slurm<'a> {
@@ -231,4 +237,12 @@ fn ask(command: &mut Command) -> anyhow::Result<String> {
         return Err(Refused(format!("{name}: {reason}")).into());
     }
     Ok(String::from_utf8_lossy(&printed.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn only_numbers_of_array_jobs_are_passed_to_slurm() {
+        assert_eq!(super::numbers("12\n--user=root\n\n 7\n12_3\n90\n"), ["12", "90"]);
+    }
 }

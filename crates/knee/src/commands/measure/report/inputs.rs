@@ -13,6 +13,9 @@ use super::checks::Checks;
 use super::machines::Machines;
 use super::profiles::Profiles;
 
+/// The largest file of a matrix. A matrix of 100 operations has 2 MB. A file takes up to twelve times as much memory.
+const LARGEST_MATRIX: u64 = 64 << 20;
+
 /// The arguments of `knee report`, sorted by kind.
 #[derive(Default)]
 pub(super) struct Inputs {
@@ -60,7 +63,7 @@ fn is_json(path: &Path) -> std::io::Result<bool> {
 }
 
 fn read(path: &Path) -> anyhow::Result<Matrix> {
-    let text = RegularFile::at(path).read_to_string();
+    let text = RegularFile::at(path).at_most(LARGEST_MATRIX).read_to_string();
     let text = text.with_context(|| format!("cannot read {}", path.display()))?;
     let text = with_one_line_strings(text.as_bytes());
     Matrix::from_json(&String::from_utf8_lossy(&text))
