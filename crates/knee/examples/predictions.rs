@@ -16,7 +16,9 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, ensure};
 use clap::Parser;
+use knee_stats::median;
 use serde::Deserialize;
+
 use serde_json::Value;
 
 const PUBLISHED: &str = include_str!("published.toml");
@@ -279,19 +281,18 @@ fn score(what: &str, pairs: &[Pair]) {
     if pairs.is_empty() {
         return;
     }
-    let mut errors: Vec<f64> = pairs.iter().map(|pair| pair.error().abs()).collect();
-    errors.sort_by(f64::total_cmp);
-    let mut widths: Vec<f64> = pairs.iter().map(|pair| pair.high / pair.low).collect();
-    widths.sort_by(f64::total_cmp);
-    let at =
-        |sorted: &[f64], share: f64| sorted[((sorted.len() - 1) as f64 * share).round() as usize];
+    let errors: Vec<f64> = pairs.iter().map(|pair| 100.0 * pair.error().abs()).collect();
+    let mut sorted = errors.clone();
+    sorted.sort_by(f64::total_cmp);
+    let widths: Vec<f64> = pairs.iter().map(|pair| pair.high / pair.low).collect();
+    let middle = |values: &[f64]| median(values).unwrap_or(f64::NAN);
     let inside = pairs.iter().filter(|pair| pair.is_in_band()).count();
     println!(
         "{} {what}: median error {:.0}%, three quarters within {:.0}%, {inside} in the band, whose median width is a \
          factor of {:.2}",
         pairs.len(),
-        100.0 * at(&errors, 0.5),
-        100.0 * at(&errors, 0.75),
-        at(&widths, 0.5)
+        middle(&errors),
+        sorted[(3 * sorted.len()).div_ceil(4) - 1],
+        middle(&widths)
     );
 }

@@ -24,6 +24,13 @@ fn what_knee_cannot_predict_is_refused_before_a_guest_boots() {
     with(&["open1", "-t", "385"]).assert_code(2).assert_stderr_has("only 384 CPUs");
     with(&["open1", "--at", "fast"]).assert_code(2).assert_stderr_has("such as 2.0M");
     with(&["open1", "--batch", "x"]).assert_code(2).assert_stderr_has("zone.lock=63");
+    let scratch = Scratch::new();
+    let genoa = finish(&mut scratch.knee(&["machine", "show", "genoa-2x96", "--toml"]));
+    let lacking =
+        genoa.stdout.lines().filter(|line| !line.starts_with("socket = ")).collect::<Vec<_>>();
+    std::fs::write(scratch.path().join("lacking.toml"), lacking.join("\n")).unwrap();
+    finish(&mut scratch.knee(&["predict", "open1", "--machine", "lacking.toml"]))
+        .assert_stderr_has("has no transfer_ns.socket");
     predict(&["open1"]).assert_code(2).assert_stderr_has("--machine");
     predict(&["open1", "--machine", "genoa"]).assert_code(2).assert_stderr_has("genoa-2x96");
     let listed = predict(&["--list"]);
@@ -53,9 +60,11 @@ fn fewer_visits_of_a_line_raise_the_plateau() {
     assert!((1.8..2.1).contains(&ratio), "{ratio}");
 
     let one = ["open1", "--kernel", "bookworm", "--without", "label.count"];
-    let table = predict(&[&one[..], &machine].concat());
-    table.assert_code(0).assert_stdout_has("without label.count\n");
-    assert!(!table.stdout.contains("B      aa_profile"), "{table:#?}");
+    let run = predict(&[&one[..], &machine, &["--json"]].concat());
+    let document: Value = serde_json::from_str(&run.assert_code(0).stdout).unwrap();
+    let stations = points(&document, 0)[1]["stations"].as_array().unwrap();
+    let names = stations.iter().filter_map(|station| station["name"].as_str());
+    assert!(names.clone().all(|name| !name.contains("label.count")), "{stations:#?}");
     let unknown = predict(
         &["getppid1", "--kernel", "bookworm", "--without", "zzz"]
             .iter()

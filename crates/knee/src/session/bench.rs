@@ -159,14 +159,14 @@ impl Bench {
         Ok(result)
     }
 
-    /// The error for a round that leaves no capture.
+    /// The error for a round that did not end.
     pub(crate) fn error(&self, stopped: Stopped) -> anyhow::Error {
-        no_capture(&self.case, stopped)
+        not_ended(&self.case, stopped)
     }
 }
 
-/// The error for a round of `case` that leaves no capture.
-pub(crate) fn no_capture(case: &Case, stopped: Stopped) -> anyhow::Error {
+/// The error for a round of `case` that did not end.
+pub(crate) fn not_ended(case: &Case, stopped: Stopped) -> anyhow::Error {
     match stopped {
         Stopped::Failed(failure) => failed(
             ExitStatus::of_failure(failure.kind),
@@ -177,7 +177,7 @@ pub(crate) fn no_capture(case: &Case, stopped: Stopped) -> anyhow::Error {
     }
 }
 
-/// The error for a signal that leaves no capture.
+/// The error for a signal.
 pub(crate) fn interrupted(signal: i32) -> anyhow::Error {
     failed(ExitStatus::Interrupted(signal), "interrupted")
 }

@@ -4,7 +4,7 @@ use super::usage::{Station, Usage};
 use super::workload::{Access, LockKind, Step, Workload};
 
 /// A loss of throughput that is not considered as contention.
-const NEGLIGIBLE: f64 = 0.05;
+pub(super) const NEGLIGIBLE: f64 = 0.05;
 /// More transfers than this share between sockets are not within a socket.
 const BETWEEN_SOCKETS: f64 = 0.01;
 /// With more waiters than this, more than one sleeps: the first one spins.

@@ -56,7 +56,9 @@ impl Seats {
         }
         let mut tasks_of_node: HashMap<usize, usize> = HashMap::new();
         let seat = |cpu: &Cpu| {
-            let node = cpu.node as usize % nodes;
+            // With fewer sockets than traced nodes, all traced CPUs are in one socket.
+            let node =
+                if (machine.sockets as usize) < nodes { nodes } else { cpu.node as usize % nodes };
             let recorded = |(index, _): (usize, _)| index;
             let mut of_node: Vec<usize> = workload
                 .recorded

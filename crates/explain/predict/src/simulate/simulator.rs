@@ -3,7 +3,7 @@
 use knee_host::Placement;
 use knee_stats::{median, usl::percentiles};
 
-use super::class::Class;
+use super::class::{Class, NEGLIGIBLE};
 use super::engine::{Engine, Length};
 use super::inputs::{Inputs, MissingFigure, Uncertainty};
 use super::network::network;
@@ -138,9 +138,9 @@ impl Point {
         self
     }
 
-    /// The busiest line or lock, if contention costs more than 5 % of the throughput.
+    /// The busiest line or lock, if contention costs more than [`NEGLIGIBLE`] of the throughput.
     pub fn binding(&self) -> Option<&Usage> {
-        self.usages.first().filter(|_| self.class != Class::A)
+        self.usages.first().filter(|_| self.middle < (1.0 - NEGLIGIBLE) * self.free)
     }
 }
 
@@ -188,7 +188,7 @@ impl<'a> Simulator<'a> {
         let (rate, usages, rates) = match seats.len() == 1 || !self.programs.is_shared {
             true => {
                 let rates = self.draws.iter().map(|inputs| free_rate(&seats, inputs));
-                (free, Vec::new(), rates.collect())
+                (free, Vec::new(), rates.collect::<Vec<f64>>())
             }
             false => self.simulate(&seats),
         };
@@ -197,7 +197,7 @@ impl<'a> Simulator<'a> {
         let plateau = usages.first().map_or(f64::INFINITY, |usage| usage.plateau);
         Ok(Point {
             tasks,
-            rate: median(&rates).unwrap_or(rate),
+            rate: median(&rates).filter(|_| !usages.is_empty()).unwrap_or(rate),
             low,
             high,
             rates,
@@ -225,7 +225,9 @@ impl<'a> Simulator<'a> {
     fn simulate(&self, seats: &Seats) -> (f64, Vec<Usage>, Vec<f64>) {
         let Plan { workload, seed, .. } = self.plan;
         let mut engine = Engine::new(workload, &self.programs, seats, &self.middle, seed);
-        let rate = engine.measure(MIDDLE) * 1e9;
+        // In a short measurement, more than the mean number of short iterations may end.
+        let at_most_free = |rate: f64, inputs: &Inputs| (rate * 1e9).min(free_rate(seats, inputs));
+        let rate = at_most_free(engine.measure(MIDDLE), &self.middle);
         let usages = Usage::of(workload, &engine.found());
         let most_events = engine.handled() + EVENTS_OF_DRAWS;
         let mut rates = Vec::with_capacity(self.draws.len());
@@ -234,7 +236,7 @@ impl<'a> Simulator<'a> {
                 break;
             }
             engine.change(inputs);
-            rates.push(engine.measure(DRAW) * 1e9);
+            rates.push(at_most_free(engine.measure(DRAW), inputs));
         }
         (rate, usages, rates)
     }

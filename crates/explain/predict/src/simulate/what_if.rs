@@ -4,6 +4,8 @@ use super::workload::{Iteration, Scope, Step, Workload};
 
 /// The largest `iterations` of [`Workload::batch`]. The recorded iterations are repeated as often.
 pub const MOST_ITERATIONS: usize = 256;
+/// The most iterations of all traced CPUs after a change.
+const MOST_RECORDED: usize = 1 << 20;
 
 /// Why a change is impossible.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -14,6 +16,12 @@ pub enum ChangeError {
     /// The batch is too small or too large.
     #[error("a batch must be from 1 to {MOST_ITERATIONS} iterations")]
     Batch,
+    /// The changed workload would be too long.
+    #[error(
+        "the workload would have more than {MOST_RECORDED} iterations; trace fewer rounds, or take smaller \
+         batches"
+    )]
+    TooLong,
 }
 
 /// The lines and locks with a name.
@@ -100,12 +108,17 @@ impl Workload {
     /// time.
     ///
     /// # Errors
-    /// Nothing has the name, or the number is 0 or above [`MOST_ITERATIONS`].
+    /// Nothing has the name, the number is 0 or above [`MOST_ITERATIONS`], or the workload would have more than
+    /// a million iterations.
     pub fn batch(&self, name: &str, iterations: usize) -> Result<Self, ChangeError> {
         if !(1..=MOST_ITERATIONS).contains(&iterations) {
             return Err(ChangeError::Batch);
         }
         let named = Named::find(self, name)?;
+        let recorded: usize = self.recorded.iter().map(|cpu| cpu.iterations.len()).sum();
+        if recorded.saturating_mul(iterations) > MOST_RECORDED {
+            return Err(ChangeError::TooLong);
+        }
         let mut changed = self.clone();
         for recorded in &mut changed.recorded {
             // Each iteration is among the copies as often as there are iterations in a batch, and

@@ -9,7 +9,8 @@ use super::{CONFIDENCE, Curve, Prediction, Ratio};
 const SCHEMA: u32 = 1;
 
 /// JSON for programs. `predictions` has an element for each testcase, with a curve for each kernel. Rates are
-/// iterations per second; `rate`, `low` and `high` are null where only the `bound` is known (class D). `ratio`
+/// iterations per second, `free` without contention, and `bound` the rate at which the busiest station is always busy. `rate`, `low` and `high` are null where only the `bound` is known (class D);
+/// `simulated` is what the simulation gives there. `ratio`
 /// compares a point with that of the first kernel. `analysis` is the rate by mean
 /// value analysis, where it applies. `next` is the last point without what limits it.
 pub(crate) fn json(predictions: &[Prediction<'_>], changes: &str, assumed: &[String]) -> Value {
@@ -45,7 +46,7 @@ fn prediction(prediction: &Prediction<'_>) -> Value {
         });
         object!({
             "kernel": curve.kernel,
-            "instructions": curve.slower,
+            "instruction_ratio": curve.slower,
             "points": points,
             "next": next,
         })

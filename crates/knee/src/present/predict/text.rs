@@ -25,9 +25,11 @@ pub(crate) fn text(
             stdout::show("\n")?;
         }
         stdout::show(&head(prediction, changes))?;
-        if prediction.curves.len() > 1 {
-            stdout::show("\n")?;
-            stdout::show_table(&ratios(prediction))?;
+        if let [first, others @ ..] = &prediction.curves[..] {
+            for other in others {
+                stdout::show("\n")?;
+                stdout::show_table(&ratios(first, other))?;
+            }
         }
         for curve in &prediction.curves {
             stdout::show("\n")?;
@@ -49,8 +51,8 @@ fn head(prediction: &Prediction<'_>, changes: &str) -> String {
         _ => String::new(),
     };
     let source = match alone.is_measured {
-        true => "measured here, and not scaled to the other machine",
-        false => "given by --at",
+        true => format!("measured on this machine with Linux {}, not scaled", here()),
+        false => "given by --at".to_owned(),
     };
     let _ = writeln!(text, "one task{whose}: {}/s ({source})", si(alone.rate));
     for curve in curves.iter().skip(1) {
@@ -65,29 +67,25 @@ fn head(prediction: &Prediction<'_>, changes: &str) -> String {
     text
 }
 
-/// The ratios of the kernels to the first one.
-fn ratios(prediction: &Prediction<'_>) -> Table {
-    let [first, others @ ..] = &prediction.curves[..] else { return Table::default() };
-    let mut columns = vec![Column::right("tasks")];
-    for _ in others {
-        columns.extend([Column::right("ratio"), Column::right("90% band").gap(2)]);
-    }
-    let mut table = Table::new(columns);
-    let names: Vec<&str> = others.iter().map(|curve| curve.kernel.as_str()).collect();
-    table.text(format!("{BOLD}{} relative to {}{BOLD:#}", names.join(", "), first.kernel));
+/// The release of the running kernel.
+fn here() -> String {
+    rustix::system::uname().release().to_string_lossy().into_owned()
+}
+
+/// The ratios of a kernel to the first one.
+fn ratios(first: &Curve, other: &Curve) -> Table {
+    let titles = ["tasks", "ratio", "90% band"];
+    let mut table = Table::new(titles.map(Column::right).into());
+    table.text(format!("{BOLD}{} relative to {}{BOLD:#}", other.kernel, first.kernel));
     table.titles();
-    for (nr, before) in first.points.iter().enumerate() {
-        let mut row = vec![Cell::from(before.tasks.to_string())];
-        for curve in others {
-            row.extend(match Ratio::of(before, &curve.points[nr]) {
-                Some(Ratio { is_unknown: true, .. }) | None => ["?".into(), Cell::default()],
-                Some(Ratio { value, low, high, .. }) => [
-                    Cell::from(format!("× {value:.2}")),
-                    Cell::from(format!("{low:.2} to {high:.2}")),
-                ],
-            });
-        }
-        table.row(row);
+    for (before, after) in first.points.iter().zip(&other.points) {
+        let [ratio, band] = match Ratio::of(before, after) {
+            Some(Ratio { is_unknown: true, .. }) | None => ["?".to_owned(), String::new()],
+            Some(Ratio { value, low, high, .. }) => {
+                [format!("× {value:.2}"), format!("{low:.2} to {high:.2}")]
+            }
+        };
+        table.row(vec![before.tasks.to_string().into(), ratio.into(), band.into()]);
     }
     table
 }
@@ -105,7 +103,7 @@ fn table(curve: &Curve) -> Table {
     table.titles();
     for point in &curve.points {
         let (rate, band) = match point.class {
-            Class::D => (format!("at most {}", si(point.bound)), String::new()),
+            Class::D => (format!("at most about {}", si(point.bound)), String::new()),
             _ => (si(point.rate), format!("{} to {}", si(point.low), si(point.high))),
         };
         let style = if point.class == Class::D { DIM } else { PLAIN };
@@ -136,7 +134,7 @@ fn explanation(curve: &Curve) -> String {
     if let Some(next) = &curve.next {
         let point = &next.point;
         let rate = match point.class {
-            Class::D => format!("at most {}/s", si(point.bound)),
+            Class::D => format!("at most about {}/s", si(point.bound)),
             _ => format!("{}/s", si(point.rate)),
         };
         let by = match point.binding() {
@@ -148,7 +146,7 @@ fn explanation(curve: &Curve) -> String {
     text
 }
 
-/// `aa_profile.label.count: 2.00 transfers per iteration, 55 ns each: at most 9.1 M/s at 24 tasks`
+/// `aa_profile.label.count: 2.00 transfers per iteration, 55 ns each, which saturates at 9.1 M/s (24 tasks)`
 fn limit(usage: &Usage, point: &Point) -> String {
     let what = match usage.station {
         Station::Line(_) => "transfers",
@@ -160,7 +158,7 @@ fn limit(usage: &Usage, point: &Point) -> String {
         _ => String::new(),
     };
     format!(
-        "{}: {:.2} {what} per iteration, {} each{far}: at most {}/s at {} tasks",
+        "{}: {:.2} {what} per iteration, {} each{far}, which saturates at {}/s ({} tasks)",
         usage.name,
         usage.visits,
         nanoseconds(usage.service_ns),
@@ -173,9 +171,9 @@ fn notes(predictions: &[Prediction<'_>], assumed: &[String]) -> String {
     let mut text = String::new();
     let points = || predictions.iter().flat_map(|p| &p.curves).flat_map(|curve| &curve.points);
     for (class, meaning) in [
-        (Class::A, "A  nothing shared limits the tasks: expect an error of 5 to 10%"),
-        (Class::B, "B  a line or a spin lock, within a socket: 5 to 15%"),
-        (Class::C, "C  a line or a spin lock, between sockets: 10 to 25%, and more for lines"),
+        (Class::A, "A  nothing that the tasks share slows them down"),
+        (Class::B, "B  a cache line or a lock slows them down, within a socket"),
+        (Class::C, "C  a cache line or a lock slows them down, between sockets"),
         (Class::D, "D  tasks sleep, retry, or interrupt each other, so only a bound is known"),
     ] {
         if points().any(|point| point.class == class) {

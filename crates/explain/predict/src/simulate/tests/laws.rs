@@ -86,6 +86,10 @@ fn only_a_bound_is_known_if_several_tasks_interrupt_each_other() {
     };
     assert_eq!((class(&free, 2), class(&interrupting, 2)), (Class::B, Class::D));
     assert_eq!(class(&interrupting, 1), Class::A);
+    // One line that is rarely visited does not limit two tasks, whatever their class.
+    let alone = workload(&[compute(50_000.0), visit(0, Access::Atomic)], &[Scope::Global], &[]);
+    let alone = Workload { interrupts: true, ..alone };
+    assert_eq!(point(&alone, &uniform(32), 50_000.0, certain(1.0, 2.0), 2).binding(), None);
 }
 
 #[test]

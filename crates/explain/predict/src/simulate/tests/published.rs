@@ -1,4 +1,6 @@
-//! Published curves, from the counts and figures of their sources. No constant is fitted to them.
+//! Published curves, from the counts and figures of their sources. [`Uncertainty::near_first`] is
+//! calibrated on V1 open1 and P1, the clock of Sapphire Rapids is from V1, and the lines inside the lock of FreeBSD are from
+//! its plateau. No other constant is fitted to them.
 //!
 //! `cargo test -p knee-predict published -- --nocapture` prints the predictions beside the
 //! measurements.

@@ -166,7 +166,7 @@ fn end_of_whole_records(bytes: &[u8], start: usize) -> io::Result<usize> {
         if round + before > MOST_SORTED {
             let most = MOST_SORTED >> 20;
             return Err(io::Error::other(format!(
-                "perf read its buffers so rarely that sorting the records takes more than {most} MiB"
+                "sorting the records of two rounds takes more than {most} MiB"
             )));
         }
         end = next;

@@ -38,6 +38,9 @@ pub(super) fn measure(name: &str, mode: Mode, interrupt: &Interrupt) -> anyhow::
     ))
 }
 
+/// The highest rate of a task that makes sense: an iteration takes at least an instruction.
+const MOST: f64 = 10e9;
+
 /// The rate in a text such as `2.0M` or `850k`, per second.
 pub(super) fn rate(text: &str) -> Result<f64, String> {
     let (digits, factor) = match text.char_indices().last() {
@@ -47,8 +50,8 @@ pub(super) fn rate(text: &str) -> Result<f64, String> {
         _ => (text, 1.0),
     };
     match digits.trim_end().parse::<f64>() {
-        Ok(number) if number > 0.0 && (number * factor).is_finite() => Ok(number * factor),
-        _ => Err("must be a rate per second, such as 2.0M or 850k".to_owned()),
+        Ok(number) if number > 0.0 && number * factor <= MOST => Ok(number * factor),
+        _ => Err("must be a rate per second of at most 10G, such as 2.0M or 850k".to_owned()),
     }
 }
 
@@ -61,7 +64,7 @@ mod tests {
         assert_eq!(rate("2.0M"), Ok(2e6));
         assert_eq!(rate("850 k"), Ok(850e3));
         assert_eq!(rate("1e9"), Ok(1e9));
-        for wrong in ["", "M", "0", "-1k", "2m", "inf", "1e308G"] {
+        for wrong in ["", "M", "0", "-1k", "2m", "inf", "11G", "1e308G"] {
             assert!(rate(wrong).is_err(), "{wrong}");
         }
     }

@@ -12,7 +12,7 @@ use knee_agent::Operation;
 use knee_host::suggest::{nearest, question};
 use knee_predict::Machine;
 use knee_predict::simulate::{
-    MOST_ITERATIONS, Plan, Point, Simulator, Uncertainty, Workload, assumptions,
+    Inputs, MOST_ITERATIONS, Plan, Point, Range, Simulator, Uncertainty, assumptions,
 };
 use knee_results::Mode;
 use knee_trace::GuestKernel;
@@ -29,7 +29,12 @@ use crate::input::kernel::kernel;
 use crate::input::machine::machine;
 use crate::present::predict::{Alone, Curve, Next, Prediction, json, text};
 use crate::progress::{Amount, Progress};
+use crate::stderr::tell;
 use crate::{interrupt, stdout};
+
+/// Factor of the time of an iteration for kernels other than the first one. Their instructions are counted, but may take
+/// longer or shorter on average. For the first kernel, this range is half as wide.
+const OTHER_KERNEL: Range = Range::new(0.9, 1.1);
 
 /// Predict the curve of a testcase on another machine
 ///
@@ -39,7 +44,7 @@ use crate::{interrupt, stdout};
 /// measured here, or given by --at. Each prediction has a 90% band and names what limits it.
 ///
 /// Where tasks would sleep, retry or interrupt each other, knee prints only a bound. With several kernels, knee also
-/// prints the ratio of their curves, which is more certain than the curves. docs/predicting.md
+/// prints the ratio of their curves, in which errors of the machine's figures cancel. docs/predicting.md
 /// describes the model, compares it with published curves, and says what it cannot do.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
@@ -86,7 +91,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "RATE", value_parser = alone::rate)]
     at: Option<f64>,
 
-    /// Predict without these lines and locks: a name, or a part of it that is unique
+    /// Predict without the lines and locks whose names contain this
     #[arg(long, value_name = "NAME")]
     without: Vec<String>,
 
@@ -143,6 +148,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let testcases = operations(&args.testcases)?;
     let (_, machine) = machine(args.machine.as_deref().unwrap_or_default())?;
     let tasks = tasks(&args.tasks, &machine)?;
+    // Reports missing figures of the machine before a guest boots.
+    Inputs::middle(&machine, 1.0, &Uncertainty::default())?;
     if let (Some(_), [_, other, ..]) = (args.at, &testcases[..]) {
         bail_usage!(
             "--at is the rate of one testcase, but {} is another one; predict one at a time",
@@ -155,37 +162,39 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         [] => vec![named(None)?],
         all => all.iter().map(|path| named(Some(path))).collect::<anyhow::Result<_>>()?,
     };
-    let request = Request {
-        testcases: &testcases,
-        mode: args.mode,
-        rounds: args.rounds,
-        emulator: &emulator,
-    };
-    let mut traced: Vec<std::vec::IntoIter<Workload>> = Vec::new();
-    for kernel in &kernels {
-        traced.push(trace(kernel, &request)?.into_iter());
-    }
     let interrupt = interrupt::poll()?;
     let alone = |testcase: &&Operation| match args.at {
         Some(rate) => Ok(Alone { rate, is_measured: false }),
         None => alone::measure(testcase.name, args.mode, &interrupt),
     };
     let alone: Vec<Alone> = testcases.iter().map(alone).collect::<anyhow::Result<_>>()?;
+    let request = Request {
+        testcases: &testcases,
+        mode: args.mode,
+        rounds: args.rounds,
+        emulator: &emulator,
+    };
+    // The workloads of all testcases on the first kernel, then those on the second one, and so on.
+    let mut recorded = Vec::new();
+    for kernel in &kernels {
+        recorded.extend(trace(kernel, &request)?);
+    }
+    let changed = args.changes().apply(&recorded)?;
     let mut progress = Progress::new(false);
-    let of = (testcases.len() * kernels.len() * tasks.len()) as u64;
+    let of = (recorded.len() * tasks.len()) as u64;
     let mut done = 0;
     let mut predictions = Vec::new();
-    for (testcase, alone) in testcases.iter().zip(alone) {
-        let recorded: Vec<Workload> = traced.iter_mut().filter_map(Iterator::next).collect();
-        let instructions = recorded[0].mean_instructions();
+    for (nr, (testcase, alone)) in testcases.iter().zip(alone).enumerate() {
+        let iterations = f64::from(testcase.iterations);
+        let first = recorded[nr].mean_instructions();
         let mut curves = Vec::new();
-        for ((kernel, recorded), changed) in
-            kernels.iter().zip(&recorded).zip(args.changes().apply(&recorded)?)
-        {
-            let iterations = f64::from(testcase.iterations);
-            let slower = recorded.mean_instructions() / instructions;
+        for (kernel, at) in kernels.iter().zip((nr..).step_by(testcases.len())) {
+            let slower = recorded[at].mean_instructions() / first;
             let nanoseconds = 1e9 * iterations / alone.rate * slower;
-            let plan = Plan::new(&changed, &machine, nanoseconds);
+            let mut plan = Plan::new(&changed[at], &machine, nanoseconds);
+            if !curves.is_empty() {
+                plan.uncertainty.iteration = OTHER_KERNEL;
+            }
             let simulator = Simulator::new(plan)?;
             let mut points = Vec::new();
             for &tasks in &tasks {
@@ -195,6 +204,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
                 points.push(simulator.point(tasks)?.counted(iterations));
                 done += 1;
                 if let Some(signal) = interrupt.take() {
+                    tell!("knee: {}", interrupt::message());
                     return Ok(ExitStatus::Interrupted(signal));
                 }
             }

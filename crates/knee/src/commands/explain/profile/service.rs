@@ -22,7 +22,7 @@ use super::watch::Recorder;
 use crate::args::{existing, require_one_word};
 use crate::exit::bail_usage;
 use crate::progress::Progress;
-use crate::session::bench::{Intervals, no_capture};
+use crate::session::bench::{Intervals, not_ended};
 use crate::session::{SERVER_WARMUP, topology};
 
 /// A server to sample.
@@ -141,7 +141,7 @@ impl<'a> Service<'a> {
             Err(Stopped::Interrupted(signal)) if seconds > 0.0 => {
                 (format!("{point}, interrupted"), None, Intervals::default(), Some(signal))
             }
-            Err(stopped) => return Err(no_capture(&self.case, stopped)),
+            Err(stopped) => return Err(not_ended(&self.case, stopped)),
         };
         let recorder = recorder.context("the server was never ready")?;
         let taken = recorder.finish(title, started_at, work)?;

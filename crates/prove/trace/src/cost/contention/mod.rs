@@ -29,7 +29,7 @@ pub use lock::{Hold, Lock, LockKind, LockSections};
 use super::Cost;
 use crate::datum::Datum;
 use crate::functions::Functions;
-use crate::record::{AccessKind, SharedAccess};
+use crate::record::{AccessKind, SharedAccess, TestResult};
 use inside::{ByHold, guards};
 use lock::LockId;
 use sections::{Section, sections};
@@ -141,9 +141,14 @@ impl Cost {
         Contention { iterations, lines, locks }
     }
 
-    /// The accesses of each operation that counts.
+    /// The accesses of each operation that counts. An interrupt leaves work that the kernel does at the end of the
+    /// operation, such as that of the timer tick. In a slow guest, ticks come every few operations, and on a real machine
+    /// every few thousand. So operations with an interrupt are left out, unless most of them have one.
     fn traces(&self, warm_up: u32) -> impl Iterator<Item = Trace> {
-        self.counted(warm_up).filter_map(|done| {
+        let interrupted = self.counted(warm_up).filter(|done| done.is_interrupted()).count();
+        let are_few = 2 * interrupted <= self.counted(warm_up).count();
+        let counts = move |done: &&TestResult| !(are_few && done.is_interrupted());
+        self.counted(warm_up).filter(counts).filter_map(|done| {
             let side = done.sides.first()?;
             let accesses = done.accesses.iter().find(|accesses| accesses.side == side.side)?;
             Some(Trace {

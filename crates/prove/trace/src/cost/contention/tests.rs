@@ -67,10 +67,15 @@ fn operation(cpu: u32, accesses: &str) -> TestResult {
 
 /// The contention of operations, each with its CPU, on this many CPUs in two memory nodes.
 fn contention(cpus: u32, operations: &[(u32, &str)]) -> Contention {
+    let operations = operations.iter().map(|(cpu, accesses)| operation(*cpu, accesses));
+    contention_of(cpus, operations.collect())
+}
+
+fn contention_of(cpus: u32, operations: Vec<TestResult>) -> Contention {
     let half = (1 << (cpus / 2)) - 1;
     let cost = Cost {
         experiment: Experiment { operation: "open".to_owned(), cpus },
-        operations: operations.iter().map(|(cpu, accesses)| operation(*cpu, accesses)).collect(),
+        operations,
         data: BTreeMap::new(),
         words: BTreeMap::new(),
         nodes: vec![half, half << (cpus / 2)],
@@ -104,6 +109,21 @@ fn visits_of(contention: &Contention) -> Vec<Visit> {
         _ => None,
     };
     contention.iterations[0].events.iter().filter_map(visit).collect()
+}
+
+#[test]
+fn interrupted_operations_are_left_out_unless_most_of_them_are_interrupted() {
+    let interrupted = |accesses: &str| {
+        let mut operation = operation(1, accesses);
+        operation.sides[0].interrupts = 1;
+        operation
+    };
+    let (count, tick) = ("10 f A0/4 atomic", "10 f A0/4 atomic, 800 f B0/4 atomic");
+    let few = vec![operation(0, count), operation(1, count), interrupted(tick), interrupted(tick)];
+    let few = contention_of(2, few);
+    assert_eq!((few.iterations.len(), few.lines.len()), (2, 1));
+    let most = contention_of(2, vec![operation(0, tick), interrupted(tick), interrupted(tick)]);
+    assert_eq!((most.iterations.len(), most.lines.len()), (3, 2));
 }
 
 #[test]
