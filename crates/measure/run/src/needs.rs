@@ -149,7 +149,9 @@ pub(crate) fn unusable_dir(dir: &Path, error: &io::Error) -> Failure {
         Failure::new(FailureKind::CannotRun, reason, remedy)
     };
     if error.kind() == io::ErrorKind::Other {
-        return failed(error, "choose another directory with --dir".to_owned());
+        let remedy =
+            if on_tmpfs { "chmod 1777 /dev/shm" } else { "choose another directory with --dir" };
+        return failed(error, remedy.to_owned());
     }
     let remedy = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free space there",

@@ -113,7 +113,7 @@ impl Stacks {
         }
         let stack = stack.map_or(Size::default(), |stack| self.sizes[stack as usize]);
         let program = &self.programs[program as usize];
-        self.room.take(Room::COUNT) && self.room.take_printed(stack.in_program(program))
+        self.room.take_printed(stack.in_program(program)) && self.room.take(Room::COUNT)
     }
 
     /// Samples that were left out, because knee would not read the capture with them.

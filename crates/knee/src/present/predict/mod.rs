@@ -68,3 +68,63 @@ impl Ratio {
         Some(Self { value: median(&ratios)?, low, high, is_unknown })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A point with the rates of its draws.
+    fn point(rates: &[f64], class: Class) -> Point {
+        Point {
+            tasks: 8,
+            rate: rates[0],
+            low: rates[0],
+            high: rates[0],
+            rates: rates.to_vec(),
+            free: 10e6,
+            bound: 5e6,
+            class,
+            usages: Vec::new(),
+            analysis: None,
+            middle: rates[0],
+        }
+    }
+
+    #[test]
+    fn a_ratio_is_computed_for_each_draw_so_that_common_errors_cancel() {
+        let before = point(&[1e6, 2e6, 4e6], Class::B);
+        let after = point(&[2e6, 4e6, 8e6], Class::B);
+        let ratio = Ratio::of(&before, &after).unwrap();
+        assert_eq!((ratio.value, ratio.low, ratio.high, ratio.is_unknown), (2.0, 2.0, 2.0, false));
+    }
+
+    #[test]
+    fn the_ratio_to_a_bound_is_unknown() {
+        let (known, bound) = (point(&[1e6, 2e6], Class::B), point(&[1e6, 2e6], Class::D));
+        assert!(Ratio::of(&known, &bound).unwrap().is_unknown);
+        assert!(Ratio::of(&bound, &known).unwrap().is_unknown);
+    }
+
+    #[test]
+    fn json_of_a_bound_has_no_rate() {
+        let machine = Machine::built_in("genoa-2x96").expect("it is built in");
+        let curve = |class| Curve {
+            kernel: "Linux 6.12".to_owned(),
+            slower: 1.0,
+            points: vec![point(&[1e6, 2e6], class)],
+            next: None,
+        };
+        let prediction = Prediction {
+            testcase: "open1",
+            mode: Mode::Threads,
+            machine: &machine,
+            alone: Alone { rate: 1e6, is_measured: false },
+            curves: vec![curve(Class::B), curve(Class::D)],
+        };
+        let document = json(&[prediction], "", &[]);
+        let point = |curve: usize| &document["predictions"][0]["curves"][curve]["points"][0];
+        assert_eq!((&point(0)["rate"], &point(0)["class"]), (&1e6.into(), &"B".into()));
+        assert!(point(1)["rate"].is_null() && point(1)["ratio"].is_null());
+        assert_eq!(point(1)["bound"], 5e6);
+    }
+}

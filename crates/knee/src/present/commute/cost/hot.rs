@@ -28,7 +28,7 @@ pub(super) fn render(kernel: &KernelCosts, operation: &str, view: &View<'_>) -> 
     let all = &of.lines;
     let hot = all.iter().take_while(|line| line.hot.moves() >= HOT).take(view.lines).count();
     if view.lines == 0 || all.iter().map(|line| line.hot.moves()).sum::<f64>() < HOT {
-        return String::new();
+        return warning(of);
     }
     let (hot, others) = all.split_at(hot);
     let mut text = format!(

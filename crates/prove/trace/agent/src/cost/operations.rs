@@ -24,8 +24,8 @@ const fn on_file(name: &'static str, about: &'static str, call: Step) -> Operati
     }
 }
 
-/// All operations: first the 18 calls of `posix`, then iterations of testcases, which have the testcases'
-/// names.
+/// All operations: first the 18 calls of `posix` and `lseek_shared`, then iterations of testcases, which have the
+/// testcases' names.
 pub fn operations() -> impl Iterator<Item = &'static Operation> + Clone {
     CALLS.iter().chain(TESTCASES)
 }
