@@ -138,7 +138,7 @@ impl Point {
         self
     }
 
-    /// The busiest line or lock, if contention costs more than [`NEGLIGIBLE`] of the throughput.
+    /// The busiest line or lock, if contention costs more than 5 % of the throughput.
     pub fn binding(&self) -> Option<&Usage> {
         self.usages.first().filter(|_| self.middle < (1.0 - NEGLIGIBLE) * self.free)
     }

@@ -17,7 +17,7 @@ pub const MOST_FRAMES: usize = 10_000;
 /// Collects samples. It grows with the count of distinct stacks, not with the count of samples.
 ///
 /// The number of a program, function or stack is its place in its set. Once the capture is as large as knee reads,
-/// what would make it larger gets the number [`LEFT_OUT`].
+/// what would make it larger gets the number `LEFT_OUT`.
 #[derive(Debug, Default)]
 pub struct Stacks {
     programs: IndexSet<String, RandomState>,
