@@ -117,7 +117,8 @@ fn an_operation_accesses_the_list_of_pages_only_with_its_lock() {
 #[test]
 fn the_events_of_an_operation_are_in_order_and_within_it() {
     let Some(found) = &*MUNMAP else { return };
-    assert_eq!(found.iterations.len(), 4 * 8);
+    // Up to half of them may be left out, because an interrupt hit them.
+    assert!((4 * 4..=4 * 8).contains(&found.iterations.len()), "{}", found.iterations.len());
     for iteration in &found.iterations {
         assert!(!iteration.cut && !iteration.events.is_empty());
         assert!(iteration.events.is_sorted_by_key(|event| event.at));
