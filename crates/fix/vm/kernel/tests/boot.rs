@@ -197,7 +197,7 @@ const MUTANTS: &[(&str, &[&Target], &str, u64)] = &[
 
 /// The number of seeds to try for each mutant. The first seed usually exposes the mutant. On a busy host, the
 /// virtual CPUs may run one after the other, so that more seeds are needed.
-const SEEDS: u64 = 60;
+const SEEDS: u64 = 200;
 
 fn mutants_are_noticed(target: &Target) {
     let Some(kernel) = target.kernel(true) else { return };
