@@ -4,7 +4,7 @@ use super::usage::{Station, Usage};
 use super::workload::{Access, LockKind, Step, Workload};
 
 /// A loss of throughput that is not considered as contention.
-pub(super) const NEGLIGIBLE: f64 = 0.05;
+const NEGLIGIBLE: f64 = 0.05;
 /// More transfers than this share between sockets are not within a socket.
 const BETWEEN_SOCKETS: f64 = 0.01;
 /// With more waiters than this, more than one sleeps: the first one spins.
@@ -12,21 +12,23 @@ const SPINS_AND_SLEEPS: f64 = 2.0;
 /// With more waiters than this, compare-and-swap often fails.
 const OVERTAKES: f64 = 1.0;
 
-/// What limits a point, and so how close a prediction can be.
+/// What limits a point, and so which parts of the model its prediction depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// Nothing that tasks share: only the clock and the hardware threads. Expect an error of 5 to
-    /// 10 %.
+    /// Nothing that tasks share: only the clock and the hardware threads.
     A,
-    /// A line or a spin lock within a socket. Expect 5 to 15 %, and more if the instructions inside
-    /// a lock are unknown.
+    /// A line or a lock within a socket.
     B,
-    /// A line or a spin lock over several sockets. Expect 10 to 25 % for locks, and a factor of 1.4
-    /// for lines.
+    /// A line or a lock over several sockets.
     C,
-    /// Locks whose waiters sleep, a loop of compare-and-swap that often fails, or interrupts of other CPUs. Only the bound is
-    /// known; the simulated rate can be wrong by a factor of 2 to 4.
+    /// Locks whose waiters may sleep, a loop of compare-and-swap that often fails, or interrupts of
+    /// other CPUs. Only the bound is known.
     D,
+}
+
+/// Whether contention explains that this share of the throughput remains.
+pub(super) fn is_contention(share: f64) -> bool {
+    share < 1.0 - NEGLIGIBLE
 }
 
 impl std::fmt::Display for Class {
@@ -36,9 +38,12 @@ impl std::fmt::Display for Class {
 }
 
 impl Class {
-    /// The class of a point with these usages, the busiest first. `share` is the part of the
-    /// throughput without contention that remains.
-    pub(super) fn of(workload: &Workload, usages: &[Usage], share: f64) -> Self {
+    /// The class of a point with so many tasks and these usages, the busiest first. `share` is the
+    /// part of the throughput without contention that remains.
+    pub(super) fn of(workload: &Workload, tasks: u32, usages: &[Usage], share: f64) -> Self {
+        if workload.interrupts && tasks > 1 {
+            return Self::D;
+        }
         let sleeps = |usage: &&Usage| match usage.station {
             Station::Lock(lock) => {
                 workload.locks[lock].kind != LockKind::Spin && usage.waiting > SPINS_AND_SLEEPS
@@ -46,7 +51,7 @@ impl Class {
             _ => false,
         };
         let binding = match usages.first() {
-            Some(binding) if share < 1.0 - NEGLIGIBLE => binding,
+            Some(binding) if is_contention(share) => binding,
             _ => return Self::A,
         };
         let retries = match binding.station {

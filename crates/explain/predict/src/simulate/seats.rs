@@ -44,7 +44,9 @@ impl Seats {
     ) -> Self {
         let mut cpus = placement.arranged(machine.all_cpus());
         cpus.truncate(tasks as usize);
-        let nodes = 1 + workload.recorded.iter().map(|recorded| recorded.node).max().unwrap_or(0);
+        let traced = 1 + workload.recorded.iter().map(|recorded| recorded.node).max().unwrap_or(0);
+        // With fewer sockets than traced nodes, several nodes are in one socket.
+        let nodes = traced.min(machine.sockets as usize);
         let mut threads_of_core: HashMap<u32, u32> = HashMap::new();
         let mut cores_of_socket: HashMap<u32, u32> = HashMap::new();
         for cpu in &cpus {
@@ -56,16 +58,13 @@ impl Seats {
         }
         let mut tasks_of_node: HashMap<usize, usize> = HashMap::new();
         let seat = |cpu: &Cpu| {
-            // With fewer sockets than traced nodes, all traced CPUs are in one socket.
-            let node =
-                if (machine.sockets as usize) < nodes { nodes } else { cpu.node as usize % nodes };
-            let recorded = |(index, _): (usize, _)| index;
+            let node = cpu.node as usize % nodes;
             let mut of_node: Vec<usize> = workload
                 .recorded
                 .iter()
                 .enumerate()
-                .filter(|(_, recorded)| recorded.node == node)
-                .map(recorded)
+                .filter(|(_, recorded)| recorded.node % nodes == node)
+                .map(|(index, _)| index)
                 .collect();
             if of_node.is_empty() {
                 of_node.extend(0..workload.recorded.len());

@@ -3,7 +3,7 @@
 use knee_host::Placement;
 use knee_stats::{median, usl::percentiles};
 
-use super::class::{Class, NEGLIGIBLE};
+use super::class::{Class, is_contention};
 use super::engine::{Engine, Length};
 use super::inputs::{Inputs, MissingFigure, Uncertainty};
 use super::network::network;
@@ -140,7 +140,7 @@ impl Point {
 
     /// The busiest line or lock, if contention costs more than 5 % of the throughput.
     pub fn binding(&self) -> Option<&Usage> {
-        self.usages.first().filter(|_| self.middle < (1.0 - NEGLIGIBLE) * self.free)
+        self.usages.first().filter(|_| is_contention(self.middle / self.free))
     }
 }
 
@@ -188,7 +188,7 @@ impl<'a> Simulator<'a> {
         let (rate, usages, rates) = match seats.len() == 1 || !self.programs.is_shared {
             true => {
                 let rates = self.draws.iter().map(|inputs| free_rate(&seats, inputs));
-                (free, Vec::new(), rates.collect::<Vec<f64>>())
+                (free, Vec::new(), rates.collect())
             }
             false => self.simulate(&seats),
         };
@@ -203,10 +203,7 @@ impl<'a> Simulator<'a> {
             rates,
             free,
             bound: free.min(plateau),
-            class: match workload.interrupts && tasks > 1 {
-                true => Class::D,
-                false => Class::of(workload, &usages, rate / free),
-            },
+            class: Class::of(workload, tasks, &usages, rate / free),
             analysis: self.analysis(&usages, f64::from(tasks) / free * 1e9, tasks),
             middle: rate,
             usages,

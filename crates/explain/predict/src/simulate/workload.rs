@@ -20,7 +20,8 @@ pub struct Workload {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Recorded {
     /// The memory node of the CPU. A task replays the iterations of a CPU whose node is that of the
-    /// task's own CPU, modulo the number of traced nodes.
+    /// task's own CPU, modulo the number of traced nodes or of
+    /// sockets, whichever is smaller.
     pub node: usize,
     /// The iterations.
     pub iterations: Vec<Iteration>,
@@ -159,7 +160,7 @@ pub enum WorkloadError {
         /// Name of the lock.
         lock: String,
     },
-    /// Tasks that replay this would wait for each other for ever.
+    /// Tasks that replay this could deadlock.
     #[error("{first} and {second} are taken in both orders (ABBA); they may be several locks")]
     Order {
         /// Name of a lock.

@@ -67,7 +67,7 @@ impl Line {
 
     /// How far the line travels to the task. A CPU that loads gets it from the nearest copy. One
     /// that writes waits until all other copies have been invalidated, of which the farthest takes
-    /// longest. `None` is no distance.
+    /// longest. `None` means that no other CPU has a copy.
     pub(super) fn distance(&self, task: usize, access: Access, seats: &Seats) -> Option<Distance> {
         match self.copies {
             Copies::Nowhere => None,

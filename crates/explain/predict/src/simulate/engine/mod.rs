@@ -116,7 +116,7 @@ impl<'a> Engine<'a> {
         let mut events = Events::default();
         let of_instruction = programs.pace(inputs.section);
         let groups = 1 + seats.iter().map(|seat| seat.group).max().unwrap_or(0);
-        let task = |(nr, seat): (usize, &Seat)| {
+        let task = |(nr, seat): (usize, &'a Seat)| {
             let start = f64::from(random.rand_float()) * inputs.iteration_ns;
             events.add(start, Event::Task(nr));
             let of_iteration = inputs.iteration_ns * seat.slowdown(inputs);
@@ -236,21 +236,18 @@ impl<'a> Engine<'a> {
                     true
                 }
                 Operation::Visit { line, access } => {
-                    let (scope, first) = engine.line_places[line as usize];
-                    let line = first + of_task.instance(scope);
+                    let line = of_task.own(engine.line_places[line as usize]);
                     !engine.visit(task, line, access)
                 }
                 Operation::Acquire { lock, hold } => {
-                    let (scope, first) = engine.lock_places[lock as usize];
-                    let lock = first + of_task.instance(scope);
+                    let lock = of_task.own(engine.lock_places[lock as usize]);
                     !match hold {
                         Hold::Exclusive => engine.acquire(task, lock),
                         Hold::Shared => engine.acquire_shared(task, lock),
                     }
                 }
                 Operation::Release { lock, hold } => {
-                    let (scope, first) = engine.lock_places[lock as usize];
-                    let lock = first + of_task.instance(scope);
+                    let lock = of_task.own(engine.lock_places[lock as usize]);
                     !match hold {
                         Hold::Exclusive => engine.release(task, lock),
                         Hold::Shared => engine.release_shared(task, lock),

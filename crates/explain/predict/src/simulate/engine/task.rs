@@ -26,12 +26,11 @@ pub(super) struct Task<'a> {
     pub(super) has_word: bool,
     /// Time of an instruction in ns.
     pub(super) pace: Pace,
-    group: usize,
-    node: usize,
+    seat: &'a Seat,
 }
 
 impl<'a> Task<'a> {
-    pub(super) fn new(program: &'a Program, seat: &Seat, pace: Pace, groups: usize) -> Self {
+    pub(super) fn new(program: &'a Program, seat: &'a Seat, pace: Pace, groups: usize) -> Self {
         // Tasks that replay the same iterations start at different ones.
         let start = seat.group * program.starts.len() / groups;
         Self {
@@ -45,18 +44,13 @@ impl<'a> Task<'a> {
             drains: false,
             has_word: false,
             pace,
-            group: seat.group,
-            node: seat.instance(Scope::Node),
+            seat,
         }
     }
 
-    /// The one of the lines or locks of a scope that the task uses.
-    pub(super) fn instance(&self, scope: Scope) -> usize {
-        match scope {
-            Scope::Global | Scope::Task => 0,
-            Scope::Node => self.node,
-            Scope::Group => self.group,
-        }
+    /// The line or lock that the task uses, of those that begin at `first` and have this scope.
+    pub(super) fn own(&self, (scope, first): (Scope, usize)) -> usize {
+        first + self.seat.instance(scope)
     }
 
     /// Ends an iteration.
