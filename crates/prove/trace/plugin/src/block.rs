@@ -23,8 +23,22 @@ pub(crate) struct BlockStart {
     pub(crate) ends: Ends,
 }
 
+/// The number of significant bits of a virtual address, because the guest is not offered five-level page tables.
+pub(crate) const ADDRESS_BITS: u32 = 48;
+
+/// Returns the significant bits of a virtual address.
+pub(crate) fn pack_address(address: u64) -> u64 {
+    let unused = u64::BITS - ADDRESS_BITS;
+    address << unused >> unused
+}
+
+/// Returns the virtual address whose significant bits are the lowest bits of a number.
+pub(crate) fn unpack_address(packed: u64) -> u64 {
+    let unused = u64::BITS - ADDRESS_BITS;
+    ((packed << unused) as i64 >> unused) as u64
+}
+
 impl BlockStart {
-    const ADDRESS_BITS: u32 = 48;
     const LENGTH_BITS: u32 = 10;
     const ENTERS_BITS: u32 = 2;
 
@@ -44,14 +58,14 @@ impl BlockStart {
             Ends::Leaves => 3,
         };
         let length = (self.length as u64).min((1 << Self::LENGTH_BITS) - 1);
-        self.address << (64 - Self::ADDRESS_BITS) >> (64 - Self::ADDRESS_BITS)
-            | length << Self::ADDRESS_BITS
-            | enters << (Self::ADDRESS_BITS + Self::LENGTH_BITS)
-            | ends << (Self::ADDRESS_BITS + Self::LENGTH_BITS + Self::ENTERS_BITS)
+        pack_address(self.address)
+            | length << ADDRESS_BITS
+            | enters << (ADDRESS_BITS + Self::LENGTH_BITS)
+            | ends << (ADDRESS_BITS + Self::LENGTH_BITS + Self::ENTERS_BITS)
     }
 
     pub(crate) fn unpack(packed: u64) -> BlockStart {
-        let above = packed >> Self::ADDRESS_BITS;
+        let above = packed >> ADDRESS_BITS;
         let kinds = above >> Self::LENGTH_BITS;
         let enters = match kinds & ((1 << Self::ENTERS_BITS) - 1) {
             1 => Some(EntryKind::Interrupt),
@@ -65,9 +79,8 @@ impl BlockStart {
             3 => Ends::Leaves,
             _ => Ends::Otherwise,
         };
-        let unused = 64 - Self::ADDRESS_BITS;
         BlockStart {
-            address: ((packed << unused) as i64 >> unused) as u64,
+            address: unpack_address(packed),
             length: (above & ((1 << Self::LENGTH_BITS) - 1)) as usize,
             enters,
             ends,

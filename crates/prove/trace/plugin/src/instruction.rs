@@ -85,12 +85,7 @@ pub(crate) fn update(code: &[u8]) -> Update {
         |byte: &&u8| matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x64..=0x67 | 0xf0 | 0xf2 | 0xf3);
     let (prefixes, rest) = code.split_at(code.iter().take_while(is_prefix).count());
     let is_locked = prefixes.contains(&0xf0);
-    let opcode = match rest {
-        // REX
-        [0x40..=0x4f, rest @ ..] => rest,
-        opcode => opcode,
-    };
-    match *opcode {
+    match *without_rex(rest) {
         // xchg, which is atomic without a prefix
         [0x86 | 0x87, modrm, ..] if modrm >> 6 != 0b11 => Update::Atomic,
         _ if !is_locked => Update::Plain,
@@ -116,9 +111,13 @@ pub(crate) fn ends(code: &[u8]) -> Ends {
 
 /// Returns the bytes of an instruction, starting with its opcode.
 fn opcode(code: &[u8]) -> &[u8] {
-    match &code[code.iter().take_while(|byte| is_prefix(byte)).count()..] {
-        // REX
-        [0x40..=0x4f, rest @ ..] => rest,
+    without_rex(&code[code.iter().take_while(|byte| is_prefix(byte)).count()..])
+}
+
+/// Returns the bytes after the REX prefix, if there is one. It follows all other prefixes.
+fn without_rex(code: &[u8]) -> &[u8] {
+    match code {
+        [0x40..=0x4f, opcode @ ..] => opcode,
         opcode => opcode,
     }
 }

@@ -1,5 +1,7 @@
 //! What the callback of a logged access must know about the instruction that makes the access.
 
+use crate::block::{ADDRESS_BITS, pack_address, unpack_address};
+
 /// How an instruction changes memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Update {
@@ -22,11 +24,10 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    const PC_BITS: u32 = 48;
     const REST_BITS: u32 = 10;
 
     /// Packs the place into one number, because QEMU stores only one number per callback. Like
-    /// [`BlockStart::pack`](crate::block::BlockStart::pack), this keeps 48 bits of the address.
+    /// [`BlockStart::pack`](crate::block::BlockStart::pack), this keeps the significant bits of the address.
     pub(crate) fn pack(&self) -> u64 {
         let update = match self.update {
             Update::Plain => 0,
@@ -34,16 +35,13 @@ impl Place {
             Update::CompareExchange => 2,
         };
         let rest = (self.rest as u64).min((1 << Self::REST_BITS) - 1);
-        self.pc << (64 - Self::PC_BITS) >> (64 - Self::PC_BITS)
-            | rest << Self::PC_BITS
-            | update << (Self::PC_BITS + Self::REST_BITS)
+        pack_address(self.pc) | rest << ADDRESS_BITS | update << (ADDRESS_BITS + Self::REST_BITS)
     }
 
     pub(crate) fn unpack(packed: u64) -> Place {
-        let unused = 64 - Self::PC_BITS;
-        let above = packed >> Self::PC_BITS;
+        let above = packed >> ADDRESS_BITS;
         Place {
-            pc: ((packed << unused) as i64 >> unused) as u64,
+            pc: unpack_address(packed),
             rest: (above & ((1 << Self::REST_BITS) - 1)) as usize,
             update: match above >> Self::REST_BITS {
                 0 => Update::Plain,
