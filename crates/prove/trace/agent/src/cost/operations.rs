@@ -4,7 +4,7 @@ use rustix::fs::{AtFlags, CWD, SeekFrom};
 use rustix::pipe::PipeFlags;
 use rustix::{fs, io, pipe};
 
-use super::own::{Operation, Own, whole};
+use super::own::{Operation, Own};
 use super::testcases::TESTCASES;
 use crate::layout::PAGE;
 
@@ -73,22 +73,10 @@ const CALLS: &[Operation] = &[
             Ok(())
         })
     },
-    on_file("read", "read 4 KiB of a private file", |own| {
-        let (file, buffer) = own.file_and_buffer()?;
-        whole(io::read(file, buffer)?)
-    }),
-    on_file("write", "overwrite 4 KiB of a private file", |own| {
-        let (file, buffer) = own.file_and_buffer()?;
-        whole(io::write(file, buffer)?)
-    }),
-    on_file("pread", "read 4 KiB of a private file, from an offset", |own| {
-        let (file, buffer) = own.file_and_buffer()?;
-        whole(io::pread(file, buffer, 0)?)
-    }),
-    on_file("pwrite", "overwrite 4 KiB of a private file, at an offset", |own| {
-        let (file, buffer) = own.file_and_buffer()?;
-        whole(io::pwrite(file, buffer, 0)?)
-    }),
+    on_file("read", "read 4 KiB of a private file", Own::read),
+    on_file("write", "overwrite 4 KiB of a private file", Own::write),
+    on_file("pread", "read 4 KiB of a private file, from an offset", Own::pread),
+    on_file("pwrite", "overwrite 4 KiB of a private file, at an offset", Own::pwrite),
     Operation::MMAP,
     Operation::MUNMAP,
     Operation::MPROTECT,

@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicU32;
 
 use knee_operations::{Calls, Memory, Owner, PAGE};
 use rustix::fs::{self, Mode, OFlags};
-use rustix::io::{Errno, Result, write};
+use rustix::io::{self, Errno, Result};
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 use rustix::mm::{madvise, mmap_anonymous, mprotect, munmap};
 use rustix::thread::disable_transparent_huge_pages;
@@ -49,7 +49,7 @@ pub type Operation = knee_operations::Operation<Own, Errno>;
 struct Futex(AtomicU32);
 
 /// Fails unless a whole page was read or written.
-pub(super) fn whole(bytes: usize) -> Result<()> {
+fn whole(bytes: usize) -> Result<()> {
     if bytes == PAGE { Ok(()) } else { Err(Errno::IO) }
 }
 
@@ -75,7 +75,7 @@ impl Own {
     pub(super) fn create(&mut self) -> Result<()> {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY;
         let file = fs::open(&self.name, flags, Mode::from_raw_mode(0o644))?;
-        whole(write(&file, &*self.buffer)?)
+        whole(io::write(&file, &*self.buffer)?)
     }
 
     /// Makes the task's file, if it does not exist, and leaves it empty.
@@ -126,7 +126,31 @@ impl Own {
         self.file.as_ref().map(OwnedFd::as_fd).ok_or(Errno::BADF)
     }
 
-    pub(super) fn file_and_buffer(&mut self) -> Result<(BorrowedFd<'_>, &mut [u8; PAGE])> {
+    /// Reads a page of the task's file at its offset.
+    pub(super) fn read(&mut self) -> Result<()> {
+        let (file, buffer) = self.file_and_buffer()?;
+        whole(io::read(file, buffer)?)
+    }
+
+    /// Writes a page of the task's file at its offset.
+    pub(super) fn write(&mut self) -> Result<()> {
+        let (file, buffer) = self.file_and_buffer()?;
+        whole(io::write(file, buffer)?)
+    }
+
+    /// Reads the first page of the task's file.
+    pub(super) fn pread(&mut self) -> Result<()> {
+        let (file, buffer) = self.file_and_buffer()?;
+        whole(io::pread(file, buffer, 0)?)
+    }
+
+    /// Writes the first page of the task's file.
+    pub(super) fn pwrite(&mut self) -> Result<()> {
+        let (file, buffer) = self.file_and_buffer()?;
+        whole(io::pwrite(file, buffer, 0)?)
+    }
+
+    fn file_and_buffer(&mut self) -> Result<(BorrowedFd<'_>, &mut [u8; PAGE])> {
         let file = self.file.as_ref().ok_or(Errno::BADF)?;
         Ok((file.as_fd(), &mut self.buffer))
     }

@@ -13,7 +13,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::thread::futex::{self, Flags};
 use rustix::{fs, io, pipe, process};
 
-use super::own::{Operation, Own, whole};
+use super::own::{Operation, Own};
 use crate::fault;
 use crate::layout::PAGE;
 
@@ -51,16 +51,6 @@ fn there_and_back(own: &mut Own) -> Result<()> {
     let message = &mut number[..own.message];
     io::write(writer, message)?;
     io::read(reader, message).map(drop)
-}
-
-fn pread(own: &mut Own) -> Result<()> {
-    let (file, buffer) = own.file_and_buffer()?;
-    whole(io::pread(file, buffer, 0)?)
-}
-
-fn pwrite(own: &mut Own) -> Result<()> {
-    let (file, buffer) = own.file_and_buffer()?;
-    whole(io::pwrite(file, buffer, 0)?)
 }
 
 /// Locks the first byte of the task's file for writing, and unlocks it.
@@ -211,21 +201,24 @@ pub(super) const TESTCASES: &[Operation] = &[
     on_own_file("dup1", "dup() of a descriptor, and close() of the new one", |own| {
         io::dup(own.file()?).map(drop)
     }),
-    on_own_file("pread1", "pread(4 KiB) at the beginning of the task's own file", pread),
-    on_shared_file("pread2", "pread(4 KiB) at the beginning of a file that all tasks share", pread),
-    on_own_file("pwrite1", "pwrite(4 KiB) at the beginning of the task's own file", pwrite),
+    on_own_file("pread1", "pread(4 KiB) at the beginning of the task's own file", Own::pread),
+    on_shared_file(
+        "pread2",
+        "pread(4 KiB) at the beginning of a file that all tasks share",
+        Own::pread,
+    ),
+    on_own_file("pwrite1", "pwrite(4 KiB) at the beginning of the task's own file", Own::pwrite),
     on_shared_file(
         "pwrite2",
         "pwrite(4 KiB) at the beginning of a file that all tasks share",
-        pwrite,
+        Own::pwrite,
     ),
     on_own_file("lseek1", "lseek() to the beginning of the task's own file", |own| {
         fs::seek(own.file()?, SeekFrom::Start(0)).map(drop)
     }),
     on_own_file("readseek1", "lseek() to the beginning of a file and read(4 KiB)", |own| {
-        let (file, buffer) = own.file_and_buffer()?;
-        fs::seek(file, SeekFrom::Start(0))?;
-        whole(io::read(file, buffer)?)
+        fs::seek(own.file()?, SeekFrom::Start(0))?;
+        own.read()
     }),
     on_own_file("fstat1", "fstat() of the task's own file", |own| fs::fstat(own.file()?).map(drop)),
     Operation {
