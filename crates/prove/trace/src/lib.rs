@@ -82,7 +82,7 @@ pub use calibration::{Calibration, Fault};
 pub use check::{CheckError, CheckOptions, Checked, calibrate, check};
 pub use cost::{
     Contention, ContentionEvent, Cost, EventKind, Figures, Hold, HotLine, Iteration, Lock,
-    LockKind, LockSections, Scope, SharedLine, Spread, VISIT_DISTANCE, Visit, cost,
+    LockKind, LockSections, Scope, SharedLine, Spread, VISIT_DISTANCE, Visit, WARM_UP, cost,
 };
 pub use datum::{Datum, Resolver, Symbol, Symbols};
 pub use disk::{Disk, DiskError};

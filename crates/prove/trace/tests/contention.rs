@@ -9,13 +9,11 @@ use knee_agent::{CostRequest, Experiment, Mode};
 use knee_host::skip::skip;
 use knee_trace::{
     AccessKind, Archive, Contention, Datum, Emulator, EventKind, Guest, GuestKernel, GuestOptions,
-    Kernel, Lock, LockKind, Scope, SharedLine, VISIT_DISTANCE, cost,
+    Kernel, Lock, LockKind, Scope, SharedLine, VISIT_DISTANCE, WARM_UP, cost,
 };
 
 /// How long to wait for each guest, which may itself have to wait for CPUs that other tests use.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// The number of rounds that fill caches and do not count.
-const WARM_UP: u32 = 16;
 
 /// The kernel of Debian 12; `None` if no guest can run here.
 fn kernel() -> Option<Kernel> {

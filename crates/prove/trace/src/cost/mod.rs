@@ -31,6 +31,9 @@ use names::Data;
 
 /// Maximum number of guests that try one experiment, if each guest ends before completing it.
 const ATTEMPTS: u32 = 3;
+/// Rounds that are not to be counted. They fill the per-CPU caches, which refill from global lists about ten entries at a
+/// time.
+pub const WARM_UP: u32 = 16;
 
 /// The results of an experiment.
 #[derive(Debug, Clone)]

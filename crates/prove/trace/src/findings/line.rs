@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use knee_agent::Outcome;
-use knee_host::json::{fault, with_one_line_strings};
+use knee_host::json::{Head, fault, with_one_line_strings};
 use knee_host::text::escape_json;
 use knee_plan::CALLS;
 use schemars::JsonSchema;
@@ -106,18 +106,14 @@ impl TestLine {
     /// # Errors
     /// Returns the reason. The caller reports the number of the line.
     pub fn parse(line: &[u8]) -> Result<Self, String> {
-        #[derive(Deserialize)]
-        struct Versioned {
-            schema: u32,
-        }
         let fault = |error| {
             let fault = fault("the line", &error);
             format!("{fault}; delete the line, then run its test again with --resume")
         };
         let line = &*with_one_line_strings(line);
         let read: Result<Self, _> = serde_json::from_slice(line);
-        match serde_json::from_slice(line) {
-            Ok(Versioned { schema }) if schema != SCHEMA => {
+        match Head::of(line) {
+            Ok(Head { schema: Some(schema), .. }) if schema != u64::from(SCHEMA) => {
                 Err(format!("it has schema {schema}, but this version of knee reads {SCHEMA}"))
             }
             _ => {

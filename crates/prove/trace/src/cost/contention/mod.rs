@@ -87,12 +87,10 @@ impl Cost {
     /// line belong to one visit if they are fewer than `apart` instructions apart; see [`VISIT_DISTANCE`].
     /// `functions` are those of the same guest.
     pub fn contention(&self, warm_up: u32, apart: u64, functions: &Functions) -> Contention {
-        let users = self.users(warm_up);
-        let users =
-            users.into_iter().filter(|(_, user)| user.written && user.cpus.count_ones() > 1);
-        let users: BTreeMap<u64, Users> = users.collect();
-        let traces: Vec<Trace> =
-            self.traces(warm_up).map(|trace| trace.within(&users, functions)).collect();
+        let mut traces = self.traces(warm_up);
+        let mut users = users(&traces);
+        users.retain(|_, user| user.written && user.cpus.count_ones() > 1);
+        traces.iter_mut().for_each(|trace| trace.keep(&users, functions));
         let index: BTreeMap<u64, usize> = users.keys().copied().zip(0..).collect();
         let locks: BTreeSet<LockId> = traces.iter().flat_map(Trace::locks).collect();
         let lock_index: BTreeMap<LockId, usize> = locks.iter().copied().zip(0..).collect();
@@ -144,11 +142,12 @@ impl Cost {
     /// The accesses of each operation that counts. An interrupt leaves work that the kernel does at the end of the
     /// operation, such as that of the timer tick. In a slow guest, ticks come every few operations, and on a real machine
     /// every few thousand. So operations with an interrupt are left out, unless most of them have one.
-    fn traces(&self, warm_up: u32) -> impl Iterator<Item = Trace> {
-        let interrupted = self.counted(warm_up).filter(|done| done.is_interrupted()).count();
-        let are_few = 2 * interrupted <= self.counted(warm_up).count();
-        let counts = move |done: &&TestResult| !(are_few && done.is_interrupted());
-        self.counted(warm_up).filter(counts).filter_map(|done| {
+    fn traces(&self, warm_up: u32) -> Vec<Trace> {
+        let done: Vec<&TestResult> = self.counted(warm_up).collect();
+        let interrupted = done.iter().filter(|done| done.is_interrupted()).count();
+        let are_few = 2 * interrupted <= done.len();
+        let counts = |done: &&TestResult| !(are_few && done.is_interrupted());
+        let trace = |done: &TestResult| {
             let side = done.sides.first()?;
             let accesses = done.accesses.iter().find(|accesses| accesses.side == side.side)?;
             Some(Trace {
@@ -158,21 +157,8 @@ impl Cost {
                 sections: Vec::new(),
                 cut: accesses.cut,
             })
-        })
-    }
-
-    /// The CPUs and the code that access each line.
-    fn users(&self, warm_up: u32) -> BTreeMap<u64, Users> {
-        let mut users: BTreeMap<u64, Users> = BTreeMap::new();
-        for trace in self.traces(warm_up) {
-            for access in &trace.accesses {
-                let line = users.entry(access.line).or_default();
-                line.cpus |= 1 << trace.cpu.min(u64::BITS - 1);
-                line.written |= access.kind > AccessKind::Load;
-                line.code.insert(access.pc);
-            }
-        }
-        users
+        };
+        done.into_iter().filter(counts).filter_map(trace).collect()
     }
 
     fn scope(&self, cpus: u64) -> Scope {
@@ -194,6 +180,20 @@ struct Users {
     code: BTreeSet<u64>,
 }
 
+/// The CPUs and the code that access each line.
+fn users(traces: &[Trace]) -> BTreeMap<u64, Users> {
+    let mut users: BTreeMap<u64, Users> = BTreeMap::new();
+    for trace in traces {
+        for access in &trace.accesses {
+            let line = users.entry(access.line).or_default();
+            line.cpus |= 1 << trace.cpu.min(u64::BITS - 1);
+            line.written |= access.kind > AccessKind::Load;
+            line.code.insert(access.pc);
+        }
+    }
+    users
+}
+
 /// The accesses of an operation, and the lock sections in them.
 struct Trace {
     cpu: u32,
@@ -205,10 +205,9 @@ struct Trace {
 
 impl Trace {
     /// Keeps only the accesses to lines that are in `users`, and finds the lock sections.
-    fn within(mut self, users: &BTreeMap<u64, Users>, functions: &Functions) -> Trace {
+    fn keep(&mut self, users: &BTreeMap<u64, Users>, functions: &Functions) {
         self.accesses.retain(|access| users.contains_key(&access.line));
         self.sections = sections(&self.accesses, |pc| functions.at(pc));
-        self
     }
 
     fn locks(&self) -> impl Iterator<Item = LockId> {
