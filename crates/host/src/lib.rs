@@ -91,7 +91,7 @@ pub use environment::Environment;
 pub use interrupt::Interrupt;
 pub use lock_file::LockFile;
 pub use own_directory::OwnDirectory;
-pub use placement::{Placement, auto_tasks};
+pub use placement::{Placement, auto_tasks, auto_tasks_on};
 pub use regular_file::RegularFile;
 pub use topology::{Topology, TopologyError};
 

@@ -93,13 +93,21 @@ fn dealt<G: Ord + Copy>(cpus: Vec<Cpu>, group: fn(&Cpu) -> G) -> Vec<Cpu> {
 /// A cgroup's CPU `quota` ends the list at the first whole number that can use it up: more
 /// tasks would measure the throttling.
 pub fn auto_tasks(topology: &Topology, quota: Option<f64>) -> Vec<u32> {
+    let limit = quota.map_or(u32::MAX, |quota| quota.ceil().max(1.0) as u32);
+    let mut tasks = auto_tasks_on(topology.cpus());
+    tasks.iter_mut().for_each(|tasks| *tasks = (*tasks).min(limit));
+    tasks.dedup();
+    tasks
+}
+
+/// The same for these CPUs, without a quota: for a machine that is not there.
+pub fn auto_tasks_on(cpus: &[Cpu]) -> Vec<u32> {
     let cores_where = |inside: fn(&Cpu) -> bool| {
-        let first_threads = topology.cpus().iter().filter(|cpu| cpu.thread == 0);
+        let first_threads = cpus.iter().filter(|cpu| cpu.thread == 0);
         first_threads.filter(|cpu| inside(cpu)).count() as u32
     };
-    let all = topology.cpus().len() as u32;
+    let all = cpus.len() as u32;
     let powers = (0..u32::BITS).map(|bit| 1 << bit).take_while(|tasks| *tasks <= all);
-    let limit = quota.map_or(all, |quota| quota.ceil().max(1.0) as u32);
 
     let mut tasks: Vec<u32> = powers
         .chain([
@@ -109,7 +117,6 @@ pub fn auto_tasks(topology: &Topology, quota: Option<f64>) -> Vec<u32> {
             cores_where(|_| true),
             all,
         ])
-        .map(|tasks| tasks.min(limit))
         .collect();
     tasks.sort_unstable();
     tasks.dedup();

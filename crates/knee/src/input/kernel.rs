@@ -1,9 +1,10 @@
 //! The kernel that guests run.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use knee_trace::{Archive, Functions, Kernel};
+use knee_results::Mode;
+use knee_trace::{Archive, Functions, GuestKernel, Kernel};
 
 use crate::stderr::tell;
 
@@ -29,6 +30,23 @@ pub(crate) fn kernel(named: Option<&Path>) -> anyhow::Result<Kernel> {
     }
     tell!("knee: looking for the kernel of {name}, and fetching it if necessary");
     archive()?.open(&name).with_context(|| format!("the kernel of {name}"))
+}
+
+/// The kernels with these names, as in [`kernel`]; without names, the running kernel.
+pub(crate) fn kernels(named: &[PathBuf]) -> anyhow::Result<Vec<GuestKernel>> {
+    let linux = |named| Ok(GuestKernel::Linux(kernel(named)?));
+    match named {
+        [] => Ok(vec![linux(None)?]),
+        named => named.iter().map(|path| linux(Some(path))).collect(),
+    }
+}
+
+/// What the tasks in a guest share.
+pub(crate) fn mode_of_tasks(mode: Mode) -> knee_agent::Mode {
+    match mode {
+        Mode::Threads => knee_agent::Mode::Threads,
+        Mode::Processes => knee_agent::Mode::Processes,
+    }
 }
 
 /// The kernels that can be fetched.

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use knee_host::environment::kernel;
 use knee_host::number::si;
 use knee_host::text::{Cell, Column, Table};
 use knee_predict::simulate::{Class, Point, Station, Usage};
@@ -51,7 +52,7 @@ fn head(prediction: &Prediction<'_>, changes: &str) -> String {
         _ => String::new(),
     };
     let source = match alone.is_measured {
-        true => format!("measured on this machine with Linux {}, not scaled", here()),
+        true => format!("measured on this machine with {}, not scaled", kernel()),
         false => "given by --at".to_owned(),
     };
     let _ = writeln!(text, "one task{whose}: {}/s ({source})", si(alone.rate));
@@ -65,11 +66,6 @@ fn head(prediction: &Prediction<'_>, changes: &str) -> String {
         );
     }
     text
-}
-
-/// The release of the running kernel.
-fn here() -> String {
-    rustix::system::uname().release().to_string_lossy().into_owned()
 }
 
 /// The ratios of a kernel to the first one.
@@ -102,21 +98,28 @@ fn table(curve: &Curve) -> Table {
     table.text(format!("{BOLD}{}{BOLD:#}", curve.kernel));
     table.titles();
     for point in &curve.points {
-        let (rate, band) = match point.class {
-            Class::D => (format!("at most about {}", si(point.bound)), String::new()),
-            _ => (si(point.rate), format!("{} to {}", si(point.low), si(point.high))),
+        let (band, style) = match point.class {
+            Class::D => (String::new(), DIM),
+            _ => (format!("{} to {}", si(point.low), si(point.high)), PLAIN),
         };
-        let style = if point.class == Class::D { DIM } else { PLAIN };
         let limit = point.binding().map_or_else(String::new, |usage| usage.name.clone());
         table.row(vec![
             point.tasks.to_string().into(),
-            Cell::new(rate, style),
+            Cell::new(rate(point), style),
             Cell::new(band, style),
             point.class.to_string().into(),
             limit.into(),
         ]);
     }
     table
+}
+
+/// The rate of a point, or its bound.
+fn rate(point: &Point) -> String {
+    match point.class {
+        Class::D => format!("at most about {}", si(point.bound)),
+        _ => si(point.rate),
+    }
 }
 
 /// What limits the curve, and what would come next.
@@ -133,15 +136,17 @@ fn explanation(curve: &Curve) -> String {
     }
     if let Some(next) = &curve.next {
         let point = &next.point;
-        let rate = match point.class {
-            Class::D => format!("at most about {}/s", si(point.bound)),
-            _ => format!("{}/s", si(point.rate)),
-        };
         let by = match point.binding() {
             Some(usage) => format!("limited by {}", usage.name),
             None => "limited by nothing that tasks share".to_owned(),
         };
-        let _ = writeln!(text, "without {}: {rate} at {} tasks, {by}", next.without, point.tasks);
+        let _ = writeln!(
+            text,
+            "without {}: {}/s at {} tasks, {by}",
+            next.without,
+            rate(point),
+            point.tasks
+        );
     }
     text
 }

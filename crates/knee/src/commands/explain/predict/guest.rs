@@ -6,11 +6,11 @@ use knee_agent::{CostRequest, Experiment, Operation};
 use knee_host::number::plural;
 use knee_predict::simulate::Workload;
 use knee_results::Mode;
-use knee_trace::{Emulator, End, GuestKernel, GuestOptions, VISIT_DISTANCE, cost};
+use knee_trace::{Emulator, End, GuestKernel, GuestOptions, VISIT_DISTANCE, WARM_UP, cost};
 
 use super::workload::workload;
 use crate::exit::{ExitStatus, failed};
-use crate::input::kernel::warn_of_missing;
+use crate::input::kernel::{mode_of_tasks, warn_of_missing};
 use crate::progress::{Amount, Progress};
 use crate::stderr::tell;
 
@@ -21,8 +21,6 @@ pub(super) const NODES: u32 = 2;
 /// Memory of the guest in MiB. Some limits of the kernel grow with the memory of each CPU. With 1 GiB, for example, Linux
 /// takes a global lock to account for 128 MB, which no server does.
 const MEMORY: u32 = GuestOptions::MOST_MEMORY;
-/// Rounds that are not counted. They fill the caches of each CPU.
-const WARM_UP: u32 = 16;
 
 /// What to trace.
 pub(super) struct Request<'a> {
@@ -47,10 +45,7 @@ pub(super) fn trace(kernel: &GuestKernel, request: &Request<'_>) -> anyhow::Resu
         |operation: &&Operation| Experiment { operation: operation.name.to_owned(), cpus: CPUS };
     let experiments = CostRequest {
         experiments: testcases.iter().map(experiment).collect(),
-        mode: match mode {
-            Mode::Threads => knee_agent::Mode::Threads,
-            Mode::Processes => knee_agent::Mode::Processes,
-        },
+        mode: mode_of_tasks(*mode),
         rounds: WARM_UP + rounds,
     };
     tell!("knee: tracing {} on {kernel}", plural(testcases.len(), "testcase"));

@@ -9,13 +9,13 @@ use std::path::PathBuf;
 
 use clap_complete::engine::ArgValueCandidates;
 use knee_agent::Operation;
+use knee_host::auto_tasks_on;
 use knee_host::suggest::{nearest, question};
 use knee_predict::Machine;
 use knee_predict::simulate::{
     Inputs, MOST_ITERATIONS, Plan, Point, Range, Simulator, Uncertainty, assumptions,
 };
 use knee_results::Mode;
-use knee_trace::GuestKernel;
 
 use self::change::Changes;
 use self::guest::{Request, trace};
@@ -25,8 +25,9 @@ use crate::args::tasks::Tasks;
 use crate::args::whole;
 use crate::exit::{ExitStatus, bail_usage, usage};
 use crate::input::emulator::emulator;
-use crate::input::kernel::kernel;
+use crate::input::kernel::kernels;
 use crate::input::machine::machine;
+use crate::present::commute::cost::list;
 use crate::present::predict::{Alone, Curve, Next, Prediction, json, text};
 use crate::progress::{Amount, Progress};
 use crate::stderr::tell;
@@ -140,9 +141,7 @@ fn batch(text: &str) -> Result<(String, usize), String> {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     if args.list {
-        let width = knee_agent::testcases().map(|known| known.name.len()).max().unwrap_or(0);
-        let line = |known: &Operation| format!("{:width$}  {}\n", known.name, known.about);
-        stdout::show(&knee_agent::testcases().map(line).collect::<String>())?;
+        stdout::show(&list(knee_agent::testcases()))?;
         return Ok(ExitStatus::Done);
     }
     let testcases = operations(&args.testcases)?;
@@ -157,11 +156,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         );
     }
     let emulator = emulator()?;
-    let named = |named| Ok(GuestKernel::Linux(kernel(named)?));
-    let kernels: Vec<GuestKernel> = match &args.kernels[..] {
-        [] => vec![named(None)?],
-        all => all.iter().map(|path| named(Some(path))).collect::<anyhow::Result<_>>()?,
-    };
+    let kernels = kernels(&args.kernels)?;
     let interrupt = interrupt::poll()?;
     let alone = |testcase: &&Operation| match args.at {
         Some(rate) => Ok(Alone { rate, is_measured: false }),
@@ -247,14 +242,10 @@ fn operations(names: &[String]) -> anyhow::Result<Vec<&'static Operation>> {
     Ok(found)
 }
 
-/// The task counts on the machine. `auto` means powers of two, and the cores of its parts.
+/// The task counts on the machine.
 fn tasks(asked: &Tasks, machine: &Machine) -> anyhow::Result<Vec<u32>> {
     let all = machine.cpus();
-    let tasks = asked.or_auto(|| {
-        let powers = (0..u32::BITS).map(|bit| 1 << bit).take_while(|tasks| *tasks <= all);
-        let cores = machine.cores_per_socket();
-        powers.chain([machine.cores_per_l3, cores, cores * machine.sockets, all]).collect()
-    });
+    let tasks = asked.or_auto(|| auto_tasks_on(&machine.all_cpus()));
     match tasks.iter().find(|tasks| **tasks > all) {
         Some(tasks) => Err(usage(format!(
             "-t {tasks}: {} has only {all} CPUs, and knee predicts one task for each",

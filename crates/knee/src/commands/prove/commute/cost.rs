@@ -9,22 +9,19 @@ use knee_host::number::plural;
 use knee_host::suggest::{nearest, question_or};
 use knee_host::text::Screen;
 use knee_results::Mode;
-use knee_trace::{Emulator, End, GuestKernel, GuestOptions, KneeKernel, cost};
+use knee_trace::{Emulator, End, GuestKernel, GuestOptions, KneeKernel, WARM_UP, cost};
 
 use super::complete;
 use crate::args::modes::one_mode;
 use crate::args::whole;
 use crate::exit::{ExitStatus, bail_usage};
 use crate::input::emulator::emulator;
-use crate::input::kernel::{kernel, warn_of_missing};
-use crate::present::commute::cost::{KernelCosts, View, json, text};
+use crate::input::kernel::{kernels, mode_of_tasks, warn_of_missing};
+use crate::present::commute::cost::{KernelCosts, View, json, list, text};
 use crate::progress::{Amount, Progress};
 use crate::stderr::tell;
 use crate::stdout;
 
-/// Warm-up rounds, which are not counted. They fill the per-CPU caches, which refill from global
-/// lists about ten entries at a time.
-const WARM_UP: u32 = 16;
 /// Maximum virtual CPUs of QEMU's PC that the plugin can distinguish.
 const MOST_CPUS: u32 = 64;
 
@@ -99,12 +96,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     if args.list {
-        let all = knee_agent::operations();
-        let width = all.clone().map(|operation| operation.name.len()).max().unwrap_or(0);
-        let line = |operation: &knee_agent::Operation| {
-            format!("{:width$}  {}\n", operation.name, operation.about)
-        };
-        stdout::show(&all.map(line).collect::<String>())?;
+        stdout::show(&list(knee_agent::operations()))?;
         return Ok(ExitStatus::Done);
     }
     let cpus: BTreeSet<u32> = args.cpus.iter().copied().chain([1]).collect();
@@ -120,18 +112,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let operations = operations(&args.operations, &known)?;
     let emulator = emulator()?;
     let qemu = emulator.version()?;
-    let mut kernels: Vec<GuestKernel> = match &args.kernels[..] {
-        [] if own.is_empty() => vec![GuestKernel::Linux(kernel(None)?)],
-        named => {
-            let named = named.iter().map(|named| Ok(GuestKernel::Linux(kernel(Some(named))?)));
-            named.collect::<anyhow::Result<_>>()?
-        }
+    let mut kernels = match args.kernels.is_empty() && !own.is_empty() {
+        true => Vec::new(),
+        false => kernels(&args.kernels)?,
     };
     kernels.extend(own);
-    let mode = match args.mode {
-        Mode::Threads => knee_agent::Mode::Threads,
-        Mode::Processes => knee_agent::Mode::Processes,
-    };
     let experiment = |operation: &&str, cpus: &u32| Experiment {
         operation: (*operation).to_owned(),
         cpus: *cpus,
@@ -141,7 +126,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
             .iter()
             .flat_map(|operation| cpus.iter().map(move |cpus| experiment(operation, cpus)))
             .collect(),
-        mode,
+        mode: mode_of_tasks(args.mode),
         rounds: WARM_UP + args.rounds,
     };
     let mut costs = Vec::new();

@@ -5,6 +5,7 @@ mod kernel_costs;
 mod table;
 mod view;
 
+use knee_agent::Operation;
 use knee_host::number::plural;
 use knee_host::text::Screen;
 use knee_trace::findings::plugin_digest;
@@ -81,6 +82,12 @@ pub(crate) fn json(kernels: &[KernelCosts], mode: &str, rounds: u32, qemu: &str)
         "plugin": plugin_digest(),
         "kernels": kernels,
     })
+}
+
+/// The names of operations, and what they do.
+pub(crate) fn list(operations: impl Iterator<Item = &'static Operation> + Clone) -> String {
+    let width = operations.clone().map(|operation| operation.name.len()).max().unwrap_or(0);
+    operations.map(|one| format!("{:width$}  {}\n", one.name, one.about)).collect()
 }
 
 /// Text of the costs.
