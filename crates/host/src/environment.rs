@@ -85,6 +85,11 @@ pub struct Environment {
     pub work_dir_file_system: Option<String>,
 }
 
+/// Name of this machine in the network, as `uname -n` prints it.
+pub fn hostname() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
 /// Name and release of the running kernel, as `uname -sr` prints them.
 pub fn kernel() -> String {
     let uname = rustix::system::uname();
@@ -107,7 +112,7 @@ impl Environment {
             command_line: std::env::args_os()
                 .map(|word| word.to_string_lossy().into_owned())
                 .collect(),
-            hostname: uname.nodename().to_string_lossy().into_owned(),
+            hostname: hostname(),
             kernel: kernel(),
             kernel_version: uname.version().to_string_lossy().into_owned(),
             architecture: uname.machine().to_string_lossy().into_owned(),

@@ -16,20 +16,13 @@ pub struct OwnDirectory(File);
 
 impl OwnDirectory {
     /// Creates a directory and the missing ones on the way to it, if necessary. Nobody else can write to the new
-    /// ones, whatever the umask. Others can read them if the umask permits it.
+    /// ones, whatever the umask. Others can read them if the umask permits it. Follows links of other users: where
+    /// that must not happen, use [`fixed::create`](crate::fixed::create).
     ///
     /// # Errors
     /// A directory cannot be created, or there is something else.
     pub fn create(path: &Path) -> io::Result<()> {
         DirBuilder::new().recursive(true).mode(0o755).create(path)
-    }
-
-    /// Like [`OwnDirectory::create`], but nobody else can read the new directories.
-    ///
-    /// # Errors
-    /// Those of [`OwnDirectory::create`].
-    pub fn create_private(path: &Path) -> io::Result<()> {
-        DirBuilder::new().recursive(true).mode(0o700).create(path)
     }
 
     /// Opens a directory. Never waits, whatever is at the path. Refuses a symbolic link of another user, who could

@@ -9,7 +9,7 @@ use std::io::{self, BufRead, Read};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, getxattr, lgetxattr, open};
+use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, getxattr, open};
 use rustix::io::Errno;
 use rustix::process::{Uid, geteuid};
 
@@ -50,16 +50,25 @@ pub enum FileError {
     TooLarge(u64),
 }
 
+impl FileError {
+    /// The class of the error.
+    pub fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::System(error) => error.kind(),
+            Self::Special(_) | Self::Empty => io::ErrorKind::InvalidInput,
+            Self::Owner(_) | Self::Shared => io::ErrorKind::PermissionDenied,
+            Self::Leased => io::ErrorKind::ResourceBusy,
+            Self::TooLarge(_) => io::ErrorKind::FileTooLarge,
+        }
+    }
+}
+
 impl From<FileError> for io::Error {
     fn from(error: FileError) -> Self {
-        let kind = match error {
-            FileError::System(error) => return error,
-            FileError::Special(_) | FileError::Empty => io::ErrorKind::InvalidInput,
-            FileError::Owner(_) | FileError::Shared => io::ErrorKind::PermissionDenied,
-            FileError::Leased => io::ErrorKind::ResourceBusy,
-            FileError::TooLarge(_) => io::ErrorKind::FileTooLarge,
-        };
-        io::Error::new(kind, error)
+        match error {
+            FileError::System(error) => error,
+            error => io::Error::new(error.kind(), error),
+        }
     }
 }
 
@@ -243,21 +252,13 @@ fn can_others_write(mode: u32, group: u32, user: Uid, has_acl: impl FnOnce() -> 
 /// Whether an open file has an access control list. A file system without such lists has none.
 pub fn has_acl(file: impl AsFd) -> bool {
     // fgetxattr(2) does not work for a descriptor that was opened with O_PATH.
-    is_list(getxattr(path_of(file), ACL, &mut [0_u8; 0]))
+    let found = getxattr(path_of(file), ACL, &mut [0_u8; 0]);
+    !matches!(found, Err(Errno::NODATA | Errno::OPNOTSUPP))
 }
 
 /// A path to an open file or directory, whatever is at its own path by now.
 pub fn path_of(file: impl AsFd) -> PathBuf {
     format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()).into()
-}
-
-/// Whether the file at this path, and not one to which it links, has an access control list.
-pub fn has_acl_at(path: &Path) -> bool {
-    is_list(lgetxattr(path, ACL, &mut [0_u8; 0]))
-}
-
-fn is_list(found: rustix::io::Result<usize>) -> bool {
-    !matches!(found, Err(Errno::NODATA | Errno::OPNOTSUPP))
 }
 
 /// Opens a file that the user named on the command line. This may also be a FIFO, as in `<(…)` of a shell, or

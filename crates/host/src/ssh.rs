@@ -36,9 +36,11 @@ const SET_UP: &str = "exec sh -c 'dir=$(mktemp -d \"${TMPDIR:-/tmp}/knee-host.XX
     echo \"knee-host ${cpus:-0} ${client:--} $dir\" && cat >/dev/null; \
     n=0; until rm -rf \"$dir\" || [ $n -ge 50 ]; do n=$((n + 1)); sleep 0.1; done'";
 /// No questions, an end within a minute if the host does not answer, and a connection that ends with its
-/// process, whatever the configuration of the user says.
-const OPTIONS: [&str; 6] = [
+/// process, whatever the configuration of the user says. The host gets no access to this user's keys and windows.
+const OPTIONS: [&str; 8] = [
     "BatchMode=yes",
+    "ForwardAgent=no",
+    "ForwardX11=no",
     "ConnectTimeout=10",
     "ServerAliveInterval=15",
     "ServerAliveCountMax=4",

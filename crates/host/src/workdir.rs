@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::geteuid;
 
+pub use self::lock::remove_all;
 use crate::fixed;
 use crate::process::keeper::Keeper;
 use crate::temporary::Listed;
@@ -34,7 +35,7 @@ pub struct WorkDir {
 impl WorkDir {
     /// Creates a directory below `parent`, after removing the directories of dead runs there.
     pub fn create(parent: &Path) -> io::Result<Self> {
-        fixed::require(&std::path::absolute(parent)?).map_err(io::Error::other)?;
+        let parent = &fixed::open(parent)?;
         sweep(parent);
         // A user who can open the directory can watch it (inotify(7)), which slows down its files.
         let own = Permissions::from_mode(0o700);
@@ -59,7 +60,7 @@ impl WorkDir {
 
     /// Removes the directory of a round with all of its content.
     pub fn end_round(&self, dir: &Path) -> io::Result<()> {
-        lock::remove_all(dir)
+        remove_all(dir)
     }
 }
 

@@ -3,15 +3,16 @@
 
 use std::fs;
 use std::io::{self, Read};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use knee_host::process::keeper::{self, Kept, Program};
 use knee_host::process::{CpuClock, wait_readable};
-use rustix::process::{Signal, geteuid};
+use rustix::process::{Signal, geteuid, getpid, kill_process};
 
 /// Longer than a busy machine needs for anything here.
 const LONG: Duration = Duration::from_secs(120);
@@ -20,15 +21,19 @@ const LONG: Duration = Duration::from_secs(120);
 const DAEMON: &str = "setsid sh -c 'trap \"\" TERM; sh -c \"echo \\$\\$ >new; mv new pid; exec sleep 600\" &' & \
                       until [ -e pid ] && grep -qx sleep /proc/$(cat pid)/comm; do sleep 0.01; done";
 
+/// The argument with which this program starts a program under a keeper and is killed. A directory follows.
+const KILLED: &str = "killed";
+
 /// A name and a test, which gets an empty directory.
 type Test = (&'static str, fn(&Path));
 
-const TESTS: [Test; 11] = [
+const TESTS: [Test; 12] = [
     ("status_and_output_are_those_of_the_program", status_and_output),
     ("a_program_that_cannot_be_executed_is_an_error", missing_program),
     ("a_held_program_does_not_run_before_it_is_released", held),
     ("a_program_is_asked_to_end_before_it_is_killed", asked),
     ("a_program_that_ignores_the_signal_is_killed", deaf),
+    ("a_program_is_asked_to_end_after_knee_was_killed", outlives_knee),
     ("a_program_that_stops_its_keeper_is_killed", stops_keeper),
     ("a_daemon_is_named_and_killed", daemon),
     ("a_program_can_run_as_another_user", other_user),
@@ -39,6 +44,9 @@ const TESTS: [Test; 11] = [
 
 fn main() {
     keeper::enable();
+    if let Some(dir) = std::env::args_os().skip_while(|word| word != KILLED).nth(1) {
+        killed(Path::new(&dir));
+    }
     for (name, test) in TESTS {
         println!("test {name} ...");
         test(tempfile::tempdir().unwrap().path());
@@ -105,6 +113,25 @@ fn deaf(dir: &Path) {
     let end = kept.stop(Signal::TERM, Duration::from_millis(50)).unwrap();
     assert!(!end.status.success());
     assert!(!is_alive(&pid));
+}
+
+fn outlives_knee(dir: &Path) {
+    let killed = Command::new(std::env::current_exe().unwrap()).arg(KILLED).arg(dir).status();
+    assert_eq!(killed.unwrap().signal(), Some(libc::SIGKILL));
+    let until = Instant::now() + LONG;
+    while !dir.join("removed").exists() {
+        assert!(Instant::now() < until, "the program could not remove what it had");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Starts a program that needs a moment after its signal, and is killed.
+fn killed(dir: &Path) -> ! {
+    let script = "trap 'sleep 0.2; >removed; exit' TERM; sleep 600 & echo ready; wait";
+    let kept = shell(script, dir).asked_to_end_by(Signal::TERM, LONG).start().unwrap();
+    wait_for_output(&kept);
+    kill_process(getpid(), Signal::KILL).unwrap();
+    unreachable!("it was killed");
 }
 
 fn stops_keeper(dir: &Path) {

@@ -10,7 +10,8 @@
 //! kill the group. A keeper is this same program, started again. It is a subreaper
 //! (`PR_SET_CHILD_SUBREAPER`): each descendant of the program whose parent ends becomes a child of the keeper,
 //! whatever its session. The keeper has a process group of its own and blocks the signals of a terminal. When
-//! knee closes its end of the socket, or dies, the keeper kills and reaps its children until none is left.
+//! knee tells it to end, or dies, the keeper kills and reaps its children until none is left. If knee has died, it
+//! first asks the program to end, if that [has a signal for it](Program::asked_to_end_by), and waits.
 //!
 //! A program is first *held*: its process exists and waits for one byte before it executes the program. A
 //! caller can thus open accounts and attach samplers before the program runs, and neither the start of the
@@ -53,11 +54,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::process::{
-    Pid, PidfdFlags, Rlimit, Signal, getpgrp, kill_process, kill_process_group, pidfd_open,
+    Pid, PidfdFlags, Rlimit, Signal, kill_process, kill_process_group, pidfd_open,
     pidfd_send_signal,
 };
 
-use self::message::Message;
+use self::message::{END, Message, RELEASE};
 use super::output::read_tail;
 use super::start::{Ties, spawn};
 use super::{readable, wait_readable};
@@ -93,6 +94,7 @@ pub struct Program {
     open_files: Option<Rlimit>,
     user: Option<(u32, u32)>,
     round: Option<PathBuf>,
+    farewell: Option<(Signal, Duration)>,
     stdin: Option<Stdio>,
     stdout: Option<Stdio>,
     stderr: Option<Stdio>,
@@ -115,6 +117,7 @@ impl Program {
             open_files: None,
             user: None,
             round: None,
+            farewell: None,
             stdin: None,
             stdout: None,
             stderr: None,
@@ -167,6 +170,14 @@ impl Program {
         self
     }
 
+    /// If knee is killed, asks the program and its process group to end with this signal, and kills it only after
+    /// `patience`. A server may have resources that only itself can remove, such as shared memory.
+    #[must_use]
+    pub fn asked_to_end_by(mut self, signal: Signal, patience: Duration) -> Self {
+        self.farewell = Some((signal, patience));
+        self
+    }
+
     /// Sets its standard input: `Stdio::piped()` for [`Kept::stdin`], or a file.
     #[must_use]
     pub fn stdin(mut self, stdin: impl Into<Stdio>) -> Self {
@@ -214,13 +225,18 @@ impl Program {
     /// # Errors
     /// No process can be started.
     pub fn prepare(self) -> io::Result<Prepared> {
-        let group = if self.is_on_terminal { getpgrp().as_raw_pid() } else { 0 };
+        // The group is 0 if its leader is outside the PID namespace of knee, and no Pid is 0.
+        // SAFETY: getpgrp only returns a number.
+        let group = if self.is_on_terminal { unsafe { libc::getpgrp() } } else { 0 };
         let (uid, gid) = self.user.unzip();
         let id = |id: Option<u32>| id.map_or(process::NONE.to_owned(), |id| id.to_string());
         let round = self.round.map(std::path::absolute).transpose()?;
         let mut words: Vec<OsString> =
             vec![group.to_string().into(), id(uid).into(), id(gid).into()];
         words.push(round.map_or(process::NONE.into(), PathBuf::into_os_string));
+        let (signal, patience) = self.farewell.unzip();
+        words.push(id(signal.map(|signal| signal.as_raw().cast_unsigned())).into());
+        words.push(id(patience.map(|patience| patience.as_millis() as u32)).into());
         words.extend(self.words);
         let ties = Ties { cpus: self.cpus, open_files: self.open_files, ..Ties::default() };
         let null = Stdio::null;
@@ -383,7 +399,7 @@ impl Kept {
     /// # Errors
     /// The process has been killed.
     pub fn release(&self) -> io::Result<()> {
-        (&self.keeper.control).write_all(b"!")
+        (&self.keeper.control).write_all(&[RELEASE])
     }
 
     /// The process ID of the program. No other process gets this number before this value is dropped.
@@ -493,6 +509,8 @@ impl Kept {
     /// Has the keeper kill the program, and kills it from here if the keeper cannot, for example because the program
     /// stops it.
     fn kill(&self) -> io::Result<()> {
+        // A keeper that has ended reads nothing.
+        let _ = (&self.keeper.control).write_all(&[END]);
         self.keeper.control.shutdown(Shutdown::Write)?;
         if !wait_readable(&self.exit, STOPPED) {
             let _ = pidfd_send_signal(&self.exit, Signal::KILL);

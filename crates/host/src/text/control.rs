@@ -42,14 +42,23 @@ pub fn original(text: &str) -> Cow<'_, str> {
     }
 }
 
+/// Text with `\n` for its newlines, marked or not. In a command, a newline ends a comment, and a space does not.
+pub fn visible_newlines(text: &str) -> Cow<'_, str> {
+    match text.contains(['\n', NEWLINE]) {
+        true => text.replace(['\n', NEWLINE], "\\n").into(),
+        false => text.into(),
+    }
+}
+
 /// Whether text must not contain this character: a control character other than newline and tab, a
-/// control of the direction of text (Unicode Standard Annex #9), a noncharacter that XML forbids, or a
-/// marked newline or tab.
+/// control of the direction of text (Unicode Standard Annex #9), a separator of lines, a character without
+/// width, with which different names look the same, a noncharacter that XML forbids, or a marked newline or tab.
 fn is_control(character: char) -> bool {
     match character {
         '\n' | '\t' => false,
         '\u{61c}' | '\u{200e}' | '\u{200f}' => true,
-        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => true,
+        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}' => true,
+        '\u{ad}' | '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}' => true,
         '\u{fffe}' | '\u{ffff}' | NEWLINE | TAB => true,
         other => other.is_control(),
     }
@@ -151,6 +160,20 @@ mod tests {
         assert_eq!(escape_json(&json), serde_json::to_string(name).unwrap());
         assert!(matches!(one_line("mmap1"), Cow::Borrowed("mmap1")));
         assert!(matches!(original("mmap1"), Cow::Borrowed("mmap1")));
+    }
+
+    #[test]
+    fn line_separators_and_characters_without_width_are_replaced() {
+        assert_eq!(plain("mmap1\u{200b}\u{2028}a\u{2029}\u{feff}b\u{ad}"), "mmap1��a��b�");
+        assert_eq!(escape_json("\"a\u{200b}\""), "\"a\\u200b\"");
+    }
+
+    #[test]
+    fn a_newline_in_a_command_is_visible() {
+        let command = "# a comment\ntouch file";
+        for text in [command, &one_line(command)] {
+            assert_eq!(visible_newlines(text), "# a comment\\ntouch file");
+        }
     }
 
     #[test]

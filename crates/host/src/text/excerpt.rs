@@ -48,7 +48,7 @@ fn first_quotation(text: &str) -> Option<(&str, char, &str, &str)> {
 }
 
 /// The first `characters` of a text, followed by `…` if it has more.
-fn cut(text: &str, characters: usize) -> Cow<'_, str> {
+pub fn cut(text: &str, characters: usize) -> Cow<'_, str> {
     match text.char_indices().nth(characters) {
         None => text.into(),
         Some((end, _)) => format!("{}…", &text[..end]).into(),

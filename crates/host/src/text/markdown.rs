@@ -42,6 +42,9 @@ fn is_inert(text: &str) -> bool {
     if text.contains("://") || text.to_ascii_lowercase().contains("www.") {
         return false;
     }
+    if text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').any(is_reference) {
+        return false;
+    }
     let mut before = None;
     let mut rest = text.chars();
     while let Some(c) = rest.next() {
@@ -51,7 +54,7 @@ fn is_inert(text: &str) -> bool {
             '_' => is_word(before) && is_word(after),
             '<' => is_space(after) || is_digit(after),
             '~' => is_space(after),
-            '#' | '!' => !is_digit(after),
+            '#' | '!' | '%' => !is_digit(after),
             // A service may take only ASCII for a part of a word.
             '@' => {
                 let is_in_word = before.is_some_and(|c| c.is_ascii_alphanumeric());
@@ -65,6 +68,17 @@ fn is_inert(text: &str) -> bool {
         before = Some(c);
     }
     true
+}
+
+/// Whether a service takes a word for a commit or an issue, as in `GH-12`. A number of up to 39 digits stays a number.
+fn is_reference(word: &str) -> bool {
+    let is_hash = |part: &str| {
+        let is_hex = part.len() >= 7 && part.chars().all(|c| c.is_ascii_hexdigit());
+        is_hex && (part.len() >= 40 || !part.chars().all(|c| c.is_ascii_digit()))
+    };
+    let is_issue = |digits: &str| digits.starts_with(|c: char| c.is_ascii_digit());
+    let prefix = word.get(..3).filter(|prefix| prefix.eq_ignore_ascii_case("gh-"));
+    prefix.is_some_and(|_| is_issue(&word[3..])) || word.split('-').any(is_hash)
 }
 
 /// Whether the `@` before this text would make a mail address of it.
@@ -96,6 +110,12 @@ mod tests {
             "me@evil.example",
             "org/repo#12",
             "!12",
+            "%12",
+            "GH-12",
+            "see gh-3 there",
+            "deadbeefdeadbeefdeadbeefdeadbeefdeadbeef",
+            "1234567890123456789012345678901234567890",
+            "at 1a2b3c4",
             "https://evil.example",
             "WWW.evil.example",
         ] {
@@ -113,6 +133,8 @@ mod tests {
             "<0.0001",
             "~ no difference found; about 5 rounds needed",
             "sort -n < in | uniq -c > out; knee ab --before x",
+            "1234567 iterations, 12% of them",
+            "GH-x, agh-1, face-off",
             "task 3 was killed by SIGSEGV!",
         ] {
             assert!(matches!(markdown(text), Cow::Borrowed(same) if same == text), "{text}");

@@ -10,11 +10,13 @@ mod table;
 use std::os::fd::BorrowedFd;
 
 pub use self::ascii::to_ascii;
-pub use self::control::{clean, escape_json, for_terminal, one_line, original, plain};
-pub use self::excerpt::excerpt;
+pub use self::control::{
+    clean, escape_json, for_terminal, one_line, original, plain, visible_newlines,
+};
+pub use self::excerpt::{cut, excerpt};
 pub use self::markdown::{code, markdown};
 pub use self::style::Style;
-pub use self::table::{Cell, Column, Table};
+pub use self::table::{Cell, Column, Table, UNKNOWN};
 
 /// Narrowest text column: below this, lines overflow the terminal rather than become unreadable.
 const NARROWEST: usize = 20;
@@ -52,13 +54,15 @@ impl Screen {
 
     /// `text` with each line wrapped between words. The rest of a line is indented like its start, and
     /// by `indent` beyond that. ANSI escape sequences take no columns. A word longer than a line stays whole, so
-    /// that paths and commands can be copied.
+    /// that paths and commands can be copied. Blanks that are not ASCII, which could pad a word so that the rest of it
+    /// begins at the start of a line, become spaces.
     pub fn wrap(&self, text: &str, indent: &str) -> String {
         let text = if self.is_ascii { to_ascii(text) } else { text.into() };
         let Some(width) = self.width else { return text.into_owned() };
         if text.lines().all(|line| textwrap::core::display_width(line) <= width) {
             return text.into_owned();
         }
+        let text = text.replace(is_wide_blank, " ");
         let mut options = textwrap::Options::new(width)
             .word_splitter(textwrap::WordSplitter::NoHyphenation)
             .word_separator(textwrap::WordSeparator::AsciiSpace)
@@ -75,6 +79,13 @@ impl Screen {
         }
         wrapped
     }
+}
+
+/// Whether a character other than a space or a control character is blank on a screen.
+fn is_wide_blank(character: char) -> bool {
+    let is_space = character.is_whitespace() && !character.is_ascii();
+    // Blank letters of Hangul and Braille.
+    is_space || matches!(character, '\u{115f}' | '\u{1160}' | '\u{2800}' | '\u{3164}' | '\u{ffa0}')
 }
 
 fn variable(name: &str) -> Option<String> {
@@ -126,6 +137,16 @@ mod tests {
             "    four in, and many more\n      words"
         );
         assert_eq!(Screen::UNLIMITED.wrap(text, "      "), text);
+    }
+
+    #[test]
+    fn blanks_in_a_word_do_not_pad_it_to_the_next_line() {
+        for blank in ['\u{a0}', '\u{2003}', '\u{2800}', '\u{3164}'] {
+            let blank = String::from(blank);
+            let text = format!("note  ok{}note{blank}0{blank}slower", blank.repeat(12));
+            let wrapped = screen(20).wrap(&text, "      ");
+            assert!(wrapped.lines().skip(1).all(|line| line.starts_with("      ")), "{wrapped}");
+        }
     }
 
     #[test]

@@ -8,6 +8,8 @@ use super::style::Style;
 use super::{NARROWEST, Screen, clean, markdown, plain, to_ascii};
 
 const DIM: Style = Style::DIM;
+/// What stands in a cell whose value is unknown.
+pub const UNKNOWN: &str = "-";
 
 /// A table of text. Column widths follow from the cells.
 #[derive(Debug, Clone, Default)]
@@ -37,6 +39,7 @@ pub struct Cell {
 #[derive(Debug, Clone)]
 enum Line {
     Cells(Vec<Cell>),
+    Titles(Vec<Cell>),
     /// Text across all columns.
     Text(String),
 }
@@ -113,7 +116,8 @@ impl Table {
 
     /// Adds a row with the titles of the columns.
     pub fn titles(&mut self) {
-        self.row(self.columns.iter().map(|column| Cell::new(&column.title, Style::BOLD)).collect());
+        let titles = self.columns.iter().map(|column| Cell::new(&column.title, Style::BOLD));
+        self.lines.push(Line::Titles(titles.collect()));
     }
 
     /// Like [`Table::titles`], with another title for one of the columns.
@@ -151,7 +155,9 @@ impl Table {
         let mut text = String::new();
         for line in &self.lines {
             match line {
-                Line::Cells(cells) => self.put_row(&mut text, cells, &widths, screen.width),
+                Line::Cells(cells) | Line::Titles(cells) => {
+                    self.put_row(&mut text, cells, &widths, screen.width)
+                }
                 Line::Text(line) => {
                     text.push_str(&screen.wrap(line, ""));
                     text.push('\n');
@@ -169,7 +175,7 @@ impl Table {
     pub fn markdown(&self) -> String {
         let escape = |cell: &Cell| markdown::cell(&cell.text);
         let cells = self.lines.iter().filter_map(|line| match line {
-            Line::Cells(cells) => Some(cells.iter().map(escape).collect()),
+            Line::Cells(cells) | Line::Titles(cells) => Some(cells.iter().map(escape).collect()),
             Line::Text(_) => None,
         });
         let rows: Vec<Vec<String>> = cells.collect();
@@ -196,8 +202,14 @@ impl Table {
         lines.concat()
     }
 
-    /// Takes the width from columns, in their order, until the others need at most `width`.
+    /// Takes the width from columns until the others need at most `width`: first from those without any value,
+    /// then in their order.
     fn drop_columns(&self, widths: &mut [Option<usize>], width: usize) {
+        if self.needs(widths) > width {
+            for (_, width) in widths.iter_mut().enumerate().filter(|(nr, _)| self.is_unknown(*nr)) {
+                *width = None;
+            }
+        }
         while self.needs(widths) > width {
             let kept = self.columns.iter().zip(widths.iter()).filter(|(_, width)| width.is_some());
             let Some(next) = kept.filter_map(|(column, _)| column.drops).min() else { break };
@@ -212,7 +224,9 @@ impl Table {
     fn to_ascii(&self) -> Self {
         let mut table = self.clone();
         let cells = table.lines.iter_mut().flat_map(|line| match line {
-            Line::Cells(cells) => cells.iter_mut().map(|cell| &mut cell.text).collect(),
+            Line::Cells(cells) | Line::Titles(cells) => {
+                cells.iter_mut().map(|cell| &mut cell.text).collect()
+            }
             Line::Text(text) => vec![text],
         });
         let titles = table.columns.iter_mut().map(|column| &mut column.title);
@@ -226,12 +240,23 @@ impl Table {
     fn widths(&self) -> Vec<Option<usize>> {
         let mut widths = vec![Some(0); self.columns.len()];
         for line in &self.lines {
-            let Line::Cells(cells) = line else { continue };
+            let (Line::Cells(cells) | Line::Titles(cells)) = line else { continue };
             for (cell, width) in cells.iter().zip(&mut widths) {
                 *width = (*width).max(Some(display_width(&cell.text)));
             }
         }
         widths
+    }
+
+    /// Whether column `nr` has cells, and all of their values are unknown.
+    fn is_unknown(&self, nr: usize) -> bool {
+        let cells = self.lines.iter().filter_map(|line| match line {
+            Line::Cells(cells) => cells.get(nr),
+            Line::Titles(_) | Line::Text(_) => None,
+        });
+        let mut values =
+            cells.map(|cell| cell.text.as_str()).filter(|text| !text.is_empty()).peekable();
+        values.peek().is_some() && values.all(|text| text == UNKNOWN)
     }
 
     /// Whether the last column is text, which wraps.
@@ -346,6 +371,23 @@ mod tests {
         let text = plain(&table().render(&screen(40))).into_owned();
         assert!(text.starts_with("point  change  verdict\n"), "{text}");
         assert!(text.contains("\nleft out to fit 40 columns: before, p ("), "{text}");
+    }
+
+    #[test]
+    fn columns_without_any_value_drop_out_first() {
+        let mut table = Table::new(vec![
+            Column::left("point"),
+            Column::right("1 task").drops(1),
+            Column::right("effic."),
+        ]);
+        table.titles();
+        table.row(["mmap1", "1.5 M", "-"].map(Cell::from).to_vec());
+        table.row(["brk1", "2 M", ""].map(Cell::from).to_vec());
+        let shown = |table: &Table, width| plain(&table.render(&screen(width))).into_owned();
+        assert!(shown(&table, 21).starts_with("point  1 task  effic.\nmmap1"));
+        assert!(shown(&table, 20).starts_with("point  1 task\nmmap1"), "{}", shown(&table, 20));
+        table.row(["fork1", "3 M", "90%"].map(Cell::from).to_vec());
+        assert!(shown(&table, 20).starts_with("point  effic.\n"), "{}", shown(&table, 20));
     }
 
     #[test]

@@ -73,8 +73,12 @@ fn lock(dir: &Path, exclusively: FlockOperation) -> io::Result<File> {
     Ok(lock)
 }
 
-/// Removes a directory with its content, if it exists.
-pub(super) fn remove_all(dir: &Path) -> io::Result<()> {
+/// Removes a directory with its content, if it exists. It may contain more levels of directories than this process may
+/// open files.
+///
+/// # Errors
+/// Something in it cannot be removed.
+pub fn remove_all(dir: &Path) -> io::Result<()> {
     match fs::remove_dir_all(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         // It opens a file for each level, and a program can make any number of levels. rm does not.

@@ -1,4 +1,5 @@
-//! What a keeper tells knee, in eight bytes: a process between fork and exec may not allocate memory.
+//! What knee tells a keeper, in one byte, and what a keeper tells knee, in eight bytes: a process
+//! between fork and exec may not allocate memory.
 
 use std::io::{self, Read};
 use std::os::unix::process::ExitStatusExt;
@@ -6,6 +7,11 @@ use std::process::ExitStatus;
 
 use rustix::io::Errno;
 use rustix::process::Pid;
+
+/// What knee sends a keeper to let the held program run.
+pub(super) const RELEASE: u8 = b'!';
+/// What knee sends a keeper to end the program. If the socket closes without it, knee was killed.
+pub(super) const END: u8 = b'.';
 
 /// Messages of a keeper, in this order. [`Message::Failed`] can replace the first two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

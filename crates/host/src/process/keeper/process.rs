@@ -8,26 +8,27 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
+use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, pidfd_open, set_child_subreaper,
-    waitpid,
+    Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, kill_process_group, pidfd_open,
+    set_child_subreaper, waitpid,
 };
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 
-use super::message::Message;
+use super::message::{END, Message, RELEASE};
 use crate::process::descendants::{end_descendants, running_descendants};
 use crate::process::fork::die_with;
-use crate::process::{ended_with, readable};
+use crate::process::{ended_with, readable, wait_readable};
 use crate::signal::{SignalFd, reset_signals};
 use crate::workdir::lock;
 
 /// The hidden subcommand of knee that runs a keeper.
 pub(super) const SUBCOMMAND: &str = "keeper";
 /// The word for a keeper of a program. The process group, user, group and directory of the round of the program
-/// follow, and its words.
+/// follow, the signal that asks it to end and the milliseconds that it may take, and its words.
 pub(super) const PROGRAM: &str = "program";
 /// The word for a keeper of a directory, which follows.
 pub(super) const DIRECTORY: &str = "directory";
@@ -45,6 +46,8 @@ struct Program {
     group: i32,
     user: Option<(u32, u32)>,
     round: Option<PathBuf>,
+    /// What to do if knee is killed: the signal that asks it to end, and how long it may take.
+    farewell: Option<(Signal, Duration)>,
     words: Vec<OsString>,
 }
 
@@ -73,11 +76,15 @@ fn parse(words: Vec<OsString>) -> Option<(UnixStream, Charge)> {
         Charge::Directory(words.next()?.into())
     } else {
         let group = words.next()?.to_str()?.parse().ok()?;
-        let [uid, gid] = [words.next()?, words.next()?].map(|id| id.to_str()?.parse().ok());
+        let number = |word: OsString| -> Option<u32> { word.to_str()?.parse().ok() };
+        let [uid, gid] = [words.next()?, words.next()?].map(number);
         let round = words.next().filter(|round| round != NONE).map(PathBuf::from);
+        let [signal, millis] = [words.next()?, words.next()?].map(number);
+        let signal = signal.and_then(|signal| Signal::from_named_raw(signal.cast_signed()));
+        let farewell = signal.zip(millis.map(|millis| Duration::from_millis(millis.into())));
         let words: Vec<OsString> = words.collect();
         words.first()?;
-        Charge::Program(Program { group, user: uid.zip(gid), round, words })
+        Charge::Program(Program { group, user: uid.zip(gid), round, farewell, words })
     };
     // SAFETY: knee left the descriptor open for this process, and nothing else here uses it.
     let control = UnixStream::from(unsafe { OwnedFd::from_raw_fd(fd) });
@@ -113,6 +120,12 @@ fn keep_program(program: Program, mut control: UnixStream) -> io::Result<()> {
         if is_over {
             break;
         }
+    }
+    let is_asked = matches!(control.read(&mut [0]), Ok(1..));
+    if let (None, false, Some((signal, patience))) = (status, is_asked, program.farewell) {
+        // It leads its group, unless it has left that.
+        let _ = kill_process_group(child, signal).or_else(|_| kill_process(child, signal));
+        wait_readable(&exit, patience);
     }
     let left = match status {
         Some(_) => {
@@ -166,7 +179,8 @@ impl Program {
             reset_signals();
             control.write_all(&Message::Held(getpid()).to_bytes())?;
             // If knee has died, there is nothing to read.
-            if control.read(&mut [0])? == 0 {
+            let mut byte = [END];
+            if control.read(&mut byte)? == 0 || byte != [RELEASE] {
                 return Err(Errno::CANCELED.into());
             }
             // Not earlier: that user could stop this process before knee knows its ID, and knee would wait forever.
