@@ -1,9 +1,10 @@
-//! Maps and touches memory of knee-vm with large pages or small ones, to count the instructions:
+//! Maps and touches memory in a space of knee-vm, with large or small pages, to count the instructions:
 //! `valgrind --tool=callgrind large_pages large|small again|fresh ROUNDS`.
 //!
-//! Each round maps 2 MiB and raises a fault for each of its pages, or for the large page. With `again`, it
-//! then unmaps the memory, and the next round uses the same addresses. With `fresh`, all rounds together map
-//! one range, which stays mapped, so each round needs a new page table.
+//! Each round touches 2 MiB: it raises one fault for each small page, or one fault for the large page. With
+//! `again`, each round maps the memory, touches it and unmaps it, always at the same addresses. With `fresh`,
+//! the memory of all rounds is mapped at the beginning and stays mapped. Each round then touches memory
+//! that no other round touches, so each round needs a page table of its own.
 
 use std::env;
 use std::process;

@@ -8,7 +8,7 @@ use knee_vm::{PAGE, Pager, PagerError, Swap};
 
 type Slots = BTreeMap<u64, Box<[u8; PAGE]>>;
 
-/// A swap device in memory. A read of a slot that was never written panics.
+/// A swap device in memory. If a slot was never written, reading it panics.
 #[derive(Default, Clone)]
 pub struct Disk {
     slots: Arc<Mutex<Slots>>,

@@ -94,7 +94,7 @@ impl Duel {
         }
     }
 
-    /// Makes `checks` calls of `is_bad`, and reports an error if one of them returns true.
+    /// Calls `is_bad` repeatedly (`checks` times), and reports an error if one of these calls returns true.
     pub fn check(&self, checks: u64, is_bad: impl Fn() -> bool) {
         for _ in 0..checks {
             std::hint::spin_loop();

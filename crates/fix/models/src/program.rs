@@ -147,7 +147,7 @@ fn program(message: &str, tmpdir: &Path, cfgs: &[&str]) -> Option<(String, Progr
 }
 
 /// A compiler wrapper that adds these `cfg`s. cargo uses it only for the crates of this workspace, and
-/// keeps the output of wrappers with different names apart.
+/// separates the output of wrappers with different names.
 fn wrapper(tmpdir: &Path, cfgs: &[&str]) -> PathBuf {
     let path = tmpdir.join(format!("rustc-{}", cfgs.join("-")));
     let flags: String = cfgs.iter().map(|cfg| format!(" --cfg {cfg}")).collect();

@@ -36,8 +36,8 @@ pub enum Detector {
 pub struct Suite {
     /// The crate.
     pub package: Package,
-    /// The mutants, by their names in the sources. A mutant that several tests must notice is listed several
-    /// times.
+    /// The mutants, by their names in the sources. If several tests must notice a mutant, the mutant is
+    /// listed several times.
     pub mutants: &'static [(&'static str, Detector)],
     /// The names in `mutants` that are marked in a dependency's sources instead of in this crate's sources.
     pub of_dependencies: &'static [&'static str],
@@ -50,12 +50,12 @@ pub struct Suite {
 /// two CPUs to themselves. The other tests take the lock for reading, so they can run at the same time.
 static CPUS: RwLock<()> = RwLock::new(());
 
-/// A mutant's time limit is this many times the time that the real code has just taken on the same machine,
+/// A mutant's time limit is this multiple of the time that the real code has just taken on the same machine,
 /// but at least `LEAST_PATIENCE`.
 const PATIENCE: u32 = 10;
 const LEAST_PATIENCE: Duration = Duration::from_secs(60);
 
-/// A mutant that reaches its time limit counts as noticed only if the real code, run again directly
+/// When a mutant reaches its time limit, it counts as noticed only if the real code, run again directly
 /// afterwards, takes at most 1 / `CREDIBLE` of this limit. If the real code takes longer, the machine is
 /// slow, and the mutant runs again.
 const CREDIBLE: u32 = 5;

@@ -7,7 +7,7 @@ use crate::mutant::order;
 use crate::platform::Platform;
 use crate::primitive::{AtomicU64, constant};
 
-/// The thread that is running a barrier, as a [`Caller`], or 0.
+/// The number of the thread that is running a barrier (see [`Caller`]), or 0.
 #[derive(Debug)]
 pub(crate) struct BarrierLock(AtomicU64);
 

@@ -77,7 +77,7 @@ impl<T> Biased<T> {
         self.inside.load(order!(Acquire, "biased_skip"))
     }
 
-    /// Lets remote threads go first: clears `inside` until none of them requests the lock. Returns with
+    /// Lets remote threads go first: keeps `inside` clear until none of them requests the lock. Returns with
     /// `inside` set.
     #[cold]
     fn wait(&self, platform: &impl Platform) {
@@ -85,7 +85,8 @@ impl<T> Biased<T> {
             // Release: a remote thread may take the lock now, and must see what the owner has done.
             self.inside.store(false, order!(Release, "biased_wait"));
             // Relaxed: the Acquire load below decides whether to return. If that load finds no request, it
-            // synchronizes with the store that ended this request or a later request.
+            // synchronizes with the store that ended the request for which this thread waited, or with the
+            // store that ended a later request.
             platform.wait_while(|| self.requested.load(Relaxed));
             self.inside.store(true, Relaxed);
             light(platform.is_symmetric());

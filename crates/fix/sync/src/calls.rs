@@ -14,7 +14,7 @@ pub(crate) struct Calls {
     /// The number of times that the thread has begun or stopped freeing objects. The number is odd while the
     /// thread frees objects.
     count: AtomicU64,
-    /// The thread that last began to free objects, as a [`Caller`].
+    /// The number of the thread that last began to free objects; see [`Caller`].
     caller: AtomicU64,
 }
 

@@ -10,9 +10,9 @@ use crate::primitive::{AtomicU32, constant, fence};
 #[cfg(all(target_os = "linux", feature = "std", not(any(loom, shuttle, miri))))]
 const SPINS_BEFORE_SLEEP: u32 = 80;
 
-/// The maximum duration of a sleep. This bounds how long a writer sleeps if no reader wakes it. A reader that
-/// releases a lock executes no fence before it checks whether a writer has shut the lock. So the reader may
-/// miss a waiting writer (see `rm::bias::Bias::leave`).
+/// The maximum duration of a sleep. This bounds how long a writer sleeps if no reader wakes it. When a reader
+/// releases a lock, it executes no fence before it checks whether a writer has shut the lock. So the reader
+/// may miss a waiting writer (see `rm::bias::Bias::leave`).
 #[cfg(all(target_os = "linux", feature = "std", not(any(loom, shuttle, miri))))]
 const SLEEP: core::time::Duration = core::time::Duration::from_micros(200);
 

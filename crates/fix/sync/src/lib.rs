@@ -1,9 +1,9 @@
 //! Memory reclamation, reference counts and locks whose readers share no cache line.
 //!
-//! Data that many threads read and few threads change is usually guarded by a lock or a count that every
-//! reader writes to, so a cache line moves from core to core with each read. With this crate, readers write
-//! only to cache lines of their own and execute no fence. Writers pay for all synchronization between readers
-//! and writers.
+//! If many threads read data and few threads change it, the data is usually guarded by a lock or a count that
+//! every reader writes to, so a cache line moves from core to core with each read. With this crate, readers
+//! write only to cache lines of their own and execute no fence. Writers pay for all synchronization between
+//! readers and writers.
 //!
 //! | | |
 //! | --- | --- |

@@ -58,7 +58,7 @@ pub struct RawPiMutex {
     owner: AtomicU32,
 }
 
-/// The number of attempts before the thread sleeps, each followed by a pause. All attempts together take a
+/// The number of attempts, each followed by a pause, before the thread sleeps. All attempts together take a
 /// few microseconds on the CPUs with the slowest pause instruction. A high-priority waiter that spins
 /// occupies only its own CPU, and only for this time.
 const SPINS: u32 = 100;

@@ -1,9 +1,9 @@
 //! Macros for *mutants*: deliberate mistakes in knee-sync and knee-vm, each of which must make a test fail.
 //!
 //! With `--cfg mutants` a crate becomes the mutant that the environment variable `KNEE_MUTANT` names, so one
-//! build serves all mutants. On a machine without an environment, a call of `choose_mutant` sets the name.
-//! Without `--cfg mutants` the macros compile to the correct code. In each crate, `tests/mutants/list.rs`
-//! names the tests that detect its mutants.
+//! build serves all mutants. On a machine without environment variables, a call of `choose_mutant` sets the
+//! name. Without `--cfg mutants` the macros compile to the correct code. In each crate,
+//! `tests/mutants/list.rs` names the tests that detect its mutants.
 
 /// Whether the chosen mutant has one of these names.
 #[doc(hidden)]
@@ -77,7 +77,7 @@ mod chosen {
     #[cfg(not(feature = "std"))]
     use bare::chosen;
 
-    /// The choice of a mutant on machines without an environment.
+    /// The choice of a mutant on machines without environment variables.
     #[cfg(not(feature = "std"))]
     mod bare {
         use core::ptr;

@@ -82,7 +82,7 @@ mod tests {
             });
             has_one.wait();
             with_number(|_| ());
-            // SAFETY: the child only loads and stores before it exits.
+            // SAFETY: before the child exits, it only accesses atomics.
             let child = unsafe { libc::fork() };
             if child == 0 {
                 let free = NUMBERS.nodes().filter(|node| node.try_take()).count();
@@ -109,8 +109,8 @@ mod tests {
             fn drop(&mut self) {
                 assert!(registered().is_none(), "the thread has unregistered");
                 with_number(|number| {
-                    // SAFETY: the child needs no lock of another thread except the allocator's, which the C
-                    // library makes usable after a fork.
+                    // SAFETY: the only lock of another thread that the child may need is the allocator's,
+                    // which the C library makes usable after a fork.
                     let child = unsafe { libc::fork() };
                     if child == 0 {
                         let other = thread::spawn(|| with_number(|other| other)).join();

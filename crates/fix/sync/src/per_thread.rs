@@ -46,7 +46,7 @@ fn with_temporary<T: Part, R>(slot: &'static Slot<T>, with: impl FnOnce(T) -> R)
 
 /// Unregisters the calling thread, if the thread is registered and nothing needs its registration any more.
 pub(crate) fn unregister<T: Part>(slot: &'static Slot<T>) {
-    // Destructors that `unregister` runs must not find a registration that is being removed.
+    // `unregister` runs destructors, which must not find a registration that is being removed.
     if let Some(part) = slot.take()
         && !part.unregister()
     {
@@ -69,7 +69,7 @@ macro_rules! per_thread {
 
         impl Drop for Exit {
             fn drop(&mut self) {
-                // Destructors that `before_exit` runs may use the registration.
+                // `before_exit` runs destructors, which may use the registration.
                 registered().into_iter().for_each($crate::per_thread::Part::before_exit);
                 $crate::per_thread::unregister(&PART);
             }

@@ -26,7 +26,7 @@ use crate::system::System;
 /// For a value that is modified in place, use a read-mostly lock. If readers keep the value for a long
 /// time, put an `Arc` into the `Rcu`.
 ///
-/// `D` is a reference to the domain whose guards readers hold, by default the domain of the process.
+/// `D` is a reference to a domain, by default the domain of the process. Readers hold guards of this domain.
 ///
 /// ```
 /// use knee_sync::{Rcu, epoch};

@@ -66,8 +66,8 @@ impl Default for System {
 // SAFETY: membarrier(2) guarantees that all running threads of the process pass through a state where all
 // their memory accesses are in program order, and a thread that is not running has passed through such a
 // state. A system is asymmetric only if the process is registered for membarrier. `heavy` returns only
-// after a barrier that began after the call (see `Combiner`). `sleep_while` returns as soon as `condition`
-// has returned false.
+// after the end of a barrier that began after the call (see `Combiner`). `sleep_while` returns as soon as
+// `condition` has returned false.
 unsafe impl Platform for System {
     #[inline]
     fn is_symmetric(&self) -> bool {

@@ -12,14 +12,14 @@ use std::time::Duration;
 use knee_sync::System;
 use knee_sync::epoch::{self, Section};
 
-/// Lets only one test run at a time: all tests use the same domain, so a test would also count the records
-/// that another test uses.
+/// Lets only one test run at a time: all tests use the same domain, so concurrent tests would count each
+/// other's records.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// fork(2). The child ends after ten seconds if nothing else ends it.
 fn fork() -> libc::pid_t {
-    // SAFETY: the child needs no lock of a missing thread except the allocator's, which the C library makes
-    // usable after a fork.
+    // SAFETY: of the locks that other threads may hold at the fork, the child needs only the allocator's, and
+    // the C library makes that lock usable in the child.
     let child = unsafe { libc::fork() };
     if child == 0 {
         // SAFETY: alarm(2) takes a number.

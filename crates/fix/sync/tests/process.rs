@@ -261,7 +261,7 @@ fn a_barrier_in_a_child_of_a_fork_does_not_wait_for_calls_and_barriers_of_its_pa
             epoch::reclaim();
         });
         is_here.recv().expect("the call is made");
-        // This thread's barrier waits for the call above.
+        // The barrier of this new thread waits for the deferred call above.
         let waits = scope.spawn(epoch::barrier);
         // This sleep is usually long enough for the other thread to enter its barrier. If the sleep is too
         // short, the test still passes, but checks less.
@@ -286,7 +286,7 @@ fn a_barrier_in_a_child_of_a_fork_does_not_wait_for_calls_and_barriers_of_its_pa
 fn waits_in_a_child(barrier: fn()) -> bool {
     let in_child = || {
         let other = thread::spawn(barrier);
-        // A barrier that does not wait returns long before this sleep ends.
+        // If the new call does not wait, it returns long before this sleep ends.
         thread::sleep(std::time::Duration::from_millis(200));
         !other.is_finished()
     };

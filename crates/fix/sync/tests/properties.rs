@@ -58,7 +58,7 @@ impl Drop for Told {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
 
-    /// References are taken and put with the numbers of several threads. At some point the count is killed.
+    /// One thread takes and puts references on behalf of several threads. At some point the count is killed.
     /// Later the count may be reinitialised.
     #[test]
     fn a_count_becomes_zero_with_its_last_reference(

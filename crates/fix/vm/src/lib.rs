@@ -31,7 +31,7 @@
 //!
 //! # How it works
 //! A space has a single structure: a tree of nodes, each of which has a page table or may get one, as in
-//! CortenMM. The lowest node that covers all of a mapping stores the mapping. In a *leaf*, whose entries are
+//! CortenMM. Each mapping is stored in the lowest node that covers all of it. In a *leaf*, whose entries are
 //! pages, each page has a state. In a *branch*, whose entries are tables, a mapping is an extent in a short
 //! list. So a mapping of 128 MiB is one extent, whatever its alignment, and a small mapping is stored in the
 //! leaf of its pages. Page faults add tables.
@@ -45,14 +45,14 @@
 //! a part of an extent, and one child covers all of the operation's pages, the operation first splits the
 //! extent: the part within that child's span moves down to the child.
 //!
-//! Nothing is allocated or zeroed under a lock. An operation that needs memory releases its locks, allocates
-//! and restarts. It has all the memory that it needs before it changes anything, so an out-of-memory error
-//! leaves the space unchanged. If an operation has several steps, and may run out of memory after the first,
-//! its documentation says so.
+//! Nothing is allocated or zeroed under a lock. If an operation needs memory, it releases its locks,
+//! allocates and restarts. An operation has all the memory that it needs before it changes anything, so an
+//! out-of-memory error leaves the space unchanged. If an operation has several steps, and may run out of
+//! memory after the first, its documentation says so.
 //!
 //! When an operation clears page-table entries, it flushes all TLBs that may cache them. The flush comes
-//! after the operation has released its locks, and before it frees the frames and returns. Other operations
-//! that would change the same leaf wait for this shootdown.
+//! after the operation has released its locks, and before it frees the frames and returns. If another
+//! operation is about to change the same leaf, it waits for this shootdown.
 //!
 //! On a machine with [ticks](Ticks), a space may be [lazy](Space::set_lazy). Unmapping a few pages of a lazy
 //! space sends no IPI, and the frames and addresses become reusable once all CPUs have ticked.
@@ -80,7 +80,8 @@
 //! other record, and allocates nothing. The attributes of the page stay the same.
 //!
 //! # Not implemented
-//! Large pages of objects, pages of 1 GiB, NUMA policies and automatic reclaim.
+//! Large pages of files and shared memory, pages of 1 GiB for anonymous memory, NUMA policies and automatic
+//! reclaim.
 //!
 //! # Sources
 //! CortenMM (SOSP 2025): the lock protocol, and the page table as the only map. RadixVM (EuroSys 2013): the

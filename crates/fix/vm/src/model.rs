@@ -285,8 +285,8 @@ impl<const LEVELS: u8> World<LEVELS> {
 }
 
 /// Explores the interleavings of `one` and `other` on two CPUs that use one space, with at most
-/// `preemptions` preemptions. `before` runs before `one` and `other` start, and `after` runs when both are
-/// done. Checks that all frames are freed.
+/// `preemptions` preemptions. Calls `before` first, and calls `after` when `one` and `other` are done.
+/// Checks that all frames are freed.
 pub(crate) fn check<const LEVELS: u8>(
     preemptions: usize,
     before: impl Fn(&Processor<LEVELS>, &Of<LEVELS>) + Sync + Send + Copy + 'static,

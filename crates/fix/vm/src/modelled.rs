@@ -118,12 +118,12 @@ fn an_extent_that_is_handed_down_to_a_leaf_is_found() {
     );
 }
 
-/// The root stores the extent of a leaf's pages. One CPU hands the extent down to the branch between the
-/// root and the leaf. The other CPU looks the extent up, and holds only the leaf's lock.
+/// The root stores the extent of a leaf's pages. One CPU hands the extent down to the branch between the root
+/// and the leaf. The other CPU looks the extent up while it holds only the leaf's lock.
 #[test]
 fn an_extent_that_is_handed_down_to_a_branch_is_found() {
     check::<3>(
-        // Three preemptions take ten minutes.
+        // With three preemptions, the check takes ten minutes.
         1 + patience(2) as usize,
         |cpu, space| {
             leaf(cpu, space);
@@ -344,7 +344,7 @@ fn a_fork_copies_all_pages_of_a_concurrent_unmap_or_none() {
     );
 }
 
-/// If a copy contains a store, it also contains all earlier stores, even a store that made its page present.
+/// If a copy contains a store, it also contains all earlier stores, even those that made their pages present.
 #[test]
 fn a_copy_that_contains_a_store_contains_all_earlier_stores() {
     check::<2>(

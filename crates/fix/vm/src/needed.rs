@@ -1,13 +1,20 @@
-//! The memory that an operation must allocate before it can continue.
+//! What an operation must do before it can continue, usually allocate memory.
 
-/// The memory that an operation found missing while it held locks. The operation releases its locks,
+use crate::page::Pages;
+
+/// What an operation found missing while it held locks, usually memory. The operation releases its locks,
 /// allocates the memory and restarts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Needed {
     /// Nothing: the tree has changed, and the operation only has to restart.
     Retry,
+    /// Removal of the pages of 1 GiB that overlap these pages. Only the step of a
+    /// [transaction](crate::transaction) requests this.
+    SmallPages(Pages),
     /// Tree nodes and page tables, as many as [`Nodes`] counts.
     Nodes(Nodes),
+    /// A leaf and its table. If `is_large`, also a large page, as for `LargePage`.
+    Leaf { is_large: bool },
     /// Memory for lists of extents: one working copy and `latches` latches, each with room for `room`
     /// extents.
     Extents { latches: usize, room: usize },
@@ -34,6 +41,8 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
+    /// A leaf and its table.
+    pub(crate) const LEAF_AND_TABLE: Nodes = Nodes { leaves: 1, branches: 0, tables: 1 };
     pub(crate) const LEAF: Needed = Needed::Nodes(Nodes { leaves: 1, branches: 0, tables: 0 });
     pub(crate) const BRANCH: Needed = Needed::Nodes(Nodes { leaves: 0, branches: 1, tables: 1 });
     pub(crate) const TABLE: Needed = Needed::Nodes(Nodes { leaves: 0, branches: 0, tables: 1 });

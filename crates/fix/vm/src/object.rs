@@ -127,8 +127,8 @@ enum EvictMode {
     WriteBack,
     /// Remove all pages, without writing any.
     Discard,
-    /// Like `Discard`, but for pages beyond the end of the object. This also removes pinned pages: an operation
-    /// that pins a page beyond the end notices this, and removes the pin at once.
+    /// Remove all pages beyond the end of the object, without writing any. This also removes pinned pages: an
+    /// operation that pins a page and then finds it beyond the end removes the pin at once.
     Truncate,
 }
 
@@ -167,7 +167,8 @@ impl<'m, M: Machine> Object<'m, M> {
     /// registers of a device, a frame buffer, or memory that the machine does not allocate. Spaces may map
     /// these pages [shared](crate::Sharing::Shared). A fault on one of these pages makes the page present,
     /// with the memory type `memory`. The object permits only the accesses in `access`; any other access is
-    /// denied, whatever the mapping allows. Programs can never execute device memory.
+    /// denied, whatever the mapping allows. As in a mapping, [`WRITE`](Protection::WRITE) also allows loads.
+    /// Programs can never execute device memory.
     ///
     /// The frames need no metadata, and need not be mapped in the kernel: this crate neither accesses nor
     /// frees them. A store by a program is not tracked, so [`Space::usage`](crate::Space::usage) skips these
@@ -198,12 +199,12 @@ impl<'m, M: Machine> Object<'m, M> {
     /// [`Format::FRAMES`].
     ///
     /// # Safety
-    /// The accesses in `access` must be harmless until the object is dropped and no space maps it. So the
-    /// machine must not allocate the frames, and if `access` contains writes, the frames must contain nothing
-    /// that Rust code of the kernel relies on. If the kernel maps the frames as well, both mappings must have
-    /// the same memory type.
+    /// The accesses in `access` must be harmless until the object is dropped and no space maps it. If `access`
+    /// contains writes, reads must be harmless as well. So the machine must not allocate the frames, and if
+    /// `access` contains writes, the frames must contain nothing that Rust code of the kernel relies on. If the
+    /// kernel maps the frames as well, both mappings must have the same memory type.
     ///
-    /// A fault may map 512 frames, the first of which has a number that is a multiple of 512, as a large
+    /// If the number of a frame is a multiple of 512, a fault may map this frame and the next 511 as a large
     /// page; if the machine [has](Machine::has_gigabyte_pages) pages of 1 GiB, the same holds for 2¹⁸ frames.
     /// So on x86-64, the MTRRs must give all of these frames the same memory type, if the object contains all
     /// of them (Intel, "Software Developer's Manual", volume 3, 12.11.9).
@@ -220,7 +221,7 @@ impl<'m, M: Machine> Object<'m, M> {
         if first.0.checked_add(pages).is_none_or(|end| end > M::Format::FRAMES) {
             return Err(MapError::OutOfRange);
         }
-        let access = access.difference(Protection::EXECUTE);
+        let access = (access & Protection::READ_WRITE).readable();
         let device = Device { first, pages, memory, access };
         Ok(Object::from_core(cpu, Index::new(pages)?, pages, None, Some(device))?)
     }
@@ -511,6 +512,7 @@ impl<'m, M: Machine> Object<'m, M> {
         let tree: &Tree = visit.tree();
         let mut gather = TlbGather::new();
         let done = tree.locked(cpu, pages, |locked, _| {
+            locked.has_small_pages(tree, pages)?;
             locked.for_each_leaf(|leaf| match mode {
                 EvictMode::WriteBack => {
                     gather.protect(self.machine, leaf, pages, |page, frame, old| {

@@ -192,8 +192,8 @@ bitflags::bitflags! {
     pub struct Protection: u8 {
         /// Loads.
         const READ = 1;
-        /// Stores. A mapping that allows stores or execution also allows loads, because page-table entries of
-        /// x86-64 cannot deny loads alone.
+        /// Stores. A mapping that allows stores or execution also allows loads, because an x86-64 page-table
+        /// entry that allows any access allows loads.
         const WRITE = 2;
         /// Loads and stores.
         const READ_WRITE = 3;

@@ -3,14 +3,14 @@
 //! With a single counter, every map and unmap on every CPU would write the same cache line. On FreeBSD, the
 //! counter of reserved swap space was a bottleneck until per-CPU quotas replaced it (Macy, 2018). So the
 //! unused part of a limit is split into per-CPU *shares* and a common *rest*. A CPU takes pages from its own
-//! share, and gives them back to it, with one atomic operation on its own cache line.
+//! share, or gives pages back to its share, with one atomic operation on its own cache line.
 //!
 //! If a CPU's share is too small, the CPU locks the rest and takes the pages from there. It also takes a
 //! surplus, so that it seldom needs the lock again. If the rest is too small as well, the CPU *closes* all
 //! shares and moves their pages into the rest. While the shares are closed, all other CPUs need the lock. So
-//! the CPU with the lock holds all unused pages, and its charge fails only if there are too few of them. A
-//! sum of open shares would not be enough: other CPUs change the shares during the summation, so the sum may
-//! be lower than the number of unused pages ever was.
+//! all unused pages are available to the CPU that has the lock, and its charge fails only if there are too
+//! few of them. A sum of open shares would not be enough: other CPUs change the shares during the summation,
+//! so the sum may be lower than the number of unused pages ever was.
 //!
 //! Orderings: shares are plain counts and publish no other data, so relaxed operations suffice. No other
 //! CPU changes a closed share: an atomic update always reads the latest value in modification order, so it
@@ -33,7 +33,7 @@ const CLOSED: u64 = 1 << 63;
 
 /// A strict limit on the number of pages that a group of spaces may map in total.
 ///
-/// A mapped page counts whatever its protection is, and whether or not it is present, because it may need a
+/// A mapped page counts, whatever its protection is and whether or not it is present, because it may need a
 /// frame later. [Guards](crate::Protection::GUARD) are the only mapped pages that do not count. A space joins
 /// a group when it is [created](crate::Space::with_quota).
 ///

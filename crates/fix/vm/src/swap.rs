@@ -34,7 +34,7 @@ use crate::per_cpu::for_each;
 /// If a method of the device panics, the pages stay where they are, in memory or in their slots, and the
 /// panic passes through the operation that called the method.
 ///
-/// On x86-64 CPUs with the L1 terminal fault (L1TF), an area must not be too large:
+/// On x86-64 CPUs that are vulnerable to L1TF (L1 Terminal Fault), an area must not be too large:
 /// [`X86_64`](crate::X86_64) describes the limit.
 ///
 /// ```

@@ -63,7 +63,7 @@ fn map_may_take_pages_from_a_cpus_free_list() {
     let cpu = machine.cpu(0);
     let space = Space::new(&cpu).unwrap();
     let first = space.map_anywhere(&cpu, 4, WRITE).unwrap();
-    // A range where the next area would be, and a range where later areas would be.
+    // A range where `map_anywhere` would put the next area, and a range where it would put later areas.
     let fixed = [Pages::new(first.end, 10_000), Pages::new(first.end + 20_000, 7)];
     for pages in fixed {
         space.map(&cpu, pages, Protection::READ).unwrap();

@@ -58,7 +58,7 @@ fn a_callback_that_panics_leaves_no_lock<A: Architecture>() {
             if cfg!(debug_assertions) { space.unmap(&cpu, pages) } else { panic!() }
         })
     }));
-    // Release builds do not check this.
+    // Release builds do not check whether a callback calls an operation.
     if cfg!(debug_assertions) {
         assert_eq!(
             failed.unwrap_err().downcast_ref(),

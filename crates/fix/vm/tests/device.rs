@@ -30,7 +30,7 @@ on_each_architecture!(
     a_protected_device_is_read_only_for_all_cpus,
     random_operations_agree_with_a_model,
 );
-on_each_format!(invalid_requests_change_nothing);
+on_each_format!(a_device_that_allows_stores_also_allows_loads, invalid_requests_change_nothing);
 
 /// A device whose registers are in frames that the machine no longer allocates.
 struct Device<'m, A: Architecture> {
@@ -290,6 +290,36 @@ fn random_operations_agree_with_a_model<A: Architecture>() {
         let audit = space.audit(&cpu);
         assert_eq!((audit.mapped, audit.present), (model.len() as u64, space.resident()));
     }
+}
+
+/// Page-table entries cannot deny loads alone.
+fn a_device_that_allows_stores_also_allows_loads<A: Architecture>() {
+    let machine = Hosted::<A>::with_architecture(64, 1);
+    let cpu = machine.cpu(0);
+    let (device, space) = (Device::new(&machine, &cpu), Space::new(&cpu).unwrap());
+    let (first, memory) = (device.first, MemoryType::Device);
+    for (page, access) in [
+        (Page(7), Protection::WRITE),
+        (Page(8), Protection::WRITE | Protection::EXECUTE),
+        (Page(9), Protection::WRITE | Protection::GUARD),
+    ] {
+        // SAFETY: as in `Device::new`.
+        let object = unsafe { Object::of_device(&cpu, first, 1, memory, access) }.unwrap();
+        space
+            .map_object(&cpu, Pages::new(page, 1), &object, 0, access - Protection::GUARD, SHARED)
+            .unwrap();
+        space.fault(&cpu, page, Protection::WRITE).unwrap();
+        assert_eq!(space.audit(&cpu).present, page - Page(6), "{access:?}");
+        cpu.store(&space, page.address(), page.0).unwrap();
+        assert_eq!(cpu.load(&space, page.address()), Ok(page.0));
+        let written = space.write(&cpu, page.address(), &[1]);
+        assert_eq!(written, Err(PartialCopy { copied: 0, fault: Fault::Device }));
+    }
+    let only = Protection::EXECUTE;
+    // SAFETY: as in `Device::new`.
+    let object = unsafe { Object::of_device(&cpu, first, 1, memory, only) }.unwrap();
+    space.map_object(&cpu, Pages::new(Page(10), 1), &object, 0, WRITE, SHARED).unwrap();
+    assert_eq!(cpu.load(&space, Page(10).address()), Err(Fault::AccessDenied));
 }
 
 fn invalid_requests_change_nothing<A: Architecture>() {

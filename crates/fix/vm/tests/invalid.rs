@@ -24,7 +24,7 @@ on_each_format!(
     device_memory_cannot_be_used_as_memory,
 );
 
-/// The mappings of a space, and how many of its pages are mapped and present.
+/// The mappings of a space, the number of its mapped pages, and the number of its present pages.
 fn state<'m, A: Architecture>(
     cpu: &Processor<'m, A>,
     space: &Space<'m, Hosted<A>>,

@@ -116,7 +116,7 @@ fn memory_that_had_small_pages_gets_large_pages_when_it_is_mapped_again<A: Archi
         assert_eq!(space.audit(&cpu).large, 0);
         space.set_large_pages(true);
     }
-    // Device memory, of which a part was away.
+    // Device memory: `resize` cuts off a part of it, and later restores this part.
     space.unmap(&cpu, pages).unwrap();
     // SAFETY: no other code uses these frames, which the machine has not allocated.
     let object =
@@ -452,7 +452,7 @@ fn the_clock_splits_only_large_pages_that_are_not_used<A: Architecture>() {
         assert_eq!(cpu.load(&space, (START + 100).address()), Ok(START.0 + 100));
         assert_eq!(space.reclaim(&cpu, 1), Ok(1));
         assert_eq!(space.frame(&cpu, small.start), None, "round {round}");
-        // If the page were no longer large, this would copy it to new frames.
+        // If the page were no longer large, `promote` would copy it to new frames.
         assert_eq!(space.promote(&cpu, large), Ok(1));
         assert_eq!(space.frame(&cpu, START), frame, "round {round}: the page was split");
         space.audit(&cpu);

@@ -6,7 +6,7 @@
 //! has two such moments: first its change is *published*, and later it is *flushed*. In between, every other
 //! CPU may still use a translation that it has cached, until it first observes the new state. Hardware
 //! behaves in the same way: a CPU that has a page in its TLB can still access the page after another CPU has
-//! been denied access. Another operation that changes the same pages takes effect before the publication or
+//! been denied access. If another operation changes the same pages, it takes effect before the publication or
 //! after the flush.
 
 #[path = "architectures/each.rs"]
@@ -173,7 +173,7 @@ impl State {
     }
 
     /// Returns the states that can follow if operation `number` now takes effect, is published or is flushed.
-    /// There is none if the operation's result contradicts this order.
+    /// There are none if the operation's result contradicts this order.
     fn next(&self, number: usize, done: &Done) -> Vec<State> {
         let bit = 1 << number;
         let mut next = self.clone();

@@ -78,8 +78,8 @@ fn the_fuzzers_corpus_agrees_with_the_model() {
     assert!(texts > 0, "the corpus of the fuzz target vm_space is empty");
 }
 
-/// Hardware cannot deny loads alone. If a space allowed stores to a page but not loads, a load from that page
-/// would fault forever.
+/// Hardware cannot allow stores to a page and deny loads. If a space allowed only stores to a page, the
+/// page-table entry would deny all accesses, and a store would fault forever.
 #[test]
 fn writable_pages_are_readable() {
     let machine = Hosted::new(64, 1);

@@ -486,7 +486,7 @@ proptest! {
     }
 }
 
-/// An object whose handle has been dropped lives as long as any space maps it.
+/// After its handle has been dropped, an object lives as long as any space maps it.
 fn a_mapped_object_outlives_its_handle<A: Architecture>() {
     let machine = Hosted::<A>::with_architecture(256, 2);
     let all = machine.free_frames();

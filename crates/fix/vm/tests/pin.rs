@@ -409,8 +409,8 @@ fn an_object_is_evicted_and_truncated_beside_a_device<A: Architecture>() {
         let cpu = machine.cpu(0);
         write_as_a_device(&cpu, space, all, ROUNDS, |page, pinned, round| {
             assert_eq!(word(pinned).load(SeqCst), round, "the frame has another user");
-            // The pin makes every `resize` to fewer pages fail. But until that `resize` fails, accesses to
-            // the pages that it would cut off may fault.
+            // The pin makes a `resize` that would cut off this page fail. But until that `resize` fails,
+            // accesses to the pages that it would cut off may fault.
             loop {
                 match cpu.load(space, page.address()) {
                     Err(Fault::BeyondEnd) => cpu.handle_ipis(),

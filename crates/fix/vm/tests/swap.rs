@@ -392,7 +392,7 @@ fn a_device_that_panics_leaves_the_pages_where_they_are<A: Architecture>() {
         for transfers in 0..4 {
             panics(transfers, &|| _ = space.swap_out(&cpu, ALL));
             assert_eq!((space.resident(), swap.used()), (4 - transfers, transfers));
-            // A slot whose transfer never ended would make this fail with `Fault::Retry`.
+            // If the transfer of a slot had never ended, `fault` would fail with `Fault::Retry`.
             ALL.iter().for_each(|page| assert_eq!(space.fault(&cpu, page, READ), Ok(())));
             has_content(&cpu, &space);
         }
@@ -424,7 +424,7 @@ impl Pager for Counting {
     }
 }
 
-/// Otherwise another CPU would find no free slot in a small area.
+/// If slots were reserved for other pages as well, another CPU might find no free slot in a small area.
 fn slots_are_reserved_only_for_pages_that_will_be_written<A: Architecture>() {
     let machine = Hosted::<A>::with_architecture(64, 1);
     let (cpu, device) = (machine.cpu(0), Counting::default());

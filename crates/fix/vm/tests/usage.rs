@@ -44,8 +44,8 @@ proptest! {
 /// The usage of each page that is present or swapped out, without the accessed bit.
 type Flags = BTreeMap<u64, Usage>;
 
-/// Compares the usage with a flag for each page that is present, and for each page that is swapped out. A
-/// step has a page, a number of pages, and the number of an operation.
+/// Compares the usage of the present and swapped pages with a model. A step has a page, a number of pages,
+/// and the number of an operation.
 fn agrees_with_flags<A: Architecture>(steps: &[(u64, u64, i32)]) -> Result<(), TestCaseError> {
     let machine = Hosted::<A>::with_architecture(128, 1);
     let cpu = machine.cpu(0);

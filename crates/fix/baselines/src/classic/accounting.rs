@@ -8,8 +8,8 @@ use crossbeam_utils::CachePadded;
 use knee_sync::Platform;
 use knee_vm::{Machine, MapError, OutOfMemory, Quota};
 
-/// Counters of the mapped pages of all spaces of a [`Memory`](super::Memory), and of the present pages of
-/// each space. Only the mapped pages have a limit.
+/// Counts the mapped pages in all spaces of a [`Memory`](super::Memory), and the present pages in each space.
+/// Only the mapped pages have a limit.
 pub trait Accounting: Debug + Send + Sync + Sized + 'static {
     /// The count of a space's present pages.
     type Resident: Debug + Send + Sync;

@@ -3,9 +3,9 @@
 //! A frame records its *object* and its page number. An object lists the parts of spaces in which its frames
 //! may be mapped. Nothing is stored per page, so a walk reads the page-table entries to find out where
 //! the frame is mapped. The first fault creates the object. A fork copies each backing and adds the copy to
-//! the list of the same object. Frames that later copy-on-write faults allocate belong to this object too, as
-//! with Linux's `anon_vma` until 2.6.33. There are no `anon_vma_chain`s, so a walk visits all spaces that are
-//! related by forks.
+//! the list of the same object. If later copy-on-write faults allocate frames, these belong to this object
+//! too, as with Linux's `anon_vma` until 2.6.33. There are no `anon_vma_chain`s, so a walk visits all spaces
+//! that are related by forks.
 //!
 //! Source: DragonFly BSD 5.6, `sys/vm/vm_map.h` (`struct vm_map_backing`); Linux, `mm/rmap.c`.
 

@@ -199,8 +199,8 @@ fn clip<R: Reverse>(entries: &mut impl Entries<R>, at: Page) {
     }
 }
 
-/// Merges the entry that ends just before page `at` with the entry that begins there, if both have the same
-/// protection and backing.
+/// Merges two entries, one that ends just before page `at` and one that begins at this page, if both have the
+/// same protection and backing.
 fn merge<R: Reverse>(entries: &mut impl Entries<R>, at: Page) -> bool {
     let Some(left) = entries.before(at) else {
         return false;

@@ -4,8 +4,8 @@
 //! locks must handle requests, because the lock's holder may be waiting for this CPU to flush pages. So all
 //! waits for these locks go through the platform that the caller passes; see [`OnCpu`](super::on_cpu::OnCpu).
 //!
-//! Locks are taken with Acquire and released with Release: what a holder did happens before everything that
-//! later holders do.
+//! Locks are taken with Acquire and released with Release: the accesses of a holder happen before the
+//! accesses of all later holders.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};

@@ -18,7 +18,7 @@ pub trait Map<R: Reverse>: Debug + Send + Sync {
     /// Creates an empty map.
     fn new() -> Self;
 
-    /// Passes the entry that contains a page to `with`. The entry does not change during the call. Returns
+    /// Passes to `with` the entry that contains a page. The entry does not change during the call. Returns
     /// `None` if no entry contains the page.
     fn with_entry<M: Machine, T>(
         &self,

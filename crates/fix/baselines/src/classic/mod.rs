@@ -1,4 +1,5 @@
-//! The older designs of address spaces: a map of entries above page tables, as in the BSDs and Linux.
+//! The older designs of address spaces, as in the BSDs and Linux: page tables, and a map whose entries are ranges
+//! of pages.
 //!
 //! The older designs are compared with [knee-vm's design](knee_vm::Space). A [`Space`] combines four
 //! [`Strategies`], so each well-known improvement can be measured separately. Each `Space` implements
@@ -56,12 +57,12 @@
 //! invalidation, it removes pages from the tables and the reverse map, and flushes them. So a frame may lose
 //! its last mapping while a TLB still contains an earlier mapping of the frame. A thread that frees such a
 //! frame, or writes to it as its only owner, waits for the sections that have [marked](crate::invalidation)
-//! it. A frame that only one space has ever mapped needs no wait.
+//! it. No wait is needed for a frame that only one space has ever mapped.
 //!
 //! The lock order is: the map or an entry, then tables, then the reverse map, whose locks are held only
 //! briefly. As in the kernels, the locks of the map, the entries and the tables are held during flushes. In a
-//! kernel, CPUs take interrupts while they wait for a lock. Instead of interrupts, waiting CPUs of this crate
-//! [handle requests](knee_vm::Machine::wait_while).
+//! kernel, CPUs take interrupts while they wait for a lock. In this crate, waiting CPUs
+//! [handle requests](knee_vm::Machine::wait_while) instead.
 //!
 //! # Differences from the sources
 //! Locks spin and yield where the kernels' locks sleep. All memory is private to its space. Tables exist

@@ -42,8 +42,9 @@ unsafe impl<M: Machine> Platform for OnCpu<'_, M> {
     }
 
     fn wait_while(&self, condition: impl FnMut() -> bool) {
-        // SAFETY: the thread that made `self` owns the `Cpu`, so the caller is the CPU with this number. CPUs
-        // that wait for this thread's locks also call this function, so they handle requests.
+        // SAFETY: the thread that made `self` owns the `Cpu`, so the caller is the CPU with this number.
+        // While other CPUs wait for this thread's locks, they also call this function, so they handle
+        // requests.
         unsafe { self.machine.wait_while(self.cpu, condition) };
     }
 

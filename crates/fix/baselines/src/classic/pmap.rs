@@ -65,8 +65,8 @@ impl<R: ReverseState> Pmap<R> {
 
     /// Makes all CPUs that use the space flush these pages.
     pub(super) fn shoot_down<M: Machine>(&self, cpu: &Cpu<'_, M>, pages: Pages) {
-        // SAFETY: this thread owns the `Cpu`, so the caller is the CPU with this number. CPUs that wait for
-        // this CPU's locks still handle requests; see `OnCpu`.
+        // SAFETY: this thread owns the `Cpu`, so the caller is the CPU with this number. While other CPUs
+        // wait for this CPU's locks, they handle requests; see `OnCpu`.
         unsafe {
             cpu.machine().shoot_down(cpu.number(), &self.active, self.number, Flush::Range(pages));
         }
@@ -142,7 +142,7 @@ impl<'m, M: Machine, R: ReverseState> Frames<'m, M, R> {
         Ok(new)
     }
 
-    /// Passes each lowest-level table that covers some of these pages to `with`, together with the covered
+    /// Passes to `with` each lowest-level table that covers some of these pages, together with the covered
     /// pages.
     pub(super) fn for_leaves(
         &self,

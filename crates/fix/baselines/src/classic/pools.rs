@@ -5,7 +5,7 @@ use std::cell::UnsafeCell;
 use crossbeam_utils::CachePadded;
 use knee_vm::{Cpu, Frame, Machine, OutOfMemory, PAGE};
 
-/// The number of frames that a CPU takes from the machine, or returns to it, at a time.
+/// A CPU takes up to this many frames from the machine at a time, and returns this many at a time.
 const BATCH: usize = 32;
 
 /// A pool for each CPU of a machine.
@@ -23,7 +23,7 @@ struct Pool {
     frames: Vec<Frame>,
 }
 
-// SAFETY: only the owner of the `Cpu` with a pool's number uses the pool; see `with`.
+// SAFETY: a pool is used only by the owner of the `Cpu` with the pool's number; see `with`.
 unsafe impl<M: Machine> Sync for Pools<'_, M> {}
 
 impl<'m, M: Machine> Pools<'m, M> {

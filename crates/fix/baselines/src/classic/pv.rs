@@ -28,7 +28,7 @@ use crate::invalidation::Stamp;
 #[derive(Debug)]
 pub enum PerPage {}
 
-/// An entry for a mapped page, of 24 bytes.
+/// An entry for a mapped page. The entry has 24 bytes.
 #[derive(Debug)]
 #[repr(C)]
 struct PvEntry {

@@ -89,8 +89,8 @@ struct State<R: Reverse> {
 }
 
 // SAFETY: the tree changes only under the lock, and an area changes only while it is marked and has no
-// readers. A node or an area that a reader finds without the lock stays valid until the reader's epoch
-// section ends.
+// readers. If a reader finds a node or an area without the lock, that node or area stays valid until the
+// reader's epoch section ends.
 unsafe impl<R: Reverse> Sync for RcuMap<R> {}
 // SAFETY: as above.
 unsafe impl<R: Reverse> Send for RcuMap<R> {}
@@ -135,8 +135,8 @@ impl<R: Reverse> Node<R> {
     /// The node must be of level 1 or above, and the caller must be in an epoch section or hold the lock.
     #[inline]
     unsafe fn child(&self, place: usize) -> &Node<R> {
-        // SAFETY: the children are nodes, which are freed only after the epoch sections that may have found
-        // them. Acquire: pairs with `replace`.
+        // SAFETY: the children are nodes, which are freed only when the epoch sections that may have found
+        // them have ended. Acquire: pairs with `replace`.
         unsafe { &*self.slots[place].load(Acquire).cast() }
     }
 
@@ -144,8 +144,8 @@ impl<R: Reverse> Node<R> {
     /// The node must be of level 0, and the caller must be in an epoch section or hold the lock.
     #[inline]
     unsafe fn area(&self, place: usize) -> &Area<R> {
-        // SAFETY: the children are areas, which are freed only after the epoch sections that may have found
-        // them. Relaxed: the slots of level 0 do not change after the node is published.
+        // SAFETY: the children are areas, which are freed only when the epoch sections that may have found
+        // them have ended. Relaxed: the slots of level 0 do not change after the node is published.
         unsafe { &*self.slots[place].load(Relaxed).cast() }
     }
 
@@ -178,7 +178,7 @@ impl<R: Reverse> Node<R> {
         (self.place(page)..self.len).find_map(|place| unsafe { self.child(place).from(page) })
     }
 
-    /// Passes the areas that begin at or after a page to `with`, in order, until `with` returns false.
+    /// Passes to `with`, in order, the areas that begin at or after a page, until `with` returns false.
     ///
     /// # Safety
     /// The caller must hold the lock.
@@ -241,8 +241,8 @@ impl<R: Reverse> RcuMap<R> {
     /// The caller must be in an epoch section or hold the lock.
     #[inline]
     unsafe fn root(&self) -> Option<&Node<R>> {
-        // SAFETY: nodes are freed only after the epoch sections that may have found them. Acquire: as in
-        // `Node::child`.
+        // SAFETY: nodes are freed only when the epoch sections that may have found them have ended. Acquire:
+        // as in `Node::child`.
         unsafe { self.root.load(Acquire).as_ref() }
     }
 
@@ -466,9 +466,9 @@ impl<'a, M: Machine, R: Reverse> Held<'a, '_, M, R> {
                 let mut others = Items::of(above);
                 others.remove(place);
                 if place == 0 && others.len > 0 {
-                    // The first child was removed. New areas that begin before all areas of the next child
-                    // now go to that child. So the next child's key must be a lower bound for these areas
-                    // too.
+                    // The first child was removed. If a new area begins before all areas of the next child,
+                    // it now goes to the next child. So the next child's key must be a lower bound for such
+                    // an area too.
                     others.items[0].0 = above.keys[0];
                 }
                 self.replace(path, above, &others);

@@ -56,7 +56,7 @@ pub trait Reverse: ReverseState {
         free: impl FnMut(Frame),
     ) -> bool;
 
-    /// Passes the space number and the page of each mapping of a frame to `with`. May miss mappings that are
+    /// Passes to `with` the space number and the page of each mapping of a frame. May miss mappings that are
     /// added concurrently, and may pass mappings that are removed concurrently.
     fn for_mappings<M: Machine>(
         frames: &Frames<'_, M, Self>,

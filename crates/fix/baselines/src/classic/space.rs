@@ -21,7 +21,7 @@ use crate::address_space::AddressSpace;
 
 type Resident<S> = <<S as Strategies>::Accounting as Accounting>::Resident;
 
-/// An address space as in the BSDs and Linux: a map of entries above page tables.
+/// An address space as in the BSDs and Linux: page tables, and a map whose entries are ranges of pages.
 ///
 /// [`AddressSpace`] describes its operations. If a map entry cannot be allocated, the program aborts. If a
 /// frame cannot be allocated, the operation fails and changes nothing.
@@ -33,7 +33,7 @@ pub struct Space<'m, M: Machine, S: Strategies> {
     resident: Resident<S>,
 }
 
-/// `map_anywhere` uses no page below this one, so that accesses through null pointers fault.
+/// `map_anywhere` uses no page below this one, so that an access through a null pointer faults.
 const LOWEST: Page = Page(16);
 
 impl<'m, M: Machine, S: Strategies> Space<'m, M, S> {

@@ -14,8 +14,9 @@ pub trait Strategies: 'static {
     type Reverse: Reverse;
     /// The implementation of delayed invalidation: one of those in [`crate::invalidation`].
     type Invalidation: Invalidation<Place: Send + Sync> + Send + Sync;
-    /// The accounting: [`OneCounter`](super::OneCounter) or [`PerCpu`](super::PerCpu). A value instead of a type would
-    /// halve the code to compile, but it made mapping and unmapping a page a third slower.
+    /// The accounting: [`OneCounter`](super::OneCounter) or [`PerCpu`](super::PerCpu). If this were a value
+    /// instead of a type, half as much code would be compiled, but mapping and unmapping a page would be a
+    /// third slower.
     type Accounting: Accounting;
 }
 

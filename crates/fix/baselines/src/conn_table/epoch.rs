@@ -14,8 +14,8 @@ use knee_sync::order;
 /// A connection table whose readers are in a section of the process's epoch domain.
 ///
 /// A lookup writes to no shared data except the connection that it finds. [`lookup`](ConnTable::lookup) calls
-/// `with` within the section. An object that the process retires while `with` runs is freed only after `with`
-/// has returned. `with` must not wait for sections to end.
+/// `with` within the section. If the process retires an object while `with` runs, the object is freed only
+/// after `with` has returned. `with` must not wait for sections to end.
 pub struct EpochTable<T: Send + 'static> {
     buckets: Box<[AtomicPtr<Entry<T>>]>,
     /// A thread holds this lock while it links or unlinks an entry.

@@ -1,4 +1,4 @@
-//! A worked example: how to turn a table that a read lock protects into a table that an epoch protects.
+//! A worked example: how to replace a table's read lock with an epoch.
 //!
 //! For each packet that arrives, a server looks up the packet's connection by the addresses and ports of both
 //! ends. In FreeBSD 11 each lookup takes a read lock on the whole table; in FreeBSD 12 each lookup enters an
@@ -14,11 +14,11 @@
 //!    own cache line. The write lock becomes a mutex, because it now has to exclude only other writers.
 //! 3. **A freed flag.** A connection that was found under the read lock is in the table. A connection that
 //!    was found in a section may already have been removed from the table: its memory is still valid, but the
-//!    connection may be closed. So a thread that removes a connection locks it and marks it as freed. A
-//!    thread that has found a connection locks the connection *before* checking the mark. Here the mark is
-//!    `None` in place of the connection, so that no caller can forget the check. (`LockedTable` needs the
-//!    mark too, because it unlocks the table before it locks the connection. If it kept the table locked, a
-//!    busy connection would block all threads that open or close other connections.)
+//!    connection may be closed. So when a thread removes a connection, it locks the connection and marks it
+//!    as freed. When a thread has found a connection, it locks the connection *before* checking the mark.
+//!    Here the mark is `None` in place of the connection, so that no caller can forget the check.
+//!    (`LockedTable` needs the mark too, because it unlocks the table before it locks the connection. If it
+//!    kept the table locked, a busy connection would block all threads that open or close other connections.)
 //! 4. **Free becomes retire**, [`Guard::retire`](knee_sync::epoch::Guard::retire). The reference count that
 //!    kept a connection alive is no longer needed, so each lookup saves two atomic operations.
 //!

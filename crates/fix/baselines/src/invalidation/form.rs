@@ -51,8 +51,8 @@ pub unsafe trait Invalidation: Sync {
     ///
     /// # Safety
     /// Only one thread may call `begin`, `mark` and `finish` with this place. The place must stay at its
-    /// address as long as `self` exists, and must be used with `self` only. If a section was begun with the
-    /// place before, that section must have finished.
+    /// address as long as `self` exists, and must be used with `self` only. If the place was used for an
+    /// earlier section, that section must have finished.
     unsafe fn begin(&self, place: &Self::Place, platform: &impl Platform);
 
     /// Marks the stamp: records that the current section of `place` has removed a mapping of the stamp's

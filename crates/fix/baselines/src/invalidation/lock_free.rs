@@ -5,8 +5,8 @@
 //! head's number. Numbers increase along the list, and a new section gets the largest number. So once another
 //! pair has replaced the pair of a link, the link never holds the old pair again: there is no ABA problem.
 //! The lowest bit of a link's `next` is set while this link is not in the list, or is being inserted or
-//! removed. A thread that finds this bit set restarts at the head. A section that ends moves its own number
-//! and `next` into the link before it, in one compare-exchange.
+//! removed. If a thread finds this bit set, it restarts at the head. When a section ends, it moves its own
+//! number and `next` into the previous link, in one compare-exchange.
 //!
 //! The list is "lock-free" only in name: a thread does not block on a link that is being changed, but it
 //! retries until the change is complete, which has the same effect. FreeBSD disables preemption while a
@@ -152,7 +152,7 @@ unsafe impl Invalidation for LockFree {
     }
 
     unsafe fn mark(&self, place: &Link, stamp: &Stamp) {
-        // A newer section that has ended may have moved its own number into this link. The head gets the
+        // When a newer section ended, it may have moved its own number into this link. The head gets the
         // number only after this section and all older sections have ended.
         let number = place.load().number;
         if stamp.number.load(Relaxed) < number {

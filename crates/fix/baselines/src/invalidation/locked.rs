@@ -94,8 +94,8 @@ unsafe impl Invalidation for Locked {
     }
 
     unsafe fn mark(&self, place: &LockedPlace, stamp: &Stamp) {
-        // A newer section that has ended may have passed its number to this one. The number is finished only
-        // when this section and all older sections have ended.
+        // When a newer section ended, it may have passed its number to this section. The number is finished
+        // only when this section and all older sections have ended.
         let number = place.number.load(Relaxed);
         if stamp.number.load(Relaxed) < number {
             stamp.number.store(number, Relaxed);
@@ -120,8 +120,8 @@ unsafe impl Invalidation for Locked {
                 }
             }
             None => {
-                // Sections pass their numbers on under the mutex, so everything that those sections did also
-                // happens before this store.
+                // Sections pass their numbers on under the mutex, so this store also happens after everything
+                // that those sections did.
                 self.finished.store(number, order!(Release, "locked_finish"));
             }
         }

@@ -29,9 +29,10 @@ fn apply<'m, D: Design>(
             space.map(cpu, pages, protection).map(|()| 0).map_err(Ok)
         }
         Operation::Unmap(pages) => space.unmap(cpu, pages).map(|()| 0).map_err(Ok),
-        Operation::Replace(..) | Operation::SwapOut(_) | Operation::Reclaim(_) => {
-            unreachable!("the older designs do not have it")
-        }
+        Operation::Guard(_)
+        | Operation::Replace(..)
+        | Operation::SwapOut(_)
+        | Operation::Reclaim(_) => unreachable!("the older designs do not have it"),
         Operation::Protect(pages, protection) => {
             space.protect(cpu, pages, protection).map(|()| 0).map_err(Ok)
         }
@@ -47,7 +48,13 @@ fn apply<'m, D: Design>(
 fn a_space_behaves_like_a_map_of_pages<D: Design>() {
     let config = ProptestConfig { cases: 60, ..ProptestConfig::default() };
     let operation = operation().prop_filter("the designs have it", |one| {
-        !matches!(one, Operation::Replace(..) | Operation::SwapOut(_) | Operation::Reclaim(_))
+        !matches!(
+            one,
+            Operation::Guard(_)
+                | Operation::Replace(..)
+                | Operation::SwapOut(_)
+                | Operation::Reclaim(_)
+        )
     });
     let operations = prop::collection::vec(operation, 1..80);
     let result = TestRunner::new(config).run(&operations, |operations| {

@@ -30,7 +30,7 @@ pub(crate) fn storm<D: Design>(
     work: impl for<'m> Fn(ProcessorOf<'m, D>, &D::Space<'m>) + Sync,
     after: impl for<'m> FnOnce(&ProcessorOf<'m, D>, &D::Space<'m>),
 ) {
-    // The machine is small, because creating a large one would take as much time as many operations.
+    // The machine is small, because creating a large machine takes as long as many operations do.
     let machine = MachineOf::<D>::with_architecture(FRAMES / 2, CPUS as usize);
     let all = machine.free_frames();
     {
@@ -150,8 +150,8 @@ fn allows(page: Option<Protection>, access: Protection) -> Result<(), Fault> {
     }
 }
 
-/// Each CPU changes `each` pages of its own. CPU 0's pages begin at `first`, and the other
-/// CPUs' pages follow. The pages in `mapped` are mapped before the CPUs start.
+/// Each CPU changes pages of its own; `each` is the number of these pages for one CPU. CPU 0's pages begin at
+/// `first`, and the other CPUs' pages follow. The pages in `mapped` are mapped before the CPUs start.
 fn apart<D: Design>(first: Page, each: u64, mapped: Option<Pages>, rounds: u64) {
     for round in 0..rounds * patience() {
         let counted = AtomicU64::new(0);
@@ -341,7 +341,7 @@ fn pages_of_one_leaf_are_found_as_published<D: Design>() {
     );
 }
 
-/// Some ranges are extents in a table of level 1 or 2. Other ranges lie in leaves that CPUs share.
+/// Some ranges are extents in a table of level 1 or 2. Other ranges lie in leaves that several CPUs use.
 fn pages_of_split_extents_are_found_as_published<D: Design>() {
     let steps = [0, 1, 2, 3, 412, 413, 510, 1024, 1025, 5000, 5001, BRANCH - 2, BRANCH - 1];
     let places = |cpu: u64| steps.iter().map(|step| Page(100 + cpu * BRANCH + step)).collect();
@@ -373,8 +373,8 @@ impl Stores {
     }
 }
 
-/// All CPUs change all pages. After an unmap, no load returns a value that was stored before the unmap. Each
-/// value that a load returns was stored to the same page.
+/// All CPUs change all pages. After an unmap, no load returns a value that was stored before the unmap. A
+/// load returns zero or a value that was stored to the same page.
 fn shared<D: Design>(places: Places, rounds: u64, steps: u64) {
     for round in 0..rounds * patience() {
         let all: Vec<_> = places.iter().map(|_| Stores::default()).collect();

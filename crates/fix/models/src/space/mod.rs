@@ -38,6 +38,8 @@ const NUMBERS: u64 = 72;
 pub enum Operation {
     /// [`Space::map`].
     Map(Pages, Protection),
+    /// [`Space::map`] of guards.
+    Guard(Pages),
     /// [`Space::unmap`].
     Unmap(Pages),
     /// [`Space::replace`].
@@ -89,9 +91,18 @@ impl Model {
         }
     }
 
-    /// Returns the number of mapped pages in `pages`.
+    /// Returns the number of mapped pages in `pages`, without guards.
     pub fn mapped(&self, pages: Pages) -> u64 {
-        self.runs.iter().map(|(&start, &(end, _))| Pages { start, end }.and(pages).count()).sum()
+        let is_charged = |protection| protection != Protection::GUARD;
+        self.runs_in(pages).filter(|&(_, kind)| is_charged(kind)).map(|(run, _)| run.count()).sum()
+    }
+
+    /// The non-empty parts of runs that lie in `pages`, with their protections.
+    fn runs_in(&self, pages: Pages) -> impl Iterator<Item = (Pages, Protection)> {
+        let part = move |(&start, &(end, protection)): (&Page, &(Page, Protection))| {
+            (Pages { start, end }.and(pages), protection)
+        };
+        self.runs.iter().map(part).filter(|(run, _)| !run.is_empty())
     }
 
     /// Performs an operation. Returns the loaded word, or 0.
@@ -101,10 +112,13 @@ impl Model {
     pub fn apply(&mut self, operation: &Operation) -> Result<u64, Wrong> {
         match *operation {
             Operation::Map(pages, protection) => {
-                if self.mapped(pages) > 0 {
+                if self.runs_in(pages).next().is_some() {
                     return Err(Ok(MapError::Occupied));
                 }
                 self.runs.insert(pages.start, (pages.end, protection));
+            }
+            Operation::Guard(pages) => {
+                return self.apply(&Operation::Map(pages, Protection::GUARD));
             }
             Operation::Unmap(pages) => {
                 self.cut(pages);
@@ -167,6 +181,7 @@ impl Model {
     fn allows(&self, page: Page, access: Protection) -> Result<(), Wrong> {
         match self.find(page) {
             None => Err(Err(Fault::Unmapped)),
+            Some(Protection::GUARD) => Err(Err(Fault::Guard)),
             Some(protection) if !protection.contains(access) => Err(Err(Fault::AccessDenied)),
             Some(_) => Ok(()),
         }
@@ -197,6 +212,7 @@ pub fn apply<'m, A: Architecture>(
         Operation::Map(pages, protection) => {
             space.map(cpu, pages, protection).map(|()| 0).map_err(Ok)
         }
+        Operation::Guard(pages) => space.map(cpu, pages, Protection::GUARD).map(|()| 0).map_err(Ok),
         Operation::Unmap(pages) => space.unmap(cpu, pages).map(|()| 0).map_err(Ok),
         Operation::Replace(pages, protection) => {
             space.replace(cpu, pages, protection).map(|()| 0).map_err(Ok)
@@ -323,7 +339,7 @@ pub fn family<A: Architecture>(text: &[u8]) {
         std::thread::scope(|scope| {
             let other = scope.spawn(|| take_turns(machine.cpu(1), &turn, &quota, &family, text));
             take_turns(cpu, &turn, &quota, &family, text);
-            // `join` waits for the exit of the thread, and the scope only for the end of the thread's
+            // `join` waits for the exit of the thread; the scope waits only for the end of the thread's
             // closure. A leak detector would report the memory of a thread that has not exited.
             other.join().expect("the other thread has not panicked");
         });
@@ -422,8 +438,11 @@ fn step<'m, A: Architecture>(
             return assert_eq!(result, Err(MapError::QuotaExceeded), "{pages:?}");
         }
         0..3 => Operation::Map(pages, protection),
-        // Kind 4 is a replacement only if `value` is at least 64, and otherwise an unmap, which ignores
+        // In older inputs of the corpus, where `value` is small, kind 7 is still a discard.
+        7 if value >= 128 => Operation::Guard(pages),
+        // Kind 4 is a replacement if `value` is at least 64. Otherwise kind 4 is an unmap, which ignores
         // `value`. So in older inputs of the corpus, where `value` is small, kind 4 is still an unmap.
+        4 if value >= 224 => Operation::Replace(pages, Protection::GUARD),
         4 if value >= 64 && pages.count() - model.mapped(pages) > left => {
             let result = space.replace(cpu, pages, protection);
             return assert_eq!(result, Err(MapError::QuotaExceeded), "{pages:?}");
@@ -437,7 +456,7 @@ fn step<'m, A: Architecture>(
             space.promote(cpu, around).expect("there is memory");
             Operation::Load(pages.start)
         }
-        // In older inputs, where `value` is small, kind 8 is still a populate, and kind 12 a load.
+        // In older inputs, where `value` is small, kind 8 is still a populate, and kind 12 is still a load.
         8 if value >= 128 => Operation::SwapOut(pages),
         8 => Operation::Populate(Pages::new(pages.start, 1 + u64::from(second % 4))),
         9..12 => Operation::Store(pages.start, 1 + u64::from(value)),
@@ -457,11 +476,20 @@ fn step<'m, A: Architecture>(
         }
         14 => {
             let count = 1 + u64::from(second);
-            match space.map_anywhere(cpu, count, protection) {
+            let guards = u64::from(value / 32);
+            // Without guards, `map_guarded` would do the same as `map_anywhere`.
+            let result = match guards {
+                0 => space.map_anywhere(cpu, count, protection),
+                _ => space.map_guarded(cpu, count, guards, protection),
+            };
+            match result {
                 Ok(pages) => {
                     assert_eq!(pages.count(), count);
-                    model.apply(&Operation::Map(pages, protection)).expect("the range was free");
-                    found.push(pages);
+                    let all =
+                        Pages { start: Page(pages.start.0 - guards), end: pages.end + guards };
+                    model.apply(&Operation::Guard(all)).expect("the range was free");
+                    model.apply(&Operation::Replace(pages, protection)).expect("replaces guards");
+                    found.push(all);
                 }
                 Err(error) => assert!(error == MapError::QuotaExceeded && count > left, "{error}"),
             }

@@ -23,8 +23,9 @@ fn protection() -> impl Strategy<Value = Protection> {
 pub fn operation() -> impl Strategy<Value = Operation> {
     prop_oneof![
         3 => (pages(), protection()).prop_map(|(pages, protection)| Operation::Map(pages, protection)),
+        1 => pages().prop_map(Operation::Guard),
         3 => pages().prop_map(Operation::Unmap),
-        2 => (pages(), protection())
+        2 => (pages(), prop_oneof![3 => protection(), 1 => Just(Protection::GUARD)])
             .prop_map(|(pages, protection)| Operation::Replace(pages, protection)),
         2 => (pages(), protection())
             .prop_map(|(pages, protection)| Operation::Protect(pages, protection)),

@@ -29,8 +29,8 @@ const FREED_AT_ONCE: usize = 1 << 14;
 
 /// A set of sections, with the retired objects that wait for these sections to end.
 ///
-/// An object that is retired to a domain waits for the sections of this domain only, so a structure with
-/// a domain of its own does not wait for readers of other structures.
+/// If an object is retired to a domain, the object waits only for the sections of this domain, so a structure
+/// with a domain of its own does not wait for readers of other structures.
 #[derive(Debug)]
 pub struct Domain<P> {
     platform: P,
@@ -88,8 +88,8 @@ impl<P: Platform> Domain<P> {
         &self.platform
     }
 
-    /// Sets how long after a scan for reclamation the next one is due: `factor` times the duration of the
-    /// scan. The default factor is 16.
+    /// Sets the time from the end of a scan for reclamation until the next such scan is due: `factor` times
+    /// the duration of the scan that has ended. The default factor is 16.
     ///
     /// A scan executes a heavy fence, which stalls every running thread for a few microseconds. A small
     /// factor slows readers down, and a large factor lets more garbage accumulate. If no other thread is
@@ -129,9 +129,9 @@ impl<P: Platform> Domain<P> {
     /// Advances the global epoch and returns its old value, which is a valid tag for each object that was
     /// unlinked before the call.
     fn advance(&self) -> u64 {
-        // AcqRel: the stores by which objects were unlinked stay before the advance (Release). A reader with
-        // a later epoch has read that epoch from this read-modify-write or from one that follows, so the
-        // reader sees these stores.
+        // AcqRel: every earlier unlinking stays before the advance (Release). A reader with a later epoch has
+        // read that epoch from this read-modify-write or from one that follows, so the reader sees these
+        // unlinkings.
         self.global.fetch_add(ONE, order!(AcqRel, "epoch_tag"))
     }
 
@@ -140,7 +140,7 @@ impl<P: Platform> Domain<P> {
     /// In a process, the caller sleeps during a long wait ([`Platform::sleep_while`]). Readers do not wake
     /// the caller, so the call may return late, by up to a quarter of the wait, but at most 10 ms.
     ///
-    /// A caller that is in a section itself waits forever.
+    /// If the caller is in a section, this function waits forever.
     /// [`Handle::synchronize`](super::Handle::synchronize) and [`synchronize`](super::synchronize) panic
     /// instead.
     pub fn synchronize(&self) {
@@ -171,7 +171,7 @@ impl<P: Platform> Domain<P> {
     }
 
     pub(super) fn is_over(&self, Cookie(tag): Cookie) -> bool {
-        // Acquire: the reads of sections that have ended come before the caller's next step.
+        // Acquire: the caller's next step comes after the reads of the sections that have ended.
         self.safe.load(order!(Acquire, "epoch_over")) > tag.saturating_sub(early())
     }
 
@@ -198,17 +198,17 @@ impl<P: Platform> Domain<P> {
     /// Either the scan sees a reader's epoch, or the reader stored the epoch after the fence. In the first
     /// case, the reader holds no object with a tag below its epoch (see `Reader::enter`). In the second case,
     /// the reader's loads come after the fence, too, and see every unlinking that came before the fence. So
-    /// the reader holds no object with a tag below `fenced`. A reader that loaded the global epoch long ago
-    /// and stores it only now may have an epoch below the safe epoch. As in the second case, this reader's
-    /// loads come after the fence of the scan that advanced the safe epoch, so the reader holds no object
-    /// with a tag below the safe epoch. The safe epoch therefore need not go backward. Objects that are
-    /// sealed later get no tag below the safe epoch.
+    /// the reader holds no object with a tag below `fenced`. If a reader loaded the global epoch long ago and
+    /// stores it only now, the reader's epoch may be below the safe epoch. As in the second case, this
+    /// reader's loads come after the fence of the scan that advanced the safe epoch, so the reader holds no
+    /// object with a tag below the safe epoch. The safe epoch therefore need not go backward. Objects that
+    /// are sealed later get no tag below the safe epoch.
     fn scan(&self, fenced: u64) -> u64 {
         let mut oldest = fenced;
         for record in self.records.values() {
             let Some(time) = epoch_of(record.reader.word()) else { continue };
-            // A section whose epoch is `fenced` or later is not observed, because other sections may still
-            // begin in the same epoch: see `Watch::observe`.
+            // If a section's epoch is at least `fenced`, the section is not observed, because other sections
+            // may still begin in the same epoch: see `Watch::observe`.
             if time < fenced || is_mutant!("epoch_note_any") {
                 record.watch.observe(time, || self.platform.now());
             }
@@ -258,7 +258,7 @@ impl<P: Platform> Domain<P> {
                 garbage.sealed()
             })
         };
-        // Freeing objects that an earlier scan has found ready costs no fence. SAFETY: the caller owns the
+        // It costs no fence to free objects that an earlier scan has found ready. SAFETY: the caller owns the
         // record.
         let freed = unsafe { self.free(record) };
         if freed > 0 || sealed < SCAN_IF_DUE_AT {
@@ -354,7 +354,7 @@ impl<P: Platform> Domain<P> {
     unsafe fn free(&self, record: &Record) -> usize {
         // A destructor that retires objects may call this function again. The inner call frees nothing.
         let Some(_calls) = record.watch.calls.begin() else { return 0 };
-        // Acquire: all reads in sections that have ended come before the destructors, whichever thread
+        // Acquire: the destructors come after all reads in the sections that have ended, whichever thread
         // scanned.
         let read = self.safe.load(order!(Acquire, "epoch_free"));
         // SAFETY: the caller owns the record.
@@ -406,8 +406,8 @@ impl<P: Platform> Domain<P> {
     /// # Panics
     /// If a destructor or a deferred call panics. All other calls have run by then.
     ///
-    /// If a destructor or a deferred call calls this function, because the barrier would wait for that call.
-    /// Without the feature `std`, the call waits forever.
+    /// If a destructor or a deferred call calls this function, because the barrier would wait for its own caller.
+    /// Without the feature `std`, the barrier does not panic, and waits forever.
     pub fn barrier(&self) {
         /// Resets the count of taken objects when the barrier ends, even if it ends with a panic.
         struct Taken<'a>(&'a AtomicU64);

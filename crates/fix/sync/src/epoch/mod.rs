@@ -43,13 +43,14 @@
 //! # How it works
 //! The algorithm is FreeBSD's *global unbounded sequences* (sys/kern/subr_smr.c, J. Roberson 2019) with an
 //! asymmetric fence. A domain has a global epoch. A reader copies the global epoch into its own record when
-//! it enters a section, and clears the copy when it leaves the section. A writer that has unlinked some
-//! objects tags them with the global epoch and then advances the global epoch. Objects with tag `t` can be
-//! held only by readers whose epoch is `t` or less, or by readers that have not stored an epoch yet. Before a
-//! scan, the scanning thread executes a heavy fence (membarrier(2) on Linux). The scan then sees every epoch
-//! that was stored before the fence, and a reader that stores its epoch after the fence sees the unlinking.
-//! The scan finds the smallest stored epoch, and every object whose tag is below this epoch is freed. Because
-//! the scanning thread executes the fence, readers need none: a section costs two plain stores.
+//! it enters a section, and clears the copy when it leaves the section. After a writer has unlinked some
+//! objects, it tags them with the global epoch and then advances the global epoch. Objects with tag `t` can
+//! be held only by readers whose epoch is `t` or less, or by readers that have not stored an epoch yet.
+//! Before a scan, the scanning thread executes a heavy fence (membarrier(2) on Linux). The scan then sees
+//! every epoch that was stored before the fence, and a reader that stores its epoch after the fence sees the
+//! unlinking. The scan finds the smallest stored epoch, and every object whose tag is below this epoch is
+//! freed. Because the scanning thread executes the fence, readers need none: a section costs two plain
+//! stores.
 //!
 //! ```text
 //! global epoch  5        6                  7
@@ -58,8 +59,8 @@
 //! ```
 //!
 //! The write side pays: a heavy fence interrupts every CPU that runs a thread of the process. So a thread
-//! lets its garbage accumulate until one heavy fence serves many objects, and threads that need a heavy fence
-//! at the same time share one.
+//! lets its garbage accumulate until one heavy fence serves many objects, and if several threads need a heavy
+//! fence at the same time, they share one.
 //!
 //! # What it promises
 //! * A thread begins to free its retired objects when it has about a thousand of them, and frees them in
@@ -68,10 +69,10 @@
 //!   full batch. As long as no reader stalls, a thread has at most a few thousand retired objects. But if
 //!   fences are expensive, scans are due less often ([`Domain::set_scan_backoff`]), and a thread that retires
 //!   objects quickly may have up to 65,536.
-//! * While a reader stays in its section, no object that was unlinked since the reader entered is freed, so
-//!   garbage grows without bound; [`Domain::stalls`] reports the reader. After the reader has left, the
-//!   garbage shrinks quickly: for each hundred objects that a thread retires, it frees up to sixteen
-//!   thousand. Use hazard pointers where garbage must be bounded.
+//! * While a reader stays in its section, the domain frees no object that was unlinked since the reader
+//!   entered, so garbage grows without bound; [`Domain::stalls`] reports the reader. After the reader has
+//!   left, the garbage shrinks quickly: for each hundred objects that a thread retires, it frees up to
+//!   sixteen thousand. Use hazard pointers where garbage must be bounded.
 //! * Destructors and deferred calls run while no internal lock is held, and may retire more objects. They run
 //!   within `retire`, `defer`, `reclaim` and `barrier`, and when a thread exits; at that time, the thread's
 //!   thread-local variables may already have been destroyed.

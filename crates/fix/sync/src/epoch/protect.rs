@@ -68,9 +68,9 @@ pub unsafe trait Protect<P> {
     ///   grace period, if their guard has the same domain as `self`. A structure that accepts guards from
     ///   its callers checks the domain with [`is_of`](Protect::is_of).
     /// * The links of an unlinked object stay as they are (with hazard pointers, they must change). A reader
-    ///   that found the object before it was unlinked may follow these links, and so may find another object
-    ///   that has been retired in the meantime. That other object is not freed yet, because it was retired
-    ///   after the reader's section began.
+    ///   that found the object before it was unlinked may follow these links, and may therefore find another
+    ///   object that has been retired in the meantime. That other object is not freed yet, because it was
+    ///   retired after the reader's section began.
     /// * No thread frees the `T` without a grace period, with one exception: the destructor of a structure
     ///   may do so if `'g` cannot outlive a borrow of the structure.
     #[inline]

@@ -13,8 +13,8 @@ use crate::padded::Padded;
 use crate::platform::{Platform, light};
 use crate::primitive::{AtomicBool, AtomicPtr, AtomicU64, constant};
 
-/// The global epoch advances by this amount. In a reader's word, the bits below this one count the thread's
-/// nested guards.
+/// The global epoch advances by this amount, a single bit. In a reader's word, the bits below this bit
+/// count the thread's nested guards.
 pub(super) const ONE: u64 = 1 << 12;
 /// The bits below [`ONE`]. The epoch has the other 52 bits. Even if the epoch advanced once per microsecond,
 /// 52 bits would last for 142 years.

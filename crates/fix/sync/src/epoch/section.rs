@@ -10,8 +10,8 @@ use crate::registry::Node;
 ///
 /// When a section begins, it takes a record of the domain. Taking a record costs as much as an uncontended
 /// lock. A thread that has one section at a time usually takes the same record each time. While the section
-/// is held, no object that was unlinked after the section began is freed; [`Domain::stalls`] reports sections
-/// that are held for a long time.
+/// is held, the domain frees no object that was unlinked after the section began; [`Domain::stalls`] reports
+/// sections that are held for a long time.
 ///
 /// A section cannot retire objects. To retire objects, take a guard, for example from [`pin`](super::pin).
 #[derive(Debug)]

@@ -63,7 +63,7 @@ fn a_guard_blocks_all_frees_and_a_dropped_domain_frees_the_rest() {
 fn a_loaded_value_stays_until_its_guard_is_dropped() {
     both(|domain| {
         let live = Arc::new(AtomicUsize::new(0));
-        // SAFETY: `Live::new` returns a pointer from a box, and only this call has it.
+        // SAFETY: `Live::new` returns a pointer from a box, and nothing else uses that pointer.
         let boxed = || Some(unsafe { Box::from_raw(Live::new(&live)) });
         let shared = AtomicPtr::default();
         let writer = domain.register();

@@ -83,7 +83,7 @@ impl<P: Platform> Domain<P> {
 
     /// Repairs the records in the child of a fork. The child's only thread has the record `own_garbage` and
     /// the records for which `is_own` is true. In the child, the parent's other threads protect nothing, and
-    /// the objects that they were retiring or freeing are leaked.
+    /// the child leaks the objects that they were retiring or freeing.
     #[cfg(all(unix, feature = "std", not(any(loom, miri))))]
     pub(super) fn forked(
         &self,
@@ -162,8 +162,8 @@ impl<P: Platform> Domain<P> {
     /// # Panics
     /// If a destructor panics. Objects that were not freed by then are leaked.
     ///
-    /// If the destructor of a retired object calls this function: the destructor would wait for itself.
-    /// Without the feature `std`, the call waits forever.
+    /// If the destructor of a retired object calls this function, because the destructor would wait for itself.
+    /// Without the feature `std`, the call does not panic, and waits forever.
     pub fn barrier(&self) {
         let is_own = self.barriers.is_own() || self.garbage.values().any(|one| one.calls.is_own());
         assert!(!is_own, "barrier would wait for the destructor that calls it");

@@ -75,7 +75,7 @@ impl<'d, P: Platform> Handle<'d, P> {
     /// The load is `Acquire`; writers must publish an object with a `Release` store.
     ///
     /// # Safety
-    /// A pointer in `source` is null or points to a live `T` that threads may share. It carries no
+    /// A pointer in `source` is null or points to a live `T` that threads may share. The pointer carries no
     /// mark in its low bits; see [`protect_with`](Handle::protect_with) for links with marks.
     ///
     /// Before the `T` is retired to this domain, its pointer must be removed from each `source` in which a
@@ -217,8 +217,8 @@ impl<'d, P: Platform> Handle<'d, P> {
     /// scan costs a heavy fence and a load of each slot.
     #[cold]
     pub fn reclaim(&self) {
-        // A destructor may retire objects, and so call this function again; the inner call returns at once.
-        // If a destructor panics, the objects that were not freed by then are leaked.
+        // A destructor may retire objects, and may thereby call this function again; the inner call returns
+        // at once. If a destructor panics, the objects that were not freed by then are leaked.
         let garbage = self.own_garbage();
         let Some(_calls) = garbage.calls.begin() else { return };
         loop {

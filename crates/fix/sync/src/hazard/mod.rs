@@ -31,7 +31,7 @@
 //! [`heavy`](crate::Platform::heavy), which the writer executes once for a whole list.
 //!
 //! A slot protects at most one object, and an object is retired once. So a scan of `s` slots leaves at most
-//! `s` objects in the list. A thread that scans whenever its list has `max(1024, 2 × s)` objects frees at
+//! `s` objects in the list. If a thread scans whenever its list has `max(1024, 2 × s)` objects, it frees at
 //! least half of them. Each scan therefore frees many objects, and the garbage of each thread stays below
 //! this limit, even if a reader sleeps for a day while it holds a guard.
 //!

@@ -55,7 +55,7 @@ fn replace(handle: &Handle, source: &AtomicPtr<Counted>, new: *mut Counted) {
 fn a_swap_returns_the_old_value_and_frees_it_after_the_guard() {
     let live = Arc::default();
     let boxed = || {
-        // SAFETY: `Counted::boxed` returns a pointer from a box, and only this call has it.
+        // SAFETY: `Counted::boxed` returns a pointer from a box, and nothing else uses it.
         unsafe { Box::from_raw(Counted::boxed(&live, 7)) }
     };
     let value = AtomicBox::<Counted>::from(Some(boxed()));
@@ -346,7 +346,7 @@ fn increments_of_a_box_are_not_lost() {
 #[test]
 fn a_guard_may_outlive_the_box_and_the_handle_of_its_thread() {
     thread_local! {
-        // `KEPT` is initialised before the handle, and so is destroyed after the handle.
+        // `KEPT` is initialised before the handle, so it is destroyed after the handle.
         static KEPT: RefCell<Vec<Guard<'static, Counted>>> = const { RefCell::new(Vec::new()) };
     }
     let live = Arc::default();

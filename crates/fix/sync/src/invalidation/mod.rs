@@ -53,8 +53,8 @@
 //! - A section that is forgotten ([`core::mem::forget`]) never ends.
 //!
 //! # Cost
-//! `begin` and `finish` together cost three stores to a cache line that no other thread writes. A wait for a
-//! page that was never marked costs one load. A wait for any other page costs one load for each thread, and
+//! `begin` and `finish` together cost three stores to a cache line that no other thread writes. If a page was
+//! never marked, a wait for it costs one load. A wait for any other page costs one load for each thread, and
 //! one more load for each thread in a section. The wait covers the sections that have marked the page, and
 //! any sections that have marked another page whose stamp happens to have the same bit (one of 64). A wait
 //! covers at most one section of each thread.

@@ -11,7 +11,7 @@ struct Place {
     /// The number of sections that have marked the page.
     taken: Mutex<usize>,
     stamp: Stamp,
-    /// The stamp of a second page. No thread waits for the sections that mark the second page only.
+    /// The stamp of a second page. No thread waits for the sections that mark only this page.
     other: Stamp,
     /// One flag for each section that marks the page. The section sets its flag after it has marked the page.
     /// loom panics if a thread reads a flag without having waited for that section.

@@ -87,8 +87,8 @@ impl Slot {
         }
     }
 
-    // All stores are Release, not only the store in `finish`. A waiter that sees any later store to the slot
-    // knows that the section has ended, and must then see what the section did.
+    // All stores are Release, not only the store in `finish`. If a waiter sees any later store to the slot,
+    // the waiter knows that the section has ended, and must then see what the section did.
 
     /// Begins a section.
     ///
@@ -116,7 +116,7 @@ impl Slot {
         self.marked.store(marked, order!(Release, "slots_mark"));
     }
 
-    /// Ends the section. All cached copies of what the section removed must have been invalidated.
+    /// Ends the section. The caller must have invalidated all cached copies of what the section removed.
     ///
     /// # Safety
     /// The contract of [`mark`](Slot::mark).

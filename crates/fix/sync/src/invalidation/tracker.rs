@@ -131,8 +131,8 @@ impl Section<'_, '_> {
         unsafe { self.member.node.value.mark(stamp) };
     }
 
-    /// Ends the section. All cached copies of what the section removed must have been invalidated. Dropping
-    /// the section does the same.
+    /// Ends the section, as dropping it does. The caller must already have invalidated all cached copies of
+    /// what the section removed.
     #[inline]
     pub fn finish(self) {}
 }

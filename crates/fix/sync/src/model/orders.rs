@@ -34,8 +34,8 @@ enum Kind {
     Symmetric,
     /// The heavy fence interrupts the other threads.
     Interrupts,
-    /// Light fences and heavy fences are both a full fence that is only as strong as the language's, and thus
-    /// weaker than loom's.
+    /// Light fences and heavy fences are both full fences, but only as strong as the language guarantees, and
+    /// thus weaker than loom's.
     Language,
 }
 
@@ -79,8 +79,8 @@ unsafe impl Platform for Model {
         let me = ME.with(Cell::get);
         for (_, done) in DONE.iter().enumerate().filter(|&(thread, _)| thread != me) {
             while done.load(Acquire) < asked {
-                // Two threads that are both in `heavy` wait for each other, so `yield_now` also answers the
-                // other thread's fence.
+                // If two threads are both in `heavy`, they wait for each other, so `yield_now` also answers
+                // the other thread's fence.
                 thread::yield_now();
             }
         }
@@ -211,8 +211,8 @@ pub fn check_symmetric(preemptions: usize, threads: impl Fn() + Sync + Send + Cl
     check_latest(preemptions, threads);
 }
 
-/// Like [`check`], but only on the platform whose full fences are weaker than loom's, and where each load
-/// sees the latest store.
+/// Like [`check`], but only on the platform on which each load sees the latest store and full fences
+/// are weaker than loom's.
 pub fn check_latest(preemptions: usize, threads: impl Fn() + Sync + Send + 'static) {
     check_on(Kind::Language, preemptions, threads);
 }

@@ -115,7 +115,8 @@ impl<P: Platform> PerCpuRef<P> {
         // this store, the load below sees the new mode. If the load below misses the new mode, `kill` sees
         // the mark and waits for the store at the end of this function.
         self.platform.light();
-        // Acquire: a user that finds the count live after `reinit` sees everything that came before `reinit`.
+        // Acquire: if a user finds the count live after `reinit`, the user sees everything that came before
+        // `reinit`.
         let live = self.mode.load(order!(Acquire, "percpu_mode")) == LIVE;
         // Relaxed, even for a put: the thread used its reference before the `light` above. `kill` adds up the
         // counters after this `light`, and until then, no put can be the last.
@@ -182,7 +183,8 @@ impl<P: Platform> PerCpuRef<P> {
         // Release: see `is_dead`.
         let order = order!(AcqRel, "percpu_kill");
         if self.mode.compare_exchange(LIVE, DYING, order, Relaxed).is_err() {
-            // Relaxed: a thread that learns that this call has returned cannot load an older mode any more.
+            // Relaxed: once a thread has learned that this call has returned, it cannot load an older mode
+            // any more.
             self.platform.wait_while(|| self.mode.load(Relaxed) == DYING);
             return false;
         }

@@ -64,9 +64,9 @@ impl AtomicWord {
 /// Threads arrive at an indicator and depart from it. The indicator shows whether any thread has arrived and
 /// not yet departed.
 ///
-/// [`query`](Snzi::query) is one load of a line that is written only when the answer changes. Arriving and
-/// departing together cost two atomic exchanges on a leaf. A thread that finds its leaf in use does not
-/// touch the parent. With a leaf for each CPU, threads share nothing while their leaves are in use.
+/// [`query`](Snzi::query) is one load of a line that is written only when the answer changes. On a leaf
+/// that stays in use, an arrival and its departure together cost two atomic exchanges, and do not touch the
+/// parent. With a leaf for each CPU, threads share nothing while their leaves are in use.
 ///
 /// Use an indicator where the answer must be correct *now* and is needed often: whether a lock has readers,
 /// or whether transactions are in flight. If queries may interrupt other CPUs, let each thread mark a cache
@@ -109,9 +109,9 @@ impl AtomicWord {
 /// from the parent again.
 ///
 /// The indicator is a separate word, so that queries do not touch the root's count. After a thread has raised
-/// the root's count from zero, it sets the indicator. Threads that arrive at the root before the indicator is
-/// set also set it. After a thread has lowered the root's count to zero, it clears the indicator, unless the
-/// root's version shows that a thread has arrived since.
+/// the root's count from zero, it sets the indicator. If other threads arrive at the root before the
+/// indicator is set, they set it as well. After a thread has lowered the root's count to zero, it clears the
+/// indicator, unless the root's version shows that a thread has arrived since.
 ///
 /// Source: F. Ellen, Y. Lev, V. Luchangco and M. Moir, "SNZI: Scalable NonZero Indicators", PODC 2007,
 /// with a versioned exchange of the indicator instead of load-linked and store-conditional.
@@ -316,7 +316,7 @@ mod tests {
         for leaves in 1..if cfg!(miri) { 20 } else { 200 } {
             let snzi = Snzi::new(leaves);
             assert_eq!(snzi.leaves(), leaves);
-            // Every path up ends at the root.
+            // Every path from a leaf ends at the root.
             let all: Vec<_> = (0..leaves).map(|leaf| snzi.arrive_at(leaf)).collect();
             assert!(snzi.query());
             drop(all);

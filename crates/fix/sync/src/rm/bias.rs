@@ -250,8 +250,8 @@ impl<R: RawRwLockRecursive> Bias<R> {
                 None => slots.uncount_unrecorded(),
             }
         }
-        // SAFETY: the caller guarantees that the thread holds the lock. A lock that was taken through a slot
-        // alone has been released above, so the thread holds the underlying lock.
+        // SAFETY: the caller guarantees that the thread holds the lock. If the thread held the lock only through
+        // a slot, this function would have returned above. So the thread holds the underlying lock.
         unsafe { self.below.unlock_shared() };
     }
 
@@ -313,8 +313,8 @@ impl<R: RawRwLockRecursive> Bias<R> {
         }
         let is_read = readers.slots().any(|slot| slot.holds(number));
         if is_read {
-            // Relaxed: `heavy` was a full fence, so a reader that finds the lock open sees what earlier
-            // writers wrote.
+            // Relaxed: `heavy` was a full fence, so if a reader finds the lock open, the reader sees what
+            // earlier writers wrote.
             self.open.store(self.name(), Relaxed);
             // SAFETY: `try_lock_exclusive` has taken the underlying lock.
             unsafe { self.below.unlock_exclusive() };

@@ -12,8 +12,8 @@
 //! Readers of a reader-writer lock slow each other down even without a writer: each of them writes to the
 //! lock, whose cache line then moves from CPU to CPU. Readers of an [`RmLock`] write to a cache line of
 //! their own thread and execute no atomic read-modify-write and no fence. Writers pay for that: the first
-//! write after reads interrupts all CPUs that run a thread of the process (a few microseconds, see
-//! [`System`](crate::System)), and loads a cache line of each thread.
+//! write after a read must interrupt all CPUs that run a thread of the process (a few microseconds, see
+//! [`System`](crate::System)), and load a cache line of each thread.
 //!
 //! *Use it* for data that is read all the time and rarely written: configuration, routing or plug-in tables,
 //! mount tables. *Do not use it* if more than one in a few hundred accesses is a write: the lock then adapts,

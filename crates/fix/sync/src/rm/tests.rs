@@ -38,8 +38,8 @@ fn a_writer_excludes_readers_and_writers() {
             let writer = || {
                 let mut writes = 0;
                 for round in 0..ROUNDS / 4 {
-                    // After a `write`, the lock stays shut for a while. A `try_write` that fails because of
-                    // readers leaves the lock open.
+                    // After a `write`, the lock stays shut for a while. If a `try_write` fails
+                    // because of readers, the lock stays open.
                     let guard = if waits { Some(pair.write()) } else { pair.try_write() };
                     if let Some(mut guard) = guard {
                         guard.0 += 1;

@@ -74,7 +74,7 @@ fn run(space: &Space, symbol: *const u8, arguments: [u64; 2]) -> Result<u64, Fau
     }
 }
 
-/// Checks that a word that a program has loaded is not from a free frame. Returns the word.
+/// Checks that a word loaded by a program is not from a free frame. Returns the word.
 fn check(address: u64, word: u64) -> u64 {
     let is_stale = frames::is_free_word(word);
     assert!(

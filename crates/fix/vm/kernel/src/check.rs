@@ -1,8 +1,9 @@
 //! The mode for `knee commute check`: the kernel runs the tests that the host has stored in memory, while
 //! knee's QEMU plugin traces them.
 //!
-//! On Linux, the `knee-agent` crate runs these tests. Here too, the same processes run all tests, and call `nr` of
-//! a test runs on CPU `nr`. The [tasks](crate::tasks) make the calls, and this module sets up the state.
+//! On Linux, the `knee-agent` crate runs these tests. As in that crate, the same processes run all tests, and
+//! CPU `nr` makes call `nr` of a test. The [tasks](crate::tasks) make the calls, and this module sets up the
+//! state.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -25,10 +26,10 @@ use crate::tasks::{self, Tasks};
 /// Runs the tests in the `frames` frames of memory at `at`.
 ///
 /// # Safety
-/// The memory must start at a page, and nothing else may use it. Must be called at most once, by the first CPU.
+/// The memory must be page-aligned, and nothing else may use it. Only the first CPU may call this function,
+/// and only once.
 pub(crate) unsafe fn run(at: *mut u8, frames: u64) {
-    // SAFETY: the caller guarantees that the memory starts at a page and that this module alone uses
-    // it.
+    // SAFETY: the caller guarantees that the memory is page-aligned and that only this module uses it.
     let shared = unsafe { Shared::new(at, frames as usize * PAGE) };
     let mut shared = shared.expect("the host has reserved memory for the header");
     // SAFETY: the caller guarantees that this is the only call.
@@ -81,15 +82,13 @@ impl Session for Processes<'_> {
     }
 
     fn set_up(&mut self) -> Result<(), String> {
+        for (_, call) in &self.plan.calls {
+            memory_call(call).map_err(|why| format!("{call:?}: {why}"))?;
+        }
         let mut files = Vec::new();
         let set_up = self.plan.steps.iter().try_for_each(|(process, step)| {
-            self.step(usize::from(*process), step, &mut files)
-                .ok_or_else(|| format!("the kernel does not have what a step needs: {step:?}"))
-        });
-        let no_call = |(_, call): &&(u8, Call)| memory_call(call).is_none();
-        let set_up = set_up.and_then(|()| match self.plan.calls.iter().find(no_call) {
-            None => Ok(()),
-            Some((_, call)) => Err(format!("the kernel does not have the call {call:?}")),
+            let made = self.step(usize::from(*process), step, &mut files);
+            made.map_err(|why| format!("{step:?}: {why}"))
         });
         if set_up.is_err() {
             self.clean();
@@ -99,10 +98,10 @@ impl Session for Processes<'_> {
 
     fn call(&mut self, (): &(), nr: usize, _traced: bool) -> Returned {
         let (process, call) = &self.plan.calls[nr];
-        let Some(wanted) = memory_call(call) else { return Returned::Nothing };
+        let Ok(call) = memory_call(call) else { return Returned::Nothing };
         let process = usize::from(*process);
-        let returned = returned(call, self.turn(process, nr, nr as u8, wanted));
-        if let (Returned::Address(at), Call::Mmap { va: None, .. }) = (returned, call) {
+        let returned = self.turn(process, nr, nr as u8, call);
+        if let (Returned::Address(at), MemoryCall::Mmap { page: None, .. }) = (returned, call) {
             let (cpu, page) = (nr % cpu::count(), VirtAddr(at as u64).page());
             self.chosen.push(Chosen { process, cpu, page });
         }
@@ -117,10 +116,20 @@ impl Session for Processes<'_> {
 }
 
 impl Processes<'_> {
-    /// Makes a call on CPU `nr`, as a side of the test. Returns the status.
-    fn turn(&self, process: usize, nr: usize, side: u8, call: MemoryCall) -> u64 {
+    /// Makes a call on CPU `nr`, as a side of the test.
+    fn turn(&self, process: usize, nr: usize, side: u8, call: MemoryCall) -> Returned {
         let cpu = nr % cpu::count();
-        self.tasks[process].turn(cpu, Some(Command::Call(side, call)))
+        returned(call, self.tasks[process].turn(cpu, Some(Command::Call(side, call))))
+    }
+
+    /// Makes a call of the set-up on the CPU of this page. Fails if the call fails.
+    fn prepare(&self, process: usize, page: Nr, call: MemoryCall) -> Result<(), String> {
+        match self.turn(process, self.cpu_of(process, page), 0, call) {
+            failed @ (Returned::Error(_) | Returned::Signal(_)) => {
+                Err(format!("{call:?} returned {failed}"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The CPU that maps and unmaps a page of the test: the CPU of the call that uses the page, as if each
@@ -133,22 +142,28 @@ impl Processes<'_> {
         nr % cpu::count()
     }
 
-    /// Executes a step of the set-up. `files` lists the files that exist. Returns `None` if the kernel cannot
-    /// execute it.
-    fn step(&self, process: usize, step: &Step, files: &mut Vec<(Home, File)>) -> Option<()> {
+    /// Executes a step of the set-up. `files` lists the files that exist. Fails with the reason why the kernel
+    /// cannot execute the step.
+    fn step(
+        &self,
+        process: usize,
+        step: &Step,
+        files: &mut Vec<(Home, File)>,
+    ) -> Result<(), String> {
         let find = |files: &[(Home, File)], home| {
-            files.iter().find(|(known, _)| *known == home).map(|(_, file)| *file)
+            let file = files.iter().find(|(known, _)| *known == home).map(|(_, file)| *file);
+            file.ok_or("no earlier step makes this file")
         };
         let set = |fd, open| self.tasks[process].process().descriptors.set(fd, open);
         match *step {
             Step::File { inode, home, pages, open, map, .. } => {
                 let bytes = pages.as_slice().iter().map(|datum| content(*datum));
-                let file = files::make(inode.into(), bytes)?;
+                let file = files::make(inode.into(), bytes).ok_or("the kernel has no such file")?;
                 files.push((home, file));
                 if let Some(open) = open {
                     set(open.fd, Some(Open::File(file)));
                 }
-                map.map_or(Some(()), |map| self.map_file(process, file, map))?;
+                map.map_or(Ok(()), |map| self.map_file(process, file, map))?;
             }
             Step::Pipe { ends: [read, write], .. } => {
                 set(read, Some(Open::ReadEnd));
@@ -159,33 +174,36 @@ impl Processes<'_> {
                 set(fd, Some(if write { Open::WriteEnd } else { Open::ReadEnd }));
             }
             Step::MapAnonymous { va, writable, datum } => {
-                let cpu = self.cpu_of(process, va);
-                let make = |call| self.turn(process, cpu, 0, call);
-                make(MemoryCall::Mmap { page: Some(va), file: None, writable: true });
-                make(MemoryCall::Memwrite { page: va, value: content(datum) });
+                let make = |call| self.prepare(process, va, call);
+                make(MemoryCall::Mmap { page: Some(va), file: None, writable: true })?;
+                make(MemoryCall::Memwrite { page: va, value: content(datum) })?;
                 if !writable {
-                    make(MemoryCall::Mprotect { page: va, writable });
+                    make(MemoryCall::Mprotect { page: va, writable })?;
                 }
             }
             Step::MapFile { home, map } => self.map_file(process, find(files, home)?, map)?,
             Step::Close { fd } => set(fd, None),
             // Files have no names here.
             Step::Forget { .. } => {}
-            Step::Occupy { .. } | Step::Learn { .. } | Step::LearnOpen { .. } => return None,
+            Step::Occupy { .. } | Step::Learn { .. } | Step::LearnOpen { .. } => {
+                return Err("the kernel does not have this step".into());
+            }
         }
-        Some(())
+        Ok(())
     }
 
-    /// Maps a page of a file. Returns `None` if the offset is negative.
-    fn map_file(&self, process: usize, file: File, map: Mapped) -> Option<()> {
-        let offset = u8::try_from(map.off).ok()?;
+    /// Maps a page of a file.
+    fn map_file(&self, process: usize, file: File, map: Mapped) -> Result<(), String> {
         let descriptor = SET_UP;
+        let call = MemoryCall::Mmap {
+            page: Some(map.va),
+            file: Some((descriptor, offset(map.off)?)),
+            writable: map.writable,
+        };
         self.tasks[process].process().descriptors.set(descriptor.into(), Some(Open::File(file)));
-        let file = Some((descriptor, offset));
-        let call = MemoryCall::Mmap { page: Some(map.va), file, writable: map.writable };
-        self.turn(process, self.cpu_of(process, map.va), 0, call);
+        let mapped = self.prepare(process, map.va, call);
         self.tasks[process].process().descriptors.set(descriptor.into(), None);
-        Some(())
+        mapped
     }
 
     /// Closes all descriptors, and unmaps all pages of the test.
@@ -223,14 +241,26 @@ impl Processes<'_> {
 /// The descriptor through which a set-up maps files. No test uses it.
 const SET_UP: u8 = 63;
 
-/// The command for a call, or `None` if the kernel does not have the call.
-fn memory_call(call: &Call) -> Option<MemoryCall> {
-    Some(match *call {
+/// The number of a descriptor that a test may use.
+fn descriptor(fd: i32) -> Result<u8, String> {
+    let number = u8::try_from(fd).ok().filter(|number| *number < SET_UP);
+    number.ok_or_else(|| format!("the kernel has descriptors 0 to {}, not {fd}", SET_UP - 1))
+}
+
+/// The number of a page of a file.
+fn offset(pages: i64) -> Result<u8, String> {
+    let most = u8::MAX;
+    u8::try_from(pages)
+        .map_err(|_| format!("the kernel has offsets of 0 to {most} pages, not {pages}"))
+}
+
+/// The command for a call. Fails with the reason why the kernel cannot make the call.
+fn memory_call(call: &Call) -> Result<MemoryCall, String> {
+    Ok(match *call {
         Call::Mmap { fd, off, writable, va } => {
-            let descriptor = |fd: i32| u8::try_from(fd).ok().filter(|fd| *fd < SET_UP);
             let file = match fd {
                 None => None,
-                Some(fd) => Some((descriptor(fd)?, u8::try_from(off).ok()?)),
+                Some(fd) => Some((descriptor(fd)?, offset(off)?)),
             };
             MemoryCall::Mmap { page: va, file, writable }
         }
@@ -238,7 +268,7 @@ fn memory_call(call: &Call) -> Option<MemoryCall> {
         Call::Mprotect { va, writable } => MemoryCall::Mprotect { page: va, writable },
         Call::Memread { va } => MemoryCall::Memread { page: va },
         Call::Memwrite { va, datum } => MemoryCall::Memwrite { page: va, value: content(datum) },
-        _ => return None,
+        _ => return Err("the kernel does not have this call".into()),
     })
 }
 
@@ -255,16 +285,16 @@ fn page_of(call: &Call) -> Option<Nr> {
 }
 
 /// The result of a call, from the status of the turn.
-fn returned(call: &Call, status: u64) -> Returned {
+fn returned(call: MemoryCall, status: u64) -> Returned {
     if status as i64 == status as i32 as i64 && (status as i64) < 0 {
         return Returned::Error(-(status as i32));
     }
     match call {
-        Call::Memread { .. } | Call::Memwrite { .. } if status > SIGNAL => {
+        MemoryCall::Memread { .. } | MemoryCall::Memwrite { .. } if status > SIGNAL => {
             Returned::Signal((status - SIGNAL) as i32)
         }
-        Call::Memread { .. } => Returned::Page(status as u8),
-        Call::Mmap { .. } => Returned::Address(status as usize),
+        MemoryCall::Memread { .. } => Returned::Page(status as u8),
+        MemoryCall::Mmap { .. } => Returned::Address(status as usize),
         _ => Returned::Done,
     }
 }

@@ -45,7 +45,7 @@ pub(crate) enum MemoryCall {
         page: u8,
         writable: bool,
     },
-    /// Load the first word of a page. The result is its first byte.
+    /// Load the first word of a page. The result is the first byte of the word.
     Memread {
         page: u8,
     },

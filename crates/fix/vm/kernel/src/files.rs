@@ -104,8 +104,8 @@ impl Descriptors {
         })
     }
 
-    /// Opens or closes a descriptor. Does nothing if the table has no slot for the descriptor, which happens
-    /// only for pipe ends that no call uses.
+    /// Opens or closes a descriptor. Does nothing if the table has no slot for the descriptor: no call uses
+    /// such a descriptor.
     pub(crate) fn set(&self, descriptor: i32, open: Option<Open>) {
         let slot = usize::try_from(descriptor).ok().and_then(|number| self.0.get(number));
         let value = match open {

@@ -1,9 +1,10 @@
 //! Free frames. Each CPU has its own list.
 //!
 //! Several words of each free frame contain [`FREE`], which no program stores. These words expose accesses
-//! through stale translations: a load returns the pattern, and a store destroys the pattern, so the next
-//! allocation of the frame detects the store.
+//! through stale translations: a load returns the pattern, and a store destroys the pattern. Both the next
+//! allocation of the frame and [`Frames::check`] detect such a store.
 
+use core::iter;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use knee_vm::Frame;
@@ -54,7 +55,7 @@ pub(crate) struct Frames {
 pub(crate) const LARGE: u64 = 512;
 
 /// The frames of a large page.
-fn run(first: Frame) -> impl Iterator<Item = Frame> {
+fn run(first: Frame) -> impl Iterator<Item = Frame> + Clone {
     (first.0..first.0 + LARGE).map(Frame)
 }
 
@@ -62,28 +63,38 @@ fn words(frame: Frame) -> *mut u64 {
     arch::direct(frame).cast()
 }
 
-/// Whether a word that a program has loaded is from a free frame.
+/// Whether a word loaded by a program is from a free frame.
 pub(crate) fn is_free_word(word: u64) -> bool {
     word >> 32 == FREE >> 32
 }
 
 /// Stores the pattern in a frame that is no longer used.
 pub(crate) fn mark(frame: Frame) {
+    mark_all(iter::once(frame));
+}
+
+/// Stores the pattern in frames that are no longer used.
+fn mark_all(frames: impl Iterator<Item = Frame> + Clone) {
+    // The outer loop is over the words, so that a large page takes no time if free frames contain no pattern.
     for &word in checked() {
-        // SAFETY: the frame is memory, and nobody uses it.
-        unsafe { words(frame).add(word).write_volatile(FREE | frame.0) };
+        for frame in frames.clone() {
+            // SAFETY: the frame is memory, and nobody uses it.
+            unsafe { words(frame).add(word).write_volatile(FREE | frame.0) };
+        }
     }
 }
 
-/// Checks that no program has stored to a free frame.
-fn check(frame: Frame) {
+/// Checks that no program has stored to free frames.
+fn check_all(frames: impl Iterator<Item = Frame> + Clone) {
     for &word in checked() {
-        // SAFETY: the frame is memory.
-        let found = unsafe { words(frame).add(word).read_volatile() };
-        assert!(
-            found == FREE | frame.0,
-            "stale translation: a program stored {found:#x} to the free frame {frame:?}"
-        );
+        for frame in frames.clone() {
+            // SAFETY: the frame is memory.
+            let found = unsafe { words(frame).add(word).read_volatile() };
+            assert!(
+                found == FREE | frame.0,
+                "stale translation: a program stored {found:#x} to the free frame {frame:?}"
+            );
+        }
     }
 }
 
@@ -100,11 +111,21 @@ impl List {
     fn pop(&mut self) -> Option<Frame> {
         let frame = self.first?;
         // SAFETY: the frame is free memory, and its first word was written by `push`.
-        let next = unsafe { words(frame).read() };
-        self.first = next.checked_sub(1).map(Frame);
+        self.first = next(unsafe { words(frame).read() });
         self.count -= 1;
         Some(frame)
     }
+
+    /// The frames of the list.
+    fn frames(&self) -> impl Iterator<Item = Frame> + Clone {
+        // SAFETY: the frame is free memory while the list is borrowed, and its first word was written by `push`.
+        iter::successors(self.first, |&frame| next(unsafe { words(frame).read() }))
+    }
+}
+
+/// The frame to which the first word of a free frame links.
+fn next(word: u64) -> Option<Frame> {
+    word.checked_sub(1).map(Frame)
 }
 
 impl Frames {
@@ -122,7 +143,7 @@ impl Frames {
         while frame < end {
             mark(Frame(frame));
             if frame.is_multiple_of(LARGE) && frame + LARGE <= end {
-                run(Frame(frame)).for_each(mark);
+                mark_all(run(Frame(frame)));
                 self.large.lock().push(Frame(frame));
                 frame += LARGE;
             } else {
@@ -135,18 +156,30 @@ impl Frames {
     /// Allocates the frames of a large page, with arbitrary content. Returns the first.
     pub(crate) fn allocate_large(&self) -> Option<Frame> {
         let first = self.large.lock().pop()?;
-        run(first).for_each(check);
+        check_all(run(first));
         Some(first)
     }
 
     /// Frees the frames of a large page, all at once.
     pub(crate) fn free_large(&self, first: Frame) {
-        run(first).for_each(mark);
+        mark_all(run(first));
         self.large.lock().push(first);
     }
 
-    /// Allocates frames with arbitrary content. Returns their number.
+    /// Allocates frames with arbitrary content. Returns their number, which is smaller than `frames.len()` only
+    /// if memory runs out.
     pub(crate) fn allocate(&self, frames: &mut [Frame]) -> usize {
+        let count = self.allocate_own(frames);
+        if count == frames.len() {
+            return count;
+        }
+        // The other CPUs' lists may have the missing frames: Linux calls `drain_all_pages` in this case.
+        self.own.iter().for_each(|own| self.give_back(&mut own.lock(), usize::MAX));
+        count + self.allocate_own(&mut frames[count..])
+    }
+
+    /// Allocates frames without the use of other CPUs' lists. Returns their number.
+    fn allocate_own(&self, frames: &mut [Frame]) -> usize {
         let mut own = self.own[cpu_number()].lock();
         if own.count < frames.len() {
             let mut common = self.common.lock();
@@ -155,14 +188,14 @@ impl Frames {
             {
                 run(first).for_each(|frame| common.push(frame));
             }
-            for frame in core::iter::from_fn(|| common.pop()).take(frames.len().max(BATCH)) {
+            for frame in iter::from_fn(|| common.pop()).take(frames.len().max(BATCH)) {
                 own.push(frame);
             }
         }
         let mut count = 0;
         for place in frames {
             let Some(frame) = own.pop() else { break };
-            check(frame);
+            check_all(iter::once(frame));
             *place = frame;
             count += 1;
         }
@@ -177,11 +210,24 @@ impl Frames {
             own.push(frame);
         }
         if own.count > 4 * BATCH {
-            let mut common = self.common.lock();
-            for frame in core::iter::from_fn(|| own.pop()).take(2 * BATCH) {
-                common.push(frame);
-            }
+            self.give_back(&mut own, 2 * BATCH);
         }
+    }
+
+    /// Moves up to `count` frames from a CPU's list to the common list.
+    fn give_back(&self, own: &mut List, count: usize) {
+        let mut common = self.common.lock();
+        for frame in iter::from_fn(|| own.pop()).take(count) {
+            common.push(frame);
+        }
+    }
+
+    /// Checks that no program has stored to a free frame. No CPU may allocate or free frames meanwhile.
+    pub(crate) fn check(&self) {
+        for list in self.own.iter().chain([&self.common]) {
+            check_all(list.lock().frames());
+        }
+        self.large.lock().frames().for_each(|first| check_all(run(first)));
     }
 
     /// The number of free frames.

@@ -40,6 +40,8 @@ use crate::parameters::Parameters;
 const IMAGE_END: u64 = 4096;
 /// The size of the heap, in frames: 48 MiB.
 const HEAP: u64 = 12288;
+/// How long the other CPUs may take to start, in nanoseconds.
+const PATIENCE: u64 = 60_000_000_000;
 
 /// The boot code calls this function on every CPU, on the CPU's stack and with interrupts masked.
 #[unsafe(no_mangle)]
@@ -73,8 +75,9 @@ extern "C" fn cpu_main(number: usize) -> ! {
         // SAFETY: nothing else uses memory above the image, and this is the first CPU.
         unsafe {
             heap::init(arch::direct(knee_vm::Frame(start)).addr(), (HEAP as usize) << 12);
-            let first = start + HEAP + parameters.check;
-            machine::init(first, arch::MEMORY + parameters.frames, parameters.cpus);
+            let (first, end) = (start + HEAP + parameters.check, arch::MEMORY + parameters.frames);
+            assert!(is_memory(end - 1), "memory={} is more than QEMU's -m", parameters.frames >> 8);
+            machine::init(first, end, parameters.cpus);
         }
         cpu::init();
         arch::start_cpus(parameters.cpus);
@@ -83,7 +86,10 @@ extern "C" fn cpu_main(number: usize) -> ! {
     }
     static STARTED: AtomicUsize = AtomicUsize::new(0);
     STARTED.fetch_add(1, Ordering::SeqCst);
+    let start = arch::clock();
     while STARTED.load(Ordering::SeqCst) < cpu::count() {
+        let is_late = number == 0 && arch::clock() - start > PATIENCE;
+        assert!(!is_late, "not all {} CPUs start; is cpus= more than QEMU's -smp?", cpu::count());
         core::hint::spin_loop();
     }
     if number > 0 {
@@ -105,6 +111,19 @@ extern "C" fn cpu_main(number: usize) -> ! {
     }
     println!("passed");
     arch::power_off();
+}
+
+/// Whether a frame keeps what is stored to it.
+///
+/// # Safety
+/// Nothing may use the frame.
+unsafe fn is_memory(frame: u64) -> bool {
+    let word = arch::direct(knee_vm::Frame(frame)).cast::<u64>();
+    // SAFETY: the direct mapping contains the frame, and the caller guarantees that nothing uses the frame.
+    [0x5a, !0x5a].into_iter().all(|value| unsafe {
+        word.write_volatile(value);
+        word.read_volatile() == value
+    })
 }
 
 #[panic_handler]

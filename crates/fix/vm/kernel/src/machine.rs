@@ -104,6 +104,11 @@ impl Board {
     pub(crate) fn free_frames(&self) -> usize {
         self.frames.count()
     }
+
+    /// Checks that no program has stored to a free frame. No CPU may allocate or free frames meanwhile.
+    pub(crate) fn check_free_frames(&self) {
+        self.frames.check();
+    }
 }
 
 // SAFETY: each frame is in one free list or has one user. The direct mapping contains all memory. Programs

@@ -6,10 +6,14 @@ use core::{slice, str};
 
 use knee_vm::{Frame, PAGE};
 
-use crate::arch;
+use crate::arch::{self, MOST_CPUS};
 
 /// The number of frames between the start of memory and the parameters.
 const AT: u64 = 15 << 8;
+/// The names of all parameters.
+const NAMES: &str = "cpus memory run cost check mode rounds seed tick shootdown mutant";
+/// The smallest memory in MiB.
+const LEAST_MEMORY: u64 = 72;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Parameters {
@@ -46,6 +50,11 @@ pub(crate) fn parameters() -> Parameters {
     let bytes = unsafe { slice::from_raw_parts(arch::direct(Frame(arch::MEMORY + AT)), PAGE) };
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(0);
     let text = str::from_utf8(&bytes[..end]).expect("the parameters are text");
+    for word in text.split_whitespace() {
+        let name = word.split_once('=').map(|(name, _)| name);
+        let is_known = name.is_some_and(|name| NAMES.split(' ').any(|known| known == name));
+        assert!(is_known, "{word} is not a parameter; write NAME=VALUE with one of: {NAMES}");
+    }
     let find = |key: &str| {
         let values = text.split_whitespace().filter_map(|word| word.split_once('='));
         values.filter(|(name, _)| *name == key).map(|(_, value)| value).next_back()
@@ -55,9 +64,19 @@ pub(crate) fn parameters() -> Parameters {
             value.parse().unwrap_or_else(|_| panic!("{key}={value} is not a number"))
         })
     };
+    let (cpus, memory, rounds) = (number("cpus", 1), number("memory", 256), number("rounds", 1000));
+    assert!(
+        (1..=MOST_CPUS as u64).contains(&cpus),
+        "cpus={cpus} is invalid; the kernel has 1 to {MOST_CPUS} CPUs"
+    );
+    assert!(
+        memory >= LEAST_MEMORY,
+        "memory={memory} is too small; the kernel needs {LEAST_MEMORY} MiB"
+    );
+    assert!(rounds > 0, "rounds=0 would test nothing");
     Parameters {
-        cpus: number("cpus", 1) as usize,
-        frames: number("memory", 256) << 8,
+        cpus: cpus as usize,
+        frames: memory << 8,
         run: find("run").unwrap_or(""),
         cost: find("cost").unwrap_or(""),
         check: number("check", 0),
@@ -67,7 +86,7 @@ pub(crate) fn parameters() -> Parameters {
             Some(other) => panic!("mode={other} is invalid; the values are threads and processes"),
         },
         seed: number("seed", 1),
-        rounds: number("rounds", 1000),
+        rounds,
         tick: number("tick", 10),
         interrupts: match find("shootdown") {
             None => false,

@@ -187,10 +187,16 @@ fn mremap(thread: &Thread, at: u64, bytes: u64, new_bytes: u64) -> i64 {
 
 fn madvise(thread: &Thread, at: u64, bytes: u64, advice: u64) -> i64 {
     const DONTNEED: u64 = 4;
+    const HUGEPAGE: u64 = 14;
     const POPULATE_READ: u64 = 22;
     let space = &thread.process.space;
     match advice {
         DONTNEED => change(at, bytes, |pages| space.discard(current(), pages)),
+        // A space has one setting for all of its memory.
+        HUGEPAGE => change(at, bytes, |_| {
+            space.set_large_pages(true);
+            Ok(())
+        }),
         POPULATE_READ => match pages(at, bytes).map(|pages| space.populate(current(), pages)) {
             Some(Ok(())) => 0,
             Some(Err(Fault::OutOfMemory)) => ENOMEM,

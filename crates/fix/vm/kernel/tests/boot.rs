@@ -80,8 +80,8 @@ impl Target {
             return None;
         }
         let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernel");
-        /// Builds with and without mutants overwrite each other's image, so only one thread at a time builds
-        /// an image and copies it.
+        /// A build with mutants and a build without them overwrite each other's image, so only one thread at
+        /// a time builds an image and copies it.
         static BUILD: Mutex<()> = Mutex::new(());
         let _alone = BUILD.lock().unwrap_or_else(PoisonError::into_inner);
         let mut cargo = Command::new(env!("CARGO"));
@@ -155,7 +155,17 @@ fn programs_and_storms_pass_on_aarch64() {
     everything_passes(&AARCH64, [300, 3000, 500]);
 }
 
-/// Architectures that can broadcast flushes also work without broadcasts.
+/// With eight CPUs, the lists of the other CPUs have more free frames than the storm `memory` leaves free.
+#[test]
+fn eight_cpus_share_the_free_frames_on_every_architecture() {
+    for target in [&X86_64, &AARCH64, &RISCV64] {
+        let Some(kernel) = target.kernel(false) else { continue };
+        let run = kernel.boot(8, "run=wired,stacks,limits,memory rounds=20");
+        assert!(run.has_passed(), "{}: {}", target.name, run.printed);
+    }
+}
+
+/// On architectures that can broadcast flushes, the kernel also works without broadcasts.
 #[test]
 fn shootdowns_by_interrupts_work_on_every_architecture() {
     for target in [&AARCH64, &RISCV64] {
@@ -189,6 +199,9 @@ const MUTANTS: &[(&str, &[&Target], &str, u64)] = &[
     ("usage_no_flush", &[&X86_64, &AARCH64, &RISCV64], "usage", 3000),
     ("devices_no_flush", &[&X86_64, &AARCH64, &RISCV64], "devices", 200),
     ("unmaps_pinned", &[&X86_64, &AARCH64, &RISCV64], "pins", 2000),
+    // Only the check of all free frames after the storm notices this mutant.
+    ("kernel_device_writes_late", &[&X86_64, &AARCH64, &RISCV64], "pins", 20),
+    ("swaps_pinned", &[&X86_64, &AARCH64, &RISCV64], "wired", 500),
     ("large_stays", &[&X86_64, &AARCH64, &RISCV64], "large", 400),
     ("swap_no_flush", &[&X86_64, &AARCH64, &RISCV64], "swap", 1000),
     ("slot_freed_early", &[&X86_64, &AARCH64, &RISCV64], "swap", 500),
@@ -266,6 +279,12 @@ fn wrong_parameters_are_reported() {
     for (parameters, message) in [
         ("run=nosuch", "there is no storm or program named nosuch"),
         ("rounds=many", "rounds=many is not a number"),
+        ("rounds=0", "rounds=0 would test nothing"),
+        ("round=10", "round=10 is not a parameter; write NAME=VALUE with one of: cpus memory run"),
+        ("run=churn, lazy", "lazy is not a parameter"),
+        ("cpus=17", "cpus=17 is invalid; the kernel has 1 to 16 CPUs"),
+        ("memory=64", "memory=64 is too small; the kernel needs 72 MiB"),
+        ("memory=512", "memory=512 is more than QEMU's -m"),
         ("shootdown=smoke", "shootdown=smoke is invalid; the only value is ipi"),
         ("cost=mmap", "cost=mmap is invalid; an example is cost=mmap:1,mmap:4"),
         ("cost=mmap:1,mmap:2", "cost=mmap:2 needs 2 of 1 CPUs"),

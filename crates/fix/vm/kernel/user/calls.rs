@@ -34,7 +34,7 @@ fn main() {
     check(populate(AT, 4 * PAGE) == 0, 21);
     check(populate(AT, 5 * PAGE) == EFAULT, 22);
 
-    // A mapping that grows and moves keeps its content.
+    // A mapping keeps its content when it grows and moves.
     check(store(AT, 9), 30);
     check(mmap_at(AT + 4 * PAGE, PAGE, READ) > 0, 31);
     let moved = mremap(AT, 4 * PAGE, 8 * PAGE);
@@ -50,7 +50,7 @@ fn main() {
     check(munmap(AT + 1, PAGE) == EINVAL, 41);
     check(munmap(other as u64, 2 * PAGE) == 0 && load(other as u64).is_none(), 42);
 
-    // The program cannot write its code, or read an address that was never mapped.
+    // The program cannot write to its code, or read an address that was never mapped.
     check(!store(main as *const () as u64, 0), 50);
     check(load(0).is_none(), 51);
 

@@ -150,8 +150,8 @@ pub fn load(address: u64) -> Option<u64> {
 
 /// Stores a word. Returns the number of the signal if the access faults.
 pub fn store_or_signal(address: u64, value: u64) -> Result<(), u64> {
-    // SAFETY: if an access faults, the kernel makes the function return. The stores that do not fault change
-    // only memory that the program has mapped for them.
+    // SAFETY: if an access faults, the kernel makes the function return. If a store does not fault, it
+    // changes only memory that the program has mapped for this purpose.
     match unsafe { try_store(address, value) } {
         0 => Ok(()),
         signal => Err(signal),
@@ -214,6 +214,11 @@ pub fn discard(address: u64, bytes: u64) -> i64 {
     call(MADVISE, [address, bytes, 4, 0, 0])
 }
 
+/// `MADV_HUGEPAGE`, for the whole address space.
+pub fn allow_huge_pages(address: u64, bytes: u64) -> i64 {
+    call(MADVISE, [address, bytes, 14, 0, 0])
+}
+
 /// `MADV_POPULATE_READ`.
 pub fn populate(address: u64, bytes: u64) -> i64 {
     call(MADVISE, [address, bytes, 22, 0, 0])
@@ -235,7 +240,7 @@ pub fn turn(status: u64) -> u64 {
 }
 
 /// Makes the kernel store to its memory, for a trial of the plugin. If `side` is 0 or 1, the kernel stores to
-/// a byte of that side of the trial; if `side` is 2, to a word that both sides share.
+/// a byte of that side of the trial; if `side` is 2, the kernel stores to a word that both sides share.
 pub fn trial_store(side: u64) -> i64 {
     call(TRIAL_STORE, [side, 0, 0, 0, 0])
 }

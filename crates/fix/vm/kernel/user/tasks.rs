@@ -48,8 +48,8 @@ impl Calls for System {
         done(mprotect(at as u64, PAGE, if writable { READ | WRITE } else { READ }))
     }
 
-    fn discard_page(&mut self, at: usize) -> Result<(), i64> {
-        done(discard(at as u64, PAGE))
+    fn discard(&mut self, at: usize, bytes: usize) -> Result<(), i64> {
+        done(discard(at as u64, bytes as u64))
     }
 
     fn load(&mut self, at: usize) -> Result<(), i64> {
@@ -63,6 +63,11 @@ impl Calls for System {
     /// Does nothing: this kernel makes huge pages only where a program asks for them.
     fn avoid_huge_pages(&mut self) -> Result<(), i64> {
         Ok(())
+    }
+
+    /// Allows huge pages in the whole address space, because this kernel has no setting for a part of it.
+    fn allow_huge_pages(&mut self, at: usize, bytes: usize) -> Result<(), i64> {
+        done(allow_huge_pages(at as u64, bytes as u64))
     }
 
     fn out_of_memory() -> i64 {
@@ -80,7 +85,7 @@ impl Owner for Own {
     }
 }
 
-static OPERATIONS: [Operation<Own, i64>; 8] = Operation::MEMORY;
+static OPERATIONS: [Operation<Own, i64>; 9] = Operation::MEMORY;
 
 /// The status of a turn: 0, or a word whose upper half is the part that failed and whose lower half is the
 /// error number.

@@ -352,8 +352,8 @@ impl Attachments {
             // SAFETY: the shard is locked, and `old` is in it.
             content.root = unsafe { remove(content.root, old) };
             // Relaxed: `close` sets the flag before it locks this shard. So if this load misses the flag,
-            // `close` locks the shard later, and then drops the reference of the empty shard. If this load
-            // sees the flag, this call drops the shard's reference.
+            // `close` locks the shard later, and then drops the reference that the empty shard holds. If
+            // this load sees the flag, this call drops the shard's reference.
             let lets_go = content.root.is_none() && self.is_closed.load(Relaxed);
             content.holds &= !lets_go;
             lets_go
@@ -395,8 +395,8 @@ impl Attachments {
     ///
     /// Use this to remove all PTEs of a page. The caller must prevent new PTEs except copies of existing
     /// PTEs, and `visit` must remove the PTEs that it finds. A copy is attached before its PTEs are made. So
-    /// a pass that ends without new copies has visited every attachment that can have PTEs, and no PTE is
-    /// left. At most one call may run at a time.
+    /// if a pass ends without new copies, the pass has visited every attachment that can have PTEs, and no
+    /// PTE is left. At most one call may run at a time.
     pub(crate) fn visit_all<'m, M: Machine>(
         &self,
         machine: &'m M,
@@ -436,8 +436,8 @@ impl Attachments {
     }
 
     /// Whether a fork must release its locks and wait before it attaches copies, because forks have already
-    /// attached too many during a visit. A fork that read the flag just before the visitor set the flag still
-    /// proceeds, but each CPU executes at most one fork at a time.
+    /// attached too many during a visit. If a fork read the flag just before the visitor set it, the fork
+    /// still proceeds, but there is at most one such fork on each CPU.
     pub(crate) fn forks_throttled(&self) -> bool {
         self.forks_throttled.load(Relaxed) && !is_mutant!("forks_for_ever")
     }

@@ -197,7 +197,7 @@ impl Index {
         Ok(unsafe { &block.cast::<Slots>().as_ref()[entry(index, 0)] })
     }
 
-    /// Calls `with` with the index and slot of each page in `pages` whose table exists. The time is linear in
+    /// Passes to `with` the index and slot of each page in `pages` whose table exists. The time is linear in
     /// the number of tables, not in the number of pages.
     pub(crate) fn for_each(&self, pages: Range<u64>, mut with: impl FnMut(u64, &Slot)) {
         // SAFETY: `height` is the height of the root, which starts at page 0, and tables live as long as

@@ -34,16 +34,16 @@ pub enum Sharing {
     Private,
 }
 
-/// A backing records which object a mapping maps, which of the object's pages, and at which addresses. Each
-/// operation that maps pages of an object creates one backing. A backing is never split, even if parts of the
-/// mapping are unmapped or protected later (DragonFly's `vm_map_backing`).
+/// A backing records which object a mapping maps, which of the object's pages it maps, and at which
+/// addresses. Each operation that maps pages of an object creates one backing. A backing is never split, even
+/// if parts of the mapping are unmapped or protected later (DragonFly's `vm_map_backing`).
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Backing {
     attachment: Attachment,
     object: NonNull<ObjectCore>,
     pub(crate) sharing: Sharing,
-    /// Number of pages that the backing still maps. Changed only while the nodes of the changed pages are
+    /// Number of pages that the backing still maps. Changes only while the nodes of the affected pages are
     /// locked.
     mapped: AtomicU64,
     /// `None` unless the backing is [marked](Marked). After [`Marked::add`], this pointer points to the
@@ -57,9 +57,9 @@ pub(crate) struct Backing {
     next: Cell<Option<NonNull<Backing>>>,
 }
 
-// SAFETY: the attachment's cells are accessed only under its shard's lock. Only the owner of a [`Marked`] set
-// accesses `copy` and `next_marked`, and a space has at most one such set. Only the operation that unmaps the
-// last page accesses `is_whole` and `next`. All other fields are atomic or constant.
+// SAFETY: the attachment's cells are accessed only under its shard's lock. `copy` and `next_marked` are
+// accessed only by the owner of a [`Marked`] set, and a space has at most one such set. `is_whole` and `next`
+// are accessed only by the operation that unmaps the last page. All other fields are atomic or constant.
 unsafe impl Sync for Backing {}
 
 /// The backing with this id.
@@ -323,7 +323,7 @@ impl Marked {
         self.count
     }
 
-    /// Returns an object that one of these backings maps and that throttles forks now, if there is one.
+    /// Returns an object that throttles forks now and is mapped by one of these backings, if there is one.
     pub(crate) fn throttled<'m, M: Machine>(&self, machine: &'m M) -> Option<PinnedObject<'m, M>> {
         let mut next = self.first;
         while let Some(backing) = next {

@@ -89,9 +89,9 @@ impl ObjectCore {
     }
 
     /// Looks up a page that is not device memory. If the page is absent and there is no pager, adds a zeroed
-    /// page. The caller must hold the lock of the leaf that will map the page. An operation that removes the
-    /// page from the object changes the page's state first, and then locks this leaf to remove the PTE. So
-    /// either `find` sees the new state, or the removing operation finds the PTE.
+    /// page. The caller must hold the lock of the leaf that will map the page. To remove the page from
+    /// the object, an operation first changes the page's state, and then locks this leaf to remove the PTE.
+    /// So either `find` sees the new state, or the removing operation finds the PTE.
     #[inline]
     pub(crate) fn find<M: Machine>(
         &self,

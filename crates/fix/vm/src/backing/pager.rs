@@ -11,9 +11,9 @@ use crate::page::PAGE;
 /// This crate calls the methods on the CPU that faults, evicts or writes back, with no locks held and outside
 /// of read-side critical sections. A method may sleep if the embedder supports that, or may return
 /// [`Retry`](PagerError::Retry) instead. It must not resize the object, must not evict, discard or write back
-/// the object's pages, and must not panic. A swap device must not access or swap out private pages of spaces
-/// that use it, and [may panic](crate::Swap). Other operations on the same CPU are allowed, even faults on
-/// pages of other objects.
+/// the object's pages, and must not panic. A swap device [may panic](crate::Swap), but must not access or
+/// swap out private pages of spaces that use the device. Other operations on the same CPU are allowed, even
+/// faults on pages of other objects.
 ///
 /// Dirty pages are not written back implicitly. When the object's last mapping is gone and the
 /// [`Object`](crate::Object) is dropped, or when pages are [discarded](crate::Object::discard) or cut off by

@@ -11,7 +11,7 @@ use crate::backing::index::BlockPool;
 use crate::error::OutOfMemory;
 use crate::machine::Machine;
 use crate::machine::frame_pool::FramePool;
-use crate::needed::Needed;
+use crate::needed::{Needed, Nodes};
 use crate::page::Frame;
 use crate::tree::node::{Branch, Leaf, Node};
 use crate::tree::pool::TreePool;
@@ -42,6 +42,16 @@ pub(crate) struct PerCpuPool {
     pub(crate) frames: FramePool,
     pub(crate) blocks: BlockPool,
     pub(crate) backings: BackingPool,
+}
+
+impl PerCpuPool {
+    /// Checks that the pools have a leaf and its table. If `is_large`, the machine must also have been asked
+    /// for a large page.
+    pub(crate) fn has_leaf(&self, is_large: bool) -> Result<(), Needed> {
+        let has_nodes = self.tree.has_nodes(Nodes::LEAF_AND_TABLE).is_ok();
+        let is_ready = has_nodes && !(is_large && self.frames.needs_large_page());
+        if is_ready { Ok(()) } else { Err(Needed::Leaf { is_large }) }
+    }
 }
 
 impl<'m, M: Machine> Cpu<'m, M> {
@@ -120,7 +130,15 @@ impl<'m, M: Machine> Cpu<'m, M> {
         let PerCpuPool { tree, frames, blocks, backings } = &mut *self.pool.borrow_mut();
         match needed {
             Needed::Retry => Ok(()),
+            Needed::SmallPages(_) => unreachable!("the transaction removes pages of 1 GiB"),
             Needed::Nodes(nodes) => tree.refill_nodes(self.machine, nodes, frames),
+            Needed::Leaf { is_large } => {
+                tree.refill_nodes(self.machine, Nodes::LEAF_AND_TABLE, frames)?;
+                if is_large {
+                    frames.refill_large_page(self.machine);
+                }
+                Ok(())
+            }
             Needed::Extents { latches, room } => tree.refill_extents(latches, room),
             Needed::Palettes { count, room } => tree.refill_palettes(count, room),
             Needed::Page => frames.refill_page(self.machine),

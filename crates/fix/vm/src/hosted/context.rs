@@ -8,8 +8,8 @@ use crate::space::Space;
 
 /// What an MMU needs from an address space: its tables, its set of active CPUs, and its page-fault handler.
 ///
-/// [`Space`] implements this trait. Other designs of address spaces may implement it to run on a
-/// [`Hosted`](super::Hosted) machine.
+/// [`Space`] implements this trait. Other designs of address spaces may implement the trait to run on
+/// a [`Hosted`](super::Hosted) machine.
 pub trait MmuContext<'m, M: Machine> {
     /// See [`Space::number`].
     fn number(&self) -> u64;

@@ -21,7 +21,7 @@ pub(super) fn set_cpu(number: usize) {
 /// its cache. A CPU whose list is too short steals frames from other lists.
 pub(super) struct Frames {
     lists: Box<[Padded<Mutex<Vec<Frame>>>]>,
-    /// Free large pages, each by its first frame. They are split when all lists are empty.
+    /// The free large pages, each represented by its first frame. They are split when all lists are empty.
     large: Mutex<Vec<Frame>>,
     /// A thread must take this lock before it locks more than one list.
     sharing: Mutex<()>,
@@ -109,7 +109,7 @@ impl Frames {
         })
     }
 
-    /// Adds the frames of a large page, of which this is the first.
+    /// Adds the frames of the large page that begins with frame `first`.
     pub(super) fn give_large(&self, first: Frame) {
         self.large().push(first);
     }
@@ -120,9 +120,9 @@ impl Frames {
     }
 }
 
-/// Takes all runs of a large page out of a list, and returns their first frames. Finds a run only if its
-/// frames are adjacent and in descending order. Lists start in that order, but freeing single frames destroys
-/// it.
+/// Removes from a list all runs that can form a large page, and returns the first frame of each run. Finds a
+/// run only if its frames are adjacent and in descending order. Lists start in that order, but freeing single
+/// frames destroys it.
 fn take_runs(list: &mut Vec<Frame>) -> Vec<Frame> {
     let is_run = |run: &[Frame]| {
         let last = run[LARGE - 1];

@@ -6,14 +6,14 @@
 //! and simulators can use the machine as their MMU.
 //!
 //! Each frame has a generation, which is incremented when the frame is freed. A TLB entry records the
-//! generation of its frame. A CPU that accesses a frame through a stale entry detects the mismatch,
-//! which shows that a flush is missing, and panics.
+//! generation of its frame. A CPU that accesses a frame through a stale entry detects the mismatch
+//! and panics, because a flush is missing.
 //!
 //! The machine models x86-64 unless [`with_architecture`](Hosted::with_architecture) selects another
 //! architecture. On AArch64 and RISC-V, a translation that denies an access stays cached until it is flushed,
 //! and non-leaf entries stay cached until a [`Flush::Tables`]. On RISC-V, absent entries are cached as well.
 //! A CPU also panics after 64 consecutive faults on an entry that the fault handler does not flush, and when
-//! it would use another space's global translation.
+//! an access hits another space's global translation.
 //!
 //! A CPU that has activated a space must acknowledge shootdowns. Before its thread blocks or does other
 //! work, the CPU must go [offline](Processor::offline); otherwise other CPUs wait for it forever:
@@ -85,7 +85,7 @@ pub struct Hosted<A: Architecture = X86_64> {
     /// Relaxed: generations only detect stale TLB entries. A frame is freed only after a flush, and each CPU
     /// checks the frame's generation before it acknowledges that flush.
     generations: Box<[AtomicU64]>,
-    /// As above, for each aligned run of 512 frames: changes when the run is freed as a large page.
+    /// A generation for each aligned run of 512 frames. It changes when the run is freed as a large page.
     large_generations: Box<[AtomicU64]>,
     free: Frames,
     mailboxes: Box<[Mailbox]>,

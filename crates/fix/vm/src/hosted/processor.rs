@@ -208,7 +208,7 @@ impl<'m, A: Architecture> Processor<'m, A> {
             // machine's memory, which stays valid.
             let entries = unsafe { table_at(self.machine, table.0).as_ref() };
             let index = page.0 >> (BITS * u32::from(level));
-            // Acquire: the initialization of the frame that the entry points to happens before this load.
+            // Acquire: the entry points to a frame whose initialization happens before this load.
             let entry = entries[index as usize % ENTRIES].load(order!(Acquire, "hosted_walk"));
             let is_stale = generation(table.0) != table.1;
             assert!(

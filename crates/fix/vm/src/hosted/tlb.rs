@@ -11,8 +11,8 @@ const ENTRIES: usize = 256;
 /// Number of entries of the page-walk cache.
 const TABLES: usize = 64;
 
-/// A flush of more pages than this drops all translations of the space, which is faster than one lookup per
-/// page.
+/// If a flush covers more pages than this, it drops all translations of the space, which is faster than one
+/// lookup per page.
 const ONE_BY_ONE: u64 = 64;
 
 /// A cached translation of a page.
@@ -119,7 +119,7 @@ impl Tlb {
     /// Looks up a translation.
     ///
     /// # Panics
-    /// If the TLB holds another space's global translation of the page, which hardware would use.
+    /// If the TLB holds another space's global translation of the page: real hardware would use it.
     #[inline]
     pub(super) fn find(&self, space: u64, page: Page) -> Option<Translation> {
         let cached = self.entry(page).get();

@@ -56,7 +56,7 @@ impl CpuSet {
     /// Iterates over the CPUs in the set, in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = usize> {
         self.0.iter().enumerate().flat_map(|(word, bits)| {
-            // Acquire: the accesses of a CPU that has left the set happen before this load.
+            // Acquire: if a CPU has left the set, its accesses happen before this load.
             let mut bits = bits.load(order!(Acquire, "cpus_iter"));
             if is_mutant!("skips_a_cpu") {
                 bits &= bits.wrapping_sub(1);

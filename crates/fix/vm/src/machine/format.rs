@@ -81,15 +81,15 @@ pub enum FaultFlush {
 /// [`Machine::shoot_down`](crate::Machine::shoot_down) has returned or, in a [lazy](crate::Space::set_lazy)
 /// space, until all CPUs have ticked. [`Space::fault`](crate::Space::fault) flushes entries that would raise
 /// the same fault again, as [`FAULT_FLUSH`](Format::FAULT_FLUSH) requires. An entry that grants more access,
-/// or makes an absent page present, is stored without a shootdown: a CPU that cached the old entry faults
-/// once.
+/// or makes an absent page present, is stored without a shootdown: if a CPU has cached the old entry, the
+/// CPU faults once.
 ///
 /// # Safety
 /// This crate frees, reads and writes the frames that [`read`](Format::read) returns. For each frame of the
 /// machine and each level, an implementation must guarantee:
 /// * For an entry made by [`table`](Format::table), [`page`](Format::page), [`prot_none`](Format::prot_none)
 ///   or [`flush_pending`](Format::flush_pending), `read` returns the same variant and frame, and a protection
-///   that allows no access beyond the encoded one.
+///   that allows no access beyond the encoded protection.
 /// * For an entry made by [`swapped`](Format::swapped), `read` returns the same flag, and the same slot if it
 ///   is below 2⁵².
 /// * `read` still returns the same variant, frame and protection after the hardware sets the accessed or
@@ -227,12 +227,13 @@ const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 /// entry 3. A kernel must set entry 1 to write combining in `IA32_PAT` (Linux does the same) before it maps
 /// write-combining memory. Entry 3 is uncacheable after a reset.
 ///
-/// A CPU with the L1 terminal fault (L1TF, CVE-2018-3620) ignores the present bit while it speculates, so a
-/// program can read what the first-level cache has at the physical address in an entry that is not present.
-/// Therefore all address bits of these entries are inverted, as in Linux's `pgtable-invert.h`. The number of
-/// a frame or slot in the lower half of all frame numbers then becomes a number in the upper half, where
-/// there is no memory. An affected CPU compares only the address bits that its caches support. So all frames
-/// and slots must have numbers in the lower half of these: below 2³³ (32 TiB) if the CPU supports 46 bits.
+/// A CPU that is vulnerable to L1TF (L1 Terminal Fault, CVE-2018-3620) ignores the present bit while it
+/// speculates. So a program can read the content of the L1 data cache at the physical address in an entry,
+/// even if the entry is not present. Therefore all address bits of entries that are not present are inverted,
+/// as in Linux's `pgtable-invert.h`. If a frame or slot number is in the lower half of the number range,
+/// inversion turns it into a number in the upper half, where there is no memory. An affected CPU compares
+/// only the address bits that its caches support. So all frame and slot numbers must be in the lower half of
+/// what these bits can express: below 2³³ (32 TiB) if the CPU supports 46 bits.
 #[derive(Debug)]
 pub enum X86_64 {}
 
@@ -252,9 +253,9 @@ mod x86_64 {
     pub(super) const NO_EXECUTE: u64 = 1 << 63;
 }
 
-// SAFETY: "Software Developer's Manual", volume 3, table 4-20. The address bits overlap no other field. An
-// entry that is not present has a bit of its kind set, so it differs from `ABSENT`, whatever its address
-// bits.
+// SAFETY: "Software Developer's Manual", volume 3, table 4-20. The address bits overlap no other field. Each
+// kind of entry that is not present has a bit that is always set, so the entry differs from `ABSENT`,
+// whatever its address bits are.
 unsafe impl Format for X86_64 {
     const LEVELS: u8 = 4;
     const HAS_KERNEL: bool = true;
@@ -638,7 +639,7 @@ mod tests {
                 prop_assert_eq!(X86_64::read(entry, 0), meaning);
                 prop_assert_eq!(entry & x86_64::PRESENT, 0);
                 prop_assert_eq!(entry & 1 << 51, 1 << 51, "{:?} names memory", meaning);
-                // On a CPU with fewer address bits, the top one that the CPU compares is set as well.
+                // On a CPU with fewer address bits, the highest bit that the CPU compares is set, too.
                 for bits in 36..52 {
                     let is_low = number < 1 << (bits - 1 - 12);
                     prop_assert!(!is_low || entry & 1 << (bits - 1) != 0, "{bits} bits");

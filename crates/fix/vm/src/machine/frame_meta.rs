@@ -166,8 +166,8 @@ impl FrameMeta {
         self.shares.fetch_add(1, Relaxed);
     }
 
-    /// Drops the reference of an entry. No CPU may be able to access the frame through that entry any more.
-    /// Returns whether the reference was the last one.
+    /// Drops the reference that an entry holds. No CPU may be able to access the frame through that
+    /// entry any more. Returns whether the reference was the last one.
     pub(crate) fn release(&self) -> bool {
         let is_last =
             !self.is_shared() || self.shares.fetch_sub(1, order!(AcqRel, "shares_release")) == 0;

@@ -55,6 +55,11 @@ impl FramePool {
         }
     }
 
+    /// Whether [`has_large_page`](Self::has_large_page) would return an error.
+    pub(crate) fn needs_large_page(&self) -> bool {
+        matches!(self.large, LargePage::Unknown)
+    }
+
     /// Takes the zeroed large page, and returns its first frame. [`has_large_page`](Self::has_large_page)
     /// must have returned true.
     pub(crate) fn large_page(&mut self) -> Frame {

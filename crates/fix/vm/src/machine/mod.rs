@@ -23,7 +23,7 @@ use crate::page::{ENTRIES, Frame, Pages};
 /// # Safety
 /// * A frame returned by [`allocate`](Machine::allocate) must have no other user until it is
 ///   [freed](Machine::free). The same holds for each of the 512 frames of a large page that
-///   [`allocate_large`](Machine::allocate_large) returns, until it is freed alone or by
+///   [`allocate_large`](Machine::allocate_large) returns, until it is freed individually or by
 ///   [`free_large`](Machine::free_large). The number of the first frame must be a multiple of 512, and the
 ///   addresses of the frames must be consecutive.
 /// * If [`ZEROED`](Machine::ZEROED) is set, the frames that `allocate` and `allocate_large` return must be
@@ -67,7 +67,7 @@ pub unsafe trait Machine: Sync + Sized {
     const FAULT_FLUSH: FaultFlush = <Self::Format as Format>::FAULT_FLUSH;
 
     /// Whether a space may be dropped while CPUs are active in it. Hardware needs the default: an active CPU
-    /// could walk freed tables, so dropping a [`Space`](crate::Space) in which a CPU is active panics.
+    /// could walk freed tables, so dropping a [`Space`](crate::Space) panics if a CPU is active in it.
     const MAY_DROP_ACTIVE: bool = false;
 
     /// The epoch domain that protects tree nodes from being freed while CPUs read them.
@@ -89,9 +89,9 @@ pub unsafe trait Machine: Sync + Sized {
     /// The frames must be allocated, and no CPU may be able to access them any more.
     unsafe fn free(&self, frames: &[Frame]);
 
-    /// Whether all CPUs support pages of 1 GiB, which device memory then gets where it is aligned. On x86-64,
-    /// bit 26 of EDX of CPUID leaf 0x80000001 tells; AArch64 and RISC-V always support them. The default is
-    /// false.
+    /// Whether all CPUs support pages of 1 GiB. If so, aligned device memory is mapped with such pages. On
+    /// x86-64, this is bit 26 of EDX of CPUID leaf 0x80000001; AArch64 and RISC-V always support them. The
+    /// default is false.
     fn has_gigabyte_pages(&self) -> bool {
         false
     }
@@ -142,7 +142,7 @@ pub unsafe trait Machine: Sync + Sized {
     /// make the code visible to instruction fetches.
     fn prepare_code(&self, _frame: Frame) {}
 
-    /// Makes all CPUs in `on` flush the translations of `space` that `pages` describes. When this method
+    /// Makes all CPUs in `on` flush those translations of `space` that `pages` describes. When this method
     /// returns, none of these CPUs uses these translations any more: later accesses use the tables in their
     /// state at this call, or in a newer state. `on` may contain `caller`, the calling CPU. `space` is the
     /// [number](crate::Space::number) of the space.

@@ -2,8 +2,8 @@
 //!
 //! A clock counts the ticks of all CPUs. An unmapper clears entries and then reads the clock: the time that
 //! it reads is its *ticket*. A ticking CPU advances the clock and then flushes its whole TLB, so a tick
-//! whose time is after the ticket flushes the cleared entries. Once every CPU has ticked after the ticket, no
-//! TLB holds the cleared entries (LATR, ASPLOS 2018).
+//! flushes the cleared entries if its time is after the ticket. Once every CPU has ticked after the ticket,
+//! no TLB holds the cleared entries (LATR, ASPLOS 2018).
 
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};

@@ -6,7 +6,7 @@ use memory_addr::AddrRange;
 
 use super::backend::MappingBackend;
 
-/// A range of addresses that one backend maps with the same flags.
+/// A range of addresses that one backend maps, all with the same flags.
 pub struct MemoryArea<B: MappingBackend> {
     range: AddrRange<B::Addr>,
     flags: B::Flags,

@@ -330,9 +330,9 @@ fn a_prune_that_has_ended_was_flushed_on_all_cpus() {
             tree
         },
         |one| {
-            // This CPU uses a pointer to a table that it has not flushed yet.
+            // This CPU uses a table through a cached pointer, which it has not flushed yet.
             one.use_memory();
-            // The guard that was forgotten above.
+            // Drop the guard that was passed to `forget` above.
             drop(LargePageGuard(&one.part));
         },
         |other| {

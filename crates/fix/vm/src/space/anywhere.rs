@@ -199,7 +199,7 @@ impl<'m, M: Machine> Space<'m, M> {
 
     /// Gives this CPU's arena the addresses that the CPU has unmapped, so that they can be reused. All CPUs
     /// must have flushed `pages`. `mapped` is the number of these pages that had been mapped. If `mapped` is
-    /// 0, the arena does not get the range, so a caller that unmapped only guards passes 1.
+    /// 0, the arena does not get the range. So if a caller unmapped only guards, it passes 1.
     #[inline]
     pub(crate) fn give_range(&self, cpu: &Cpu<'m, M>, pages: Pages, mapped: u64) {
         let pages = self.arenas.sliced(pages);

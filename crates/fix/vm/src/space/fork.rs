@@ -68,7 +68,7 @@ impl Size {
     }
 }
 
-/// Whether a copy of this leaf needs a table: the leaf has pages other than device memory.
+/// Whether a copy of this leaf needs a table, because the leaf has pages other than device memory.
 fn has_copied_entries(leaf: &Leaf) -> bool {
     leaf.present().get() > leaf.devices().get() || leaf.swapped().get() > 0
 }
@@ -146,9 +146,9 @@ impl<'m, M: Machine> Space<'m, M> {
             }
             pool.tree.has_nodes(size.nodes)?;
             let mut copies = 0;
-            // `has_extents` counts all latches whose capacity is at least the requested capacity. A latch
-            // that was counted for a larger capacity cannot be used again. So go from the largest capacity to
-            // the smallest, and add up the counts.
+            // `has_extents` counts all latches whose capacity is at least the requested capacity, including
+            // those that larger copies need. So go from the largest capacity to the smallest, and add up the
+            // counts.
             for (log, count) in
                 size.copies.iter().enumerate().rev().filter(|(_, count)| **count > 0)
             {

@@ -18,8 +18,8 @@ use crate::tree::gigabyte::GIGABYTE;
 use crate::tree::node::Branch;
 
 impl<'m, M: Machine> Space<'m, M> {
-    /// Handles a fault in a locked branch just above the leaves, which has no child for the page, as far as
-    /// it concerns a page of 1 GiB: the branch is one, or can become one. Otherwise returns `None`.
+    /// Handles a fault in a locked branch just above the leaves, if the branch is a page of 1 GiB or can
+    /// become one. Otherwise returns `None`. The branch must have no child for the page.
     #[cold]
     pub(super) fn in_gigabyte<'a>(
         &self,
@@ -39,10 +39,11 @@ impl<'m, M: Machine> Space<'m, M> {
         // SAFETY: the branch is locked, so the pages stay mapped by their backing.
         let backing = unsafe { Backing::of(attributes) }?;
         let Some((device, first)) = device_of(backing, branch.span().start, GIGABYTE) else {
-            // The object has become shorter, and its `resize` will remove the page.
-            let is_within = backing.index(page) < backing.object().len();
-            let result = if is_within { Step::Spurious } else { Step::Done(Err(Fault::BeyondEnd)) };
-            return is_page.then_some(result);
+            // If the branch is a page, the object has become shorter, and its `resize` will remove the page.
+            if backing.index(page) >= backing.object().len() {
+                return Some(Step::Done(Err(Fault::BeyondEnd)));
+            }
+            return is_page.then_some(Step::Spurious);
         };
         if !device.access.contains(access) {
             return Some(Step::Done(Err(Fault::AccessDenied)));
@@ -63,7 +64,7 @@ impl<'m, M: Machine> Space<'m, M> {
         Some(Step::MakeGigabyte(branch, M::Format::large(page)))
     }
 
-    /// Makes a page of 1 GiB with this entry of a branch, whose flush `in_gigabyte` has begun.
+    /// Makes the branch a page of 1 GiB with this entry, after `in_gigabyte` has begun a flush of the branch.
     #[cold]
     pub(super) fn make_gigabyte(&self, cpu: &Cpu<'m, M>, branch: &Branch, entry: u64) {
         if !is_mutant!("gigabyte_keeps_table") {
@@ -74,7 +75,7 @@ impl<'m, M: Machine> Space<'m, M> {
         branch.end_flush(cpu.platform(), BranchLink::Page, entry, Relaxed);
     }
 
-    /// Whether `page` is part of a page of 1 GiB at this moment, and so device memory.
+    /// Whether `page` is part of a page of 1 GiB at this moment, and is therefore device memory.
     #[inline]
     pub(super) fn is_in_gigabyte(&self, cpu: &Cpu<'m, M>, page: Page) -> bool {
         self.tree().has_gigabytes() && {

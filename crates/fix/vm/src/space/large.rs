@@ -11,7 +11,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use knee_sync::shim::is_mutant;
 
 use super::Space;
-use super::fault::Step;
+use super::fault::{Step, allowed};
 use crate::backing::Backing;
 use crate::backing::object_core::Device;
 use crate::cpu::{Cpu, PerCpuPool};
@@ -22,7 +22,7 @@ use crate::needed::Needed;
 use crate::page::{ENTRIES, Frame, PAGE, Page, Pages, Protection};
 use crate::transaction::gather::release;
 use crate::tree::attributes::Attributes;
-use crate::tree::lock::Locked;
+use crate::tree::lock::{Locked, LockedLeaf};
 use crate::tree::node::{Leaf, Link, NodeRef, entry_span, first_leaf};
 use crate::tree::query::{first_mapped, run_at};
 use crate::tree::update::reserve_table;
@@ -172,7 +172,7 @@ impl<'m, M: Machine> Space<'m, M> {
             // The table leaves the tree, so CPUs must also forget the pointer to it.
             self.tree().shoot_down(cpu, Flush::Tables(span));
         }
-        leaf.lock(self.machine.epoch().platform());
+        let locked = LockedLeaf::new(leaf, self.machine.epoch().platform());
         let entries = leaf.table().expect("`promote_in` reserved the table");
         let mut old = None;
         for (index, entry) in entries.iter().enumerate() {
@@ -191,7 +191,7 @@ impl<'m, M: Machine> Space<'m, M> {
         leaf.flush_pending().set(0);
         entries.iter().for_each(|entry| entry.store(ABSENT, Relaxed));
         self.map_large(leaf, first, attributes.protection);
-        leaf.unlock();
+        drop(locked);
         // SAFETY: `promote_in` began the flush, and all CPUs have flushed the old pages, which no entry maps.
         unsafe {
             leaf.end_flush();
@@ -206,15 +206,14 @@ impl<'m, M: Machine> Space<'m, M> {
     /// Maps private frames as a large page. The leaf must be locked, and have an empty table.
     fn map_large(&self, leaf: &Leaf, first: Frame, protection: Protection) {
         self.init_private(first, leaf.span().start, protection);
-        if protection.contains(Protection::EXECUTE) {
+        if protection.contains(Protection::EXECUTE) && !is_mutant!("large_unprepared") {
             (1..LARGE).for_each(|index| self.machine.prepare_code(Frame(first.0 + index)));
         }
         leaf.present().set(ENTRIES as u32);
         leaf.set_link(Link::Large, M::Format::large(M::Format::page(first, protection)));
     }
 
-    /// Makes all CPUs flush a large page that was split, or the pointer to a table that a large page will
-    /// replace.
+    /// Makes all CPUs flush a large page that was split, or a table pointer that a large page will replace.
     ///
     /// # Safety
     /// The caller must have begun the flush of the leaf.
@@ -225,8 +224,8 @@ impl<'m, M: Machine> Space<'m, M> {
         unsafe { leaf.end_flush() };
     }
 
-    /// Makes a large page of a locked leaf in which no page is present, for a fault by this access. Returns
-    /// `None` if the pages cannot become a large page.
+    /// Handles a fault that this access caused: makes a large page of a locked leaf in which no page is
+    /// present. Returns `None` if the pages cannot become a large page.
     #[cold]
     pub(super) fn make_large<'a>(
         &self,
@@ -234,7 +233,11 @@ impl<'m, M: Machine> Space<'m, M> {
         access: Protection,
         pool: &mut PerCpuPool,
     ) -> Result<Option<Step<'a, 'm, M>>, Needed> {
-        let Some(Attributes { mut protection, backing }) = leaf.uniform() else { return Ok(None) };
+        let Some(attributes) = leaf.uniform() else { return Ok(None) };
+        if let Err(fault) = allowed(attributes, access) {
+            return Ok(Some(Step::Done(Err(fault))));
+        }
+        let Attributes { mut protection, backing } = attributes;
         // SAFETY: the leaf is locked, so the pages stay mapped by their backing.
         let backing = unsafe { Backing::of(Attributes { protection, backing }) };
         let device = match backing {
@@ -288,8 +291,8 @@ fn unlink<'a, 'm, M: Machine>(leaf: &'a Leaf) -> Step<'a, 'm, M> {
     Step::Flush(leaf, flush)
 }
 
-/// The device that provides the memory of the `count` pages that begin with `start`, and the first of their
-/// frames. `None` if the memory cannot be one page.
+/// The device whose memory backs the `count` pages that begin with `start`, and the frame of page `start`.
+/// `None` if these pages cannot be mapped as a single page.
 pub(super) fn device_of(backing: &Backing, start: Page, count: u64) -> Option<(&Device, Frame)> {
     let object = backing.object();
     let device = object.device.as_ref()?;

@@ -24,7 +24,7 @@ impl<'m, M: LazyMachine> Space<'m, M> {
     /// unmap interrupts all CPUs once. Forks of the space inherit the setting.
     ///
     /// This weakens only the guarantee of `unmap`: for some time after the unmap, accesses by other CPUs may
-    /// still succeed, and their writes are lost. The CPU that unmaps flushes its own TLB at once. Until all
+    /// still succeed, and their writes are lost. The unmapping CPU flushes its own TLB at once. Until all
     /// CPUs have flushed, the frames are not reused, and count as [resident](Space::resident). Until then, an
     /// operation that maps one of the unmapped pages again, or changes it in any other way, first interrupts
     /// all CPUs. So no CPU finds the old content in a page that is mapped again.

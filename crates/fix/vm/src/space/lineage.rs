@@ -2,16 +2,16 @@
 //!
 //! After a fork, the space and its copy share each page until one of the two writes to the page. Each page
 //! has an *origin*, which is the space that first had the page, and a page number in the origin. In a copy of
-//! the space, the page has the same origin and the same page number. All spaces that may have pages of an
-//! origin are attached to the origin, once per space, not once per mapping or page.
+//! the space, the page has the same origin and the same page number. If a space may have pages of an origin,
+//! the space is attached to the origin: once, not once per mapping or page.
 //! [`Space::sharers`](crate::Space::sharers) searches the page tables of these spaces for a page (compare
 //! DragonFly's `vm_map_backing`, 2019).
 //!
 //! A copy of a copy may have pages whose origin is the first space, and others whose origin is the first
 //! copy. The number of a space's origins is limited. If a space that has reached the limit is forked, it is
 //! first detached from the origins of which it no longer has pages. If the space still has pages of every
-//! origin, it becomes the origin of all its pages (`vm_fault_collapse`), and copies the pages of other
-//! origins that other spaces share.
+//! origin, it becomes the origin of all its pages (`vm_fault_collapse`). To do so, it copies each shared page
+//! that has another origin.
 
 use alloc::boxed::Box;
 use core::cell::UnsafeCell;
@@ -202,7 +202,7 @@ impl Lineage {
         });
         let unused = links.iter_mut().zip(used).skip(1).filter(|(_, is_used)| !is_used);
         for link in unused.filter_map(|(link, _)| link.take()) {
-            // SAFETY: the link has begun, and the space has no pages of its origin.
+            // SAFETY: the link has begun, and the space has no pages of the link's origin.
             unsafe { OriginLink::end(link, platform) };
         }
     }

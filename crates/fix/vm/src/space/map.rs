@@ -150,6 +150,7 @@ impl<'m, M: Machine> Space<'m, M> {
             if locked.pinned(self.tree(), self.machine) > 0 {
                 return Ok(Err(MapError::Pinned));
             }
+            locked.has_small_pages(self.tree(), pages)?;
             locked.for_each_leaf(|leaf| {
                 self.take_swapped(leaf, pages);
                 gather.take(self.machine, leaf, pages);
@@ -197,6 +198,7 @@ impl<'m, M: Machine> Space<'m, M> {
             if mapped(locked.top, pages) < pages.count() {
                 return Ok(false);
             }
+            locked.has_small_pages(self.tree(), pages)?;
             let pool = &mut pool.tree;
             prepare(self.machine, locked, pool)?;
             let mut kinds = Demand::default();

@@ -48,8 +48,8 @@ impl Mapping {
         Mapping { pages, protection: attributes.protection, object }
     }
 
-    /// Whether `next` begins where this mapping ends, has the same protection, and maps the next page of the
-    /// same object or, like this mapping, anonymous memory.
+    /// Whether `next` begins where this mapping ends and has the same protection, and either both are
+    /// anonymous or `next` maps the next page of the same object.
     fn is_continued_by(&self, next: &Mapping) -> bool {
         let first = |object: MappedObject| object.first.wrapping_add(self.pages.count());
         let object = self.object.map(|object| MappedObject { first: first(object), ..object });
@@ -64,7 +64,7 @@ impl<'m, M: Machine> Space<'m, M> {
     /// calls mapped them.
     ///
     /// The iterator holds no lock between its steps, so the caller and other CPUs may change the space during
-    /// the iteration. Mappings that nobody changes are listed exactly. If a mapping changes during the
+    /// the iteration. If nobody changes a mapping, it is listed exactly. If a mapping changes during the
     /// iteration, each page is listed as it was mapped at some moment of the iteration, and this moment may
     /// differ from page to page. No page is listed twice. Iterate over a [fork](Space::fork) for a snapshot.
     ///

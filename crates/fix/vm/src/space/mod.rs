@@ -43,6 +43,7 @@ use crate::space::arena::Arenas;
 use crate::space::lineage::{Lineage, Origin, OriginLink, PinnedOrigin};
 use crate::swap::Swap;
 use crate::tree::Tree;
+use crate::tree::lock::LockedLeaf;
 use crate::tree::node::{Leaf, Link, MOST_ABOVE, NodeRef, Present, first_leaf};
 use crate::tree::query::mapped;
 use alloc::boxed::Box;
@@ -201,27 +202,18 @@ impl<'m, M: Machine> Space<'m, M> {
 
     /// Locks the leaf of a page while `with` runs, and passes the leaf and the page's entry to `with`.
     /// Returns `None` if there is no entry yet, or if another CPU has just removed the leaf. Waits while the
-    /// leaf is being flushed: during a flush, programs may still access the page's previous frame, and would
-    /// miss what the caller writes to the new one.
+    /// leaf is being flushed: otherwise, programs that still access the page's previous frame would not see
+    /// what the caller writes to the new frame.
     fn with_entry<R>(
         &self,
         cpu: &Cpu<'m, M>,
         page: Page,
         with: impl FnOnce(&Leaf, Entry) -> R,
     ) -> Option<R> {
-        /// Unlocks the leaf, even if a callback of the embedder panics.
-        struct Unlock<'a>(&'a Leaf);
-        impl Drop for Unlock<'_> {
-            fn drop(&mut self) {
-                self.0.unlock();
-            }
-        }
-
         let _guard = cpu.pin();
         loop {
             let leaf = first_leaf(NodeRef::Branch(self.tree().root()), Pages::new(page, 1))?;
-            leaf.lock(cpu.platform());
-            let locked = Unlock(leaf);
+            let locked = LockedLeaf::new(leaf, cpu.platform());
             if leaf.is_flushing() && !is_mutant!("enters_while_flushing") {
                 drop(locked);
                 // SAFETY: a `Cpu` never leaves its CPU, and this CPU holds no locks here.

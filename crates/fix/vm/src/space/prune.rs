@@ -46,6 +46,7 @@ impl<'m, M: Machine> Space<'m, M> {
         };
         let mut guard = None;
         let done = self.tree().locked(cpu, pages, |locked, _| {
+            locked.has_small_pages(self.tree(), pages)?;
             if let NodeRef::Branch(top) = locked.top {
                 pruned.below(self.machine, top, pages);
             }

@@ -192,6 +192,7 @@ impl<'m, M: Machine> Space<'m, M> {
         if is_used(top, new) {
             return Ok(Outcome::Failed(MapError::Occupied));
         }
+        locked.has_small_pages(self.tree(), old)?;
         let there = |page: Page| new.start + (page - old.start);
         // This lock excludes concurrent moves of other pages of the same backings.
         let _alone = self.tree().lock_remap(self.machine.epoch().platform());

@@ -18,7 +18,7 @@ use crate::tree::update::{Demand, add_child, change_extents, make_room, prepare}
 
 impl<'m, M: Machine> Space<'m, M> {
     /// Maps anonymous memory at these pages instead of whatever is mapped there: `MAP_FIXED`. A page that was
-    /// mapped is mapped at every moment of the call, so a concurrent `map` on another CPU cannot take it.
+    /// mapped stays mapped throughout the call, so a concurrent `map` on another CPU cannot take it.
     /// When `replace` returns, no CPU can access the old pages.
     ///
     /// The quota is charged only for pages that were not mapped before, or that were guards.
@@ -81,6 +81,7 @@ impl<'m, M: Machine> Space<'m, M> {
                 if has_quota && mapped(locked.top, pages) != old {
                     return Ok(Ok(false));
                 }
+                locked.has_small_pages(tree, pages)?;
                 self.replace_in(locked, attributes, pool, &mut unmapping)?;
                 Ok(Ok(true))
             })??;

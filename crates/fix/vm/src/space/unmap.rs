@@ -16,7 +16,7 @@ use crate::tree::node::{Branch, NodeRef};
 use crate::tree::pool::TreePool;
 use crate::tree::update::{prepare, remove_extents};
 
-/// The pages that an operation has unmapped but not yet flushed and freed.
+/// The pages that an operation has unmapped, and still has to flush and free.
 #[derive(Debug)]
 pub(super) struct Unmapping<'t> {
     pub(super) gather: TlbGather<'t>,
@@ -87,11 +87,12 @@ impl<'m, M: Machine> Space<'m, M> {
             if locked.pinned(self.tree(), self.machine) > 0 && !is_mutant!("unmaps_pinned") {
                 return Ok(None);
             }
+            locked.has_small_pages(self.tree(), pages)?;
             prepare(self.machine, locked, &mut pool.tree)?;
             self.unmap_in(locked.top, pages, &mut pool.tree, &mut unmapping).map(Some)
         })?;
         let Unmapped { count, has_guards } = unmapped.ok_or(MapError::Pinned)?;
-        // `count` leaves out guard pages, but their addresses can be reused.
+        // `count` does not include guard pages, but their addresses can be reused.
         let found = if count > 0 { count } else { has_guards.into() };
         let platform = self.machine.epoch().platform();
         if let Some(ticket) = unmapping.linger(self.tree(), cpu) {

@@ -9,9 +9,9 @@ use crate::transaction::gather::TlbGather;
 
 impl<'m, M: Machine> Space<'m, M> {
     /// Calls `with` for each page among `pages` that is present or [swapped out](Space::reclaim), in
-    /// ascending order, and passes how the page was used since its usage was last cleared. Then clears the
-    /// flags in `clear` for this page. Use this for `mincore`, for a clock algorithm that looks for pages to
-    /// reclaim, and for the dirty log of a live migration.
+    /// ascending order, and tells `with` how the page was used since its usage was last cleared. Then clears
+    /// the flags in `clear` for this page. Use this for `mincore`, for a clock algorithm that looks for pages
+    /// to reclaim, and for the dirty log of a live migration.
     ///
     /// The usage of a swapped page is [`Usage::SWAPPED`], and also [`Usage::DIRTY`] if the page may have been
     /// written since this flag was last cleared.

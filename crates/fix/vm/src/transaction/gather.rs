@@ -14,7 +14,7 @@ use crate::machine::ticks::Ticks;
 use crate::machine::{Flush, Machine};
 use crate::page::{ENTRIES, Frame, Page, Pages, Protection, Usage};
 use crate::tree::Tree;
-use crate::tree::lock::is_pinned;
+use crate::tree::lock::{LockedLeaf, is_pinned};
 use crate::tree::node::{Leaf, Link, Present, Swapped};
 
 /// The maximum number of present pages in an unmap that waits for ticks instead of sending a shootdown. If
@@ -218,7 +218,7 @@ impl<'t> TlbGather<'t> {
 
     /// Moves a present page's frame to another entry, which must be absent. Both leaves must be locked,
     /// and no other operation may be flushing them. The frame must not be shared, unless it belongs to an
-    /// object. The gather must contain only moves and removed pages of device memory.
+    /// object. Apart from moves, the gather may contain only removed pages of device memory.
     pub(crate) fn relocate<M: Machine>(
         &mut self,
         (leaf, page): (&Leaf, Page),
@@ -244,7 +244,7 @@ impl<'t> TlbGather<'t> {
     /// Makes moved pages present at their destination.
     fn complete_moves<M: Machine>(&self, cpu: &Cpu<'_, M>, leaf: &Leaf, pages: Pages) {
         let _guard = cpu.pin();
-        leaf.lock(cpu.machine().epoch().platform());
+        let _locked = LockedLeaf::new(leaf, cpu.platform());
         let pages = pages.and(leaf.span());
         let Some(entries) = leaf.table() else { unreachable!("pending entries need a table") };
         for page in pages.iter() {
@@ -262,11 +262,14 @@ impl<'t> TlbGather<'t> {
             if protection.contains(Protection::WRITE) {
                 cpu.machine().frame_meta(frame).set_written();
             }
+            // The old entry may not have allowed execution: `protect` leaves this to the next fault.
+            if protection.contains(Protection::EXECUTE) && !is_mutant!("moves_unprepared") {
+                cpu.machine().prepare_code(frame);
+            }
             // Relaxed: the full fence of the shootdown comes between the stores to the page and this store.
             entry.store(M::Format::page_or_prot_none(frame, protection), Relaxed);
             leaf.flush_pending().set(leaf.flush_pending().get() - 1);
         }
-        leaf.unlock();
     }
 
     /// Releases the flush-pending frames of a leaf. Returns their number.
@@ -276,7 +279,7 @@ impl<'t> TlbGather<'t> {
     /// flushed them.
     unsafe fn release_pending<M: Machine>(&self, cpu: &Cpu<'_, M>, leaf: &Leaf) -> u64 {
         let mut count = 0;
-        leaf.lock(cpu.machine().epoch().platform());
+        let _locked = LockedLeaf::new(leaf, cpu.platform());
         let pages = self.pages.and(leaf.span());
         let entries = leaf.table().filter(|_| leaf.flush_pending().get() > 0);
         for entry in entries.into_iter().flat_map(|entries| &entries[leaf.slots(pages)]) {
@@ -290,7 +293,6 @@ impl<'t> TlbGather<'t> {
                 count += 1;
             }
         }
-        leaf.unlock();
         count
     }
 
@@ -409,7 +411,7 @@ impl<'t> TlbGather<'t> {
                 allowed = protection;
                 usage.set(Usage::ACCESSED, accessed);
             }
-            // No entry allows writes to a frame that spaces share copy-on-write.
+            // No entry allows writes to a frame that is shared copy-on-write.
             let is_writable = allowed.contains(Protection::WRITE);
             let is_private = !meta.is_object();
             let is_pinned = meta.is_pinned();
@@ -433,7 +435,7 @@ impl<'t> TlbGather<'t> {
                 new = M::Format::clear_accessed(new);
             }
             if new != old {
-                // Release, as for every entry that the page walks of other CPUs may read.
+                // Release, as for every entry that other CPUs may read in page walks.
                 entry.store(new, Release);
                 if !is_mutant!("usage_no_flush") {
                     self.flush(leaf, page);

@@ -8,11 +8,11 @@
 //!   ┌─> lock ── a fork is in progress ─────────> WaitFork ── poll, with a ticket ─────────────┐
 //!   │    │ ──── exclusive, others have tickets > WaitTurn ── poll ────────────────────────────┤
 //!   │    │ ──── a leaf is being flushed ───────> WaitFlush ─ poll the leaf ───────────────────┤
-//!   │    │ ──── a page of 1 GiB is in the way ─> Remove ──── shoot down ──────────────────────┤
-//!   │    │ ──── another CPU changes the page ──> WaitGiB ── poll the branch ──────────────────┤
 //!   │    │ ──── unmapped pages linger ─────────> Settle ──── shoot down, free the frames ─────┤
 //!   │    v                                                                                    │
-//!   │  step ─── it needs memory ───────────────> Need ────── drop the fork lock, refill ──────┤
+//!   │  step ─── a page of 1 GiB is in the way ─> Remove ──── shoot down ──────────────────────┤
+//!   │    │ ──── another CPU changes the page ──> WaitGiB ─── poll the branch ─────────────────┤
+//!   │    │ ──── it needs memory ───────────────> Need ────── drop the fork lock, refill ──────┤
 //!   │    │                                                                                    │
 //!   │    v                                                                                    │
 //!   │  Done                                                                                   │
@@ -39,7 +39,7 @@ use crate::page::Pages;
 use crate::transaction::gather::TlbGather;
 use crate::tree::branch_link::BranchLink;
 use crate::tree::fork_lock::{ForkGuard, WaitTicket};
-use crate::tree::gigabyte::{Found, GIGABYTE};
+use crate::tree::gigabyte::GIGABYTE;
 use crate::tree::lock::Locked;
 use crate::tree::node::{Branch, Leaf};
 use crate::tree::query::stale_leaf;
@@ -48,6 +48,7 @@ use crate::tree::{LargePageGuard, Tree};
 impl Tree {
     /// Locks the pages, ensures that no TLB has stale entries for them, and calls `step`. Repeats this until
     /// the step has all the memory it needs. A step that returns an error must not have changed anything.
+    /// Pages of 1 GiB stay in place, unless the step [requests](Locked::has_small_pages) their removal.
     ///
     /// # Errors
     /// [`OutOfMemory`] if the memory cannot be allocated.
@@ -195,7 +196,8 @@ impl<'a, M: Machine> Transaction<'a, '_, '_, M> {
         }
     }
 
-    /// Locks the nodes, and calls `step` if nothing is in the way. The caller must be pinned.
+    /// Locks the nodes. Calls `step`, unless the operation must first wait or make a change: see [`Attempt`].
+    /// The caller must be pinned.
     #[inline]
     fn attempt<R>(
         &self,
@@ -227,18 +229,6 @@ impl<'a, M: Machine> Transaction<'a, '_, '_, M> {
                 false => Hold::Nothing,
             };
         }
-        // A fork shares device memory, and so leaves these pages in place.
-        if tree.has_gigabytes() && mode == Mode::Shared {
-            match locked.find_gigabyte() {
-                Some(Found::Page(branch)) => {
-                    removing.get_or_insert_with(|| tree.delay_large_pages());
-                    branch.begin_flush();
-                    return Attempt::Remove(branch);
-                }
-                Some(Found::Flushing(branch)) => return Attempt::WaitGiB(branch),
-                None => (),
-            }
-        }
         match (stale, flushing) {
             (_, Some(leaf)) if !is_mutant!("no_wait_for_flush") => Attempt::WaitFlush(leaf),
             (Some(_), None) => {
@@ -248,14 +238,32 @@ impl<'a, M: Machine> Transaction<'a, '_, '_, M> {
             }
             _ => match cpu.with_pool(|pool| step(&locked, pool)) {
                 Ok(result) => Attempt::Done(result),
+                Err(Needed::SmallPages(pages)) => self.begin_removal(&locked, pages, removing),
                 Err(needed) => Attempt::Need(needed),
             },
         }
     }
 
+    /// Begins to remove a page of 1 GiB that overlaps `pages`.
+    #[cold]
+    fn begin_removal<R>(
+        &self,
+        locked: &Locked<'a>,
+        pages: Pages,
+        removing: &mut Option<LargePageGuard<'a>>,
+    ) -> Attempt<'a, R> {
+        let branch = locked.find_gigabyte(pages).expect("the step has found the page");
+        if branch.is_flushing() {
+            return Attempt::WaitGiB(branch);
+        }
+        removing.get_or_insert_with(|| self.tree.delay_large_pages());
+        branch.begin_flush();
+        Attempt::Remove(branch)
+    }
+
     fn wait_while(&self, condition: impl FnMut() -> bool) {
-        // SAFETY: a `Cpu` stays on its CPU. No node locks are held between attempts, and CPUs that wait
-        // for the fork lock handle shootdowns.
+        // SAFETY: a `Cpu` stays on its CPU. No node locks are held between attempts. A CPU that waits
+        // for the fork lock handles shootdowns meanwhile.
         unsafe { self.cpu.machine().wait_while(self.cpu.number(), condition) };
     }
 }

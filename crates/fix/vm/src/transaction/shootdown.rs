@@ -8,8 +8,8 @@ use crate::tree::Tree;
 impl Tree {
     /// Makes all CPUs of the space flush `pages`. The caller must not hold node locks.
     pub(crate) fn shoot_down<M: Machine>(&self, cpu: &Cpu<'_, M>, pages: Flush) {
-        // SAFETY: a `Cpu` stays on its CPU. The caller holds no node locks, and CPUs that wait for the
-        // fork lock handle shootdowns.
+        // SAFETY: a `Cpu` stays on its CPU. The caller holds no node locks. A CPU that waits for the fork
+        // lock handles shootdowns meanwhile.
         unsafe { cpu.machine().shoot_down(cpu.number(), self.active(), self.number(), pages) };
     }
 

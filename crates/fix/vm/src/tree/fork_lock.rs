@@ -5,8 +5,8 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use knee_sync::shim::{AtomicBool, AtomicU64, is_mutant, order};
 
-/// A fork holds this lock while it copies a space. Any other operation that finds the lock held releases its
-/// node locks and polls this lock.
+/// A fork holds this lock while it copies a space. If any other operation finds the lock held, the operation
+/// releases its node locks and polls this lock.
 #[derive(Debug)]
 pub(crate) struct ForkLock {
     /// Set by a CPU that has locked all nodes.

@@ -1,6 +1,6 @@
 //! Pages of 1 GiB, for device memory.
 //!
-//! The entry of such a page is in the place of the pointer to the table of a branch just above the leaves.
+//! The entry of such a page replaces the parent's pointer to the table of a branch just above the leaves.
 //! This branch has no children, and its table stays empty. An operation that changes any of its pages, or
 //! needs their leaves, first removes the page. Device memory has no content that would be lost, so faults
 //! make smaller pages present again.
@@ -15,6 +15,7 @@ use knee_sync::Platform;
 use knee_sync::shim::{AtomicU64, is_mutant};
 
 use crate::machine::format::ABSENT;
+use crate::needed::Needed;
 use crate::page::{Page, Pages};
 use crate::tree::Tree;
 use crate::tree::branch_link::BranchLink;
@@ -66,23 +67,22 @@ impl Branch {
     }
 }
 
-/// What an operation on locked pages finds.
-pub(crate) enum Found<'a> {
-    /// A page of 1 GiB.
-    Page(&'a Branch),
-    /// A page of 1 GiB that another CPU is making or removing.
-    Flushing(&'a Branch),
-}
-
 impl<'a> Locked<'a> {
-    /// The first page of 1 GiB that overlaps the locked pages.
-    #[cold]
-    pub(crate) fn find_gigabyte(&self) -> Option<Found<'a>> {
-        let branch = find(self.top, self.pages)?;
-        if branch.is_flushing() {
-            return Some(Found::Flushing(branch));
+    /// Checks that no page of 1 GiB overlaps `pages`, which must be locked. A step that changes mapped pages
+    /// must call this before it changes anything.
+    #[inline]
+    pub(crate) fn has_small_pages(&self, tree: &Tree, pages: Pages) -> Result<(), Needed> {
+        match tree.has_gigabytes() && self.find_gigabyte(pages).is_some() {
+            true => Err(Needed::SmallPages(pages)),
+            false => Ok(()),
         }
-        Some(Found::Page(branch))
+    }
+
+    /// The first page of 1 GiB that overlaps `pages`, which must be locked. Another CPU may be making or
+    /// removing this page.
+    #[cold]
+    pub(crate) fn find_gigabyte(&self, pages: Pages) -> Option<&'a Branch> {
+        find(self.top, pages)
     }
 }
 

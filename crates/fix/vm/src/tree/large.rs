@@ -15,8 +15,8 @@ use crate::page::{Frame, Page, Pages};
 use crate::tree::node::{Leaf, Link};
 
 impl Leaf {
-    /// The entry of a page of the span. For a page of a large page, the entry that the table would contain.
-    /// The caller must have the lock.
+    /// The entry of a page of the span. For a part of a large page: the entry that the table would contain
+    /// if it were filled. The caller must have the lock.
     pub(crate) fn entry<F: Format>(&self, page: Page) -> Entry {
         let slot = self.slot(page);
         if self.link() != Link::Large {

@@ -1,5 +1,6 @@
 //! The lock protocol: which nodes an operation locks, and in which order.
 
+use knee_sync::Platform;
 use knee_sync::shim::{is_mutant, yield_in_model};
 
 use crate::machine::Machine;
@@ -67,9 +68,10 @@ impl Locked<'_> {
         count
     }
 
-    /// Whether a page of device memory is present.
+    /// Whether a page of device memory is present. While another CPU is making or removing a page of 1 GiB,
+    /// its parts count as present, because TLBs may have them.
     pub(crate) fn has_device<M: Machine>(&self, page: Page) -> bool {
-        let mut found = false;
+        let mut found = self.find_gigabyte(Pages::new(page, 1)).is_some();
         self.for_each_leaf(|leaf| {
             found |= leaf.devices_in::<M::Format>(Pages::new(page, 1)).next().is_some();
         });
@@ -86,6 +88,24 @@ pub(crate) fn is_pinned(meta: &FrameMeta) -> bool {
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
         unlock(self.top, self.pages);
+    }
+}
+
+/// A locked leaf. Dropping it unlocks the leaf, even if a callback of the embedder panics.
+pub(crate) struct LockedLeaf<'a>(&'a Leaf);
+
+impl<'a> LockedLeaf<'a> {
+    #[inline]
+    pub(crate) fn new(leaf: &'a Leaf, platform: &impl Platform) -> LockedLeaf<'a> {
+        leaf.lock(platform);
+        LockedLeaf(leaf)
+    }
+}
+
+impl Drop for LockedLeaf<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.unlock();
     }
 }
 

@@ -186,15 +186,15 @@ impl Tree {
     }
 
     /// Makes page faults wait before they create large pages, until the guard is dropped. The caller must
-    /// hold the locks of the pages that this concerns: a page fault that takes one of these locks later sees
-    /// the guard.
+    /// hold the locks of the pages concerned: a page fault that later takes one of these locks sees the
+    /// guard.
     pub(crate) fn delay_large_pages(&self) -> LargePageGuard<'_> {
         self.large_page_guards.0.fetch_add(1, Relaxed);
         LargePageGuard(self)
     }
 
-    /// Whether a page fault must wait before it creates a large page. Acquire: pairs with the end of a
-    /// [`LargePageGuard`], so that if this returns false, all CPUs have completed the flush that the guard
+    /// Whether a page fault must wait before it creates a large page. Acquire: pairs with the drop of a
+    /// [`LargePageGuard`]. If this function returns false, all CPUs have completed the flush that the guard
     /// covered.
     pub(crate) fn delays_large_pages(&self) -> bool {
         self.large_page_guards.0.load(order!(Acquire, "large_guard_load")) > 0
@@ -208,8 +208,8 @@ impl Tree {
         self.users.0.fetch_add(1, Relaxed);
     }
 
-    /// Drops a reference, and returns whether it was the last one. The accesses of all owners happen before
-    /// the call that drops the last reference returns.
+    /// Drops a reference, and returns whether it was the last one. If a call drops the last reference, the
+    /// accesses of all owners happen before this call returns.
     pub(crate) fn release(&self) -> bool {
         self.users.0.fetch_sub(1, order!(AcqRel, "tree_release")) == 1
     }
@@ -241,10 +241,10 @@ impl Drop for RemapGuard<'_> {
 }
 
 /// While this guard exists, page faults create no large pages. An operation holds it in two cases:
-/// * CPUs may have cached pointers to tables that left the tree. No large page may take the place of such a
-///   table ("break before make", see [`Leaf::begin_flush`]).
-/// * The operation removes several pages of 1 GiB. If page faults created these pages again meanwhile, the
-///   operation might never find all of them removed.
+/// * CPUs may have cached pointers to tables that were removed from the tree. No large page may take the
+///   place of such a table ("break before make", see [`Leaf::begin_flush`]).
+/// * The operation removes several 1 GiB pages. If page faults created these pages again in the meantime,
+///   the operation might never finish.
 pub(crate) struct LargePageGuard<'a>(pub(crate) &'a Tree);
 
 impl Drop for LargePageGuard<'_> {

@@ -76,12 +76,12 @@ pub(crate) enum Link {
     /// pointer to the table in this entry, or makes a large page.
     Absent,
     /// A large page of private memory, which covers the span. The leaf has a table nevertheless, so that the
-    /// large page can be [split](crate::tree::large) without memory. All entries of the table are absent. No
+    /// large page can be [split](crate::tree::large) without an allocation. All entries of the table are absent. No
     /// frame is shared.
     Large,
     /// A pointer to the leaf's table.
     Table,
-    /// A large page, and the table's 512 entries map the same frames with the same protection. Their accessed
+    /// A large page. The table's 512 entries map the same frames with the same protection. Their accessed
     /// bits are set; the large page's own bit is in the parent's entry. No frame is shared.
     Filled,
 }
@@ -109,8 +109,8 @@ pub(crate) enum NodeRef<'a> {
     Branch(&'a Branch),
 }
 
-// SAFETY: cells are protected by the lock or private to one operation, as their fields document; the rest
-// is atomic or constant.
+// SAFETY: each cell is either protected by the lock or private to one operation, as the comments on the
+// fields say; the other fields are atomic or constant.
 unsafe impl Sync for Leaf {}
 // SAFETY: as for `Leaf`.
 unsafe impl Sync for Branch {}
@@ -622,7 +622,8 @@ impl Branch {
         above.or_else(|| self.covering(span))
     }
 
-    /// The attributes of the extent of this branch that covers all of `pages`. The caller must be pinned.
+    /// The attributes of this branch's extent that covers all of `pages`, if there is one. The caller must be
+    /// pinned.
     fn covering(&self, pages: Pages) -> Option<Attributes> {
         let first = self.extents.read(|extents| extents.overlapping(pages).first()).flatten();
         first.filter(|extent| extent.pages.covers(pages)).map(|extent| extent.attributes)
@@ -703,8 +704,8 @@ impl Branch {
     pub(crate) unsafe fn child_of_level(&self, level: u8, slot: usize) -> Option<NodeRef<'_>> {
         debug_assert_eq!(level, self.node.level);
         let node = NonNull::new(self.children[slot].load(order!(Acquire, "child_load")))?;
-        // SAFETY: `add` requires that the child stays valid until a grace period after `remove`, and the
-        // caller is pinned or holds the lock. Children of a branch of level 1 are leaves.
+        // SAFETY: the child stays valid until a grace period after `remove`, as `add` requires. The caller is
+        // pinned or holds the lock. Children of a branch of level 1 are leaves.
         Some(unsafe {
             match level {
                 1 => NodeRef::Leaf(node.cast().as_ref()),

@@ -21,8 +21,8 @@ pub(crate) struct PageStates {
     /// pages are common, because a leaf often stays in the tree after its last page is unmapped.
     mapped: usize,
     /// Code `n` stands for the attributes at index `n - 1`. The palette is written only when attributes are
-    /// new. Attributes have no reference counts, because every change of a page would write them, and the
-    /// palettes of two leaves might share a cache line.
+    /// new. Attributes have no reference counts: every change of a page would have to write to such a count,
+    /// and the palettes of two leaves might share a cache line.
     palette: StatePalette,
 }
 
@@ -141,7 +141,7 @@ impl PageStates {
     }
 
     /// If the result is true, no page has a backing or is a guard. If the palette contains attributes that no
-    /// page uses any more, the result may be false without need.
+    /// page uses any more, the result may be false although no page has a backing or is a guard.
     #[inline]
     pub(crate) fn are_plain(&self) -> bool {
         self.palette.0.iter().all(|kind| kind.backing.is_none() && !kind.is_guard())

@@ -1,6 +1,6 @@
 //! Checks that changes to page tables follow the rules of each architecture. The hosted machines cache as
-//! much as the manuals allow. A hosted machine panics if a program would access another program's memory or
-//! would fault forever.
+//! much as the manuals allow. A hosted machine panics instead of letting a program access another program's
+//! memory or fault forever.
 
 mod each;
 

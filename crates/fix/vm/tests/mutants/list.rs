@@ -48,6 +48,7 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("changes_part_of_large", Integration("stepped", "large::a_fault_that_adds_a_permission_splits_a_large_page::x86_64")),
     ("clock_splits_used", Integration("large", "the_clock_splits_only_large_pages_that_are_not_used::x86_64")),
     ("clock_no_flush", Integration("large", "the_clock_splits_only_large_pages_that_are_not_used::x86_64")),
+    ("new_leaf_while_forking", Integration("stepped", "large::a_fork_delays_the_large_pages_of_other_cpus::x86_64")),
     ("large_while_pruning", Integration("stepped", "large::a_large_page_waits_until_all_cpus_have_flushed_a_pruned_table::aarch64")),
     ("large_while_pruning", Integration("stepped", "large::a_large_page_waits_until_all_cpus_have_flushed_a_pruned_table::sv48")),
     ("large_keeps_table", Integration("stepped", "large::a_large_page_waits_until_all_cpus_have_flushed_an_empty_table::aarch64")),
@@ -68,8 +69,17 @@ pub(crate) const MUTANTS: &[(&str, Detector)] = &[
     ("objects_linger", Integration("stepped", "lazy::unmapping_object_pages_or_many_pages_is_not_lazy::x86_64")),
     ("keeps_what_lingers", Integration("stepped", "lazy::a_lazy_unmap_flushes_only_the_calling_cpu::x86_64")),
 
+    // Executable pages.
+    ("private_unprepared", Integration("stepped", "code::a_new_page_is_prepared::x86_64")),
+    ("private_unprepared", Integration("stepped", "code::a_copy_is_prepared_with_its_content::x86_64")),
+    ("private_unprepared", Integration("stepped", "code::a_page_from_swap_is_prepared_with_its_content::x86_64")),
+    ("fault_unprepared", Integration("stepped", "code::a_page_that_becomes_executable_is_prepared::x86_64")),
+    ("fault_unprepared", Integration("stepped", "code::a_page_of_an_object_is_prepared::x86_64")),
+    ("large_unprepared", Integration("stepped", "code::all_pages_of_a_large_page_are_prepared::x86_64")),
+    ("moves_unprepared", Integration("stepped", "code::a_page_that_moves_after_it_became_executable_is_prepared::x86_64")),
+
     // Pinned pages.
-    ("unmaps_pinned", Integration("pin", "every_write_of_a_device_arrives::x86_64")),
+    ("unmaps_pinned", Integration("pin", "pinned_pages_cannot_be_unmapped::x86_64")),
     ("shares_pinned", Integration("pin", "a_fork_copies_pinned_pages::x86_64")),
     ("takes_pinned", Integration("pin", "an_object_keeps_pinned_pages::x86_64")),
 

@@ -7,7 +7,7 @@ use super::each::on_each_architecture;
 use super::machine::{Stepped, waits, with_frames};
 use super::{READ, WRITE, only};
 
-/// The number of pages of 1 GiB.
+/// The number of 4 KiB pages in 1 GiB.
 const GIB: u64 = 1 << 18;
 /// The pages of the device, and two of them. The CPUs access only the first pages of the device.
 const ALL: Pages = Pages::new(Page(4 * GIB), GIB);

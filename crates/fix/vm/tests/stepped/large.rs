@@ -23,10 +23,11 @@ on_each_architecture!(
     a_large_page_waits_until_all_cpus_have_flushed_an_empty_table,
     a_whole_large_page_takes_no_work_for_each_of_its_pages,
     a_fault_at_any_time_of_a_prune_or_another_fault_gets_the_large_page,
+    a_fork_delays_the_large_pages_of_other_cpus,
 );
 
-/// Passes to `with` a space with a large page, in which each small page contains its own index. The first two
-/// CPUs have all pages in their TLBs.
+/// Passes to `with` a space that has a large page, in which each small page contains its own index. The first
+/// two CPUs have all pages in their TLBs.
 fn with_large_page<A: Architecture>(
     with: impl for<'m> FnOnce(&'m Stepped<A>, &Space<'m, Stepped<A>>, [&Cpu<'m, Stepped<A>>; 3]),
 ) {
@@ -252,6 +253,26 @@ fn a_whole_large_page_takes_no_work_for_each_of_its_pages<A: Architecture>() {
         space.protect(changer, only(INSIDE), WRITE).unwrap();
         assert_eq!((space.audit(changer).large, space.audit(changer).filled), (1, 1));
         assert!(machine.metas(|| space.unmap(changer, ALL).unwrap()) <= MOST);
+    });
+}
+
+/// If the fork did not delay large pages, the copy might contain a later store of another CPU, and yet lack
+/// the store to the large page.
+fn a_fork_delays_the_large_pages_of_other_cpus<A: Architecture>() {
+    with_frames::<A>(4096, |machine, [first, second, third]| {
+        let space = Space::new(&first).unwrap();
+        let other = Page(9);
+        space.map(&first, only(other), WRITE).unwrap();
+        machine.store(&third, &space, other, 1).unwrap();
+        // No page of the large page is present, and the tree has no leaf for it.
+        space.set_large_pages(true);
+        space.map(&first, Pages::new(START, 1024), WRITE).unwrap();
+        machine.meanwhile(
+            || assert!(waits(|| machine.store(&second, &space, INSIDE, 2))),
+            || space.fork(&first).unwrap(),
+        );
+        machine.store(&second, &space, INSIDE, 2).unwrap();
+        assert_eq!(space.audit(&first).large, 1);
     });
 }
 

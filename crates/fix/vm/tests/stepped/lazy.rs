@@ -41,7 +41,7 @@ fn frames_are_not_reused_before_the_last_cpu_has_ticked<A: Architecture>() {
         let goes_on = |page| {
             machine.store(second, space, page, 1).unwrap();
             space.unmap(changer, only(page)).unwrap();
-            // The store must not get the frame that the first CPU still uses.
+            // The new page must not get the frame that the first CPU still uses.
             machine.store(changer, space, FAR - 1, 9).unwrap();
             space.discard(changer, only(FAR - 1)).unwrap();
             machine.load(first, space, HERE)

@@ -18,8 +18,8 @@ use knee_vm::{
 
 use crate::turns::{InTurns, Turns};
 
-/// If an operation would have to wait for another CPU, a panic with this payload abandons the operation. The
-/// test continues after this panic.
+/// If an operation has to wait for another CPU, a panic with this payload abandons the operation. The test
+/// continues after this panic.
 pub(crate) struct Waits;
 
 /// A translation that a CPU has cached: it stays until it is flushed.
@@ -83,6 +83,9 @@ pub(crate) struct Stepped<A: Architecture> {
     epoch: Domain<InTurns>,
     hosted: Hosted<A>,
     generations: RefCell<BTreeMap<Frame, u64>>,
+    /// What instruction fetches find: the first word of each frame at the time of its last
+    /// [`prepare_code`](Machine::prepare_code). A frame that was freed since must be prepared again.
+    code: RefCell<BTreeMap<Frame, u64>>,
     tlbs: Vec<RefCell<Tlb>>,
     ticks: Ticks,
     /// Number of shootdowns.
@@ -127,6 +130,7 @@ pub(crate) fn with_frames<A: Architecture>(
         turns,
         hosted: Hosted::with_architecture(frames, 3),
         generations: RefCell::default(),
+        code: RefCell::default(),
         tlbs: (0..3).map(|_| RefCell::default()).collect(),
         ticks: Ticks::new(3).unwrap(),
         interrupts: Cell::new(0),
@@ -255,7 +259,17 @@ impl<A: Architecture> Stepped<A> {
         space: &Space<'m, Stepped<A>>,
         page: Page,
     ) -> Result<u64, Fault> {
-        self.access(cpu, space, page, Protection::READ, |word| word.load(Relaxed))
+        self.access(cpu, space, page, Protection::READ, |_, word| word.load(Relaxed))
+    }
+
+    /// Fetches the first word of a page as an instruction. The result may be older than what a load finds.
+    pub(crate) fn fetch<'m>(
+        &'m self,
+        cpu: &Cpu<'m, Stepped<A>>,
+        space: &Space<'m, Stepped<A>>,
+        page: Page,
+    ) -> Result<u64, Fault> {
+        self.access(cpu, space, page, Protection::EXECUTE, |frame, _| self.code.borrow()[&frame])
     }
 
     pub(crate) fn store<'m>(
@@ -265,7 +279,7 @@ impl<A: Architecture> Stepped<A> {
         page: Page,
         value: u64,
     ) -> Result<(), Fault> {
-        self.access(cpu, space, page, Protection::WRITE, |word| word.store(value, Relaxed))
+        self.access(cpu, space, page, Protection::WRITE, |_, word| word.store(value, Relaxed))
     }
 
     fn access<'m, R>(
@@ -274,7 +288,7 @@ impl<A: Architecture> Stepped<A> {
         space: &Space<'m, Stepped<A>>,
         page: Page,
         access: Protection,
-        with: impl FnOnce(&AtomicU64) -> R,
+        with: impl FnOnce(Frame, &AtomicU64) -> R,
     ) -> Result<R, Fault> {
         // The number of consecutive faults that cached entries have caused.
         let mut cached_faults = 0;
@@ -288,7 +302,8 @@ impl<A: Architecture> Stepped<A> {
                         cpu.number()
                     );
                     // SAFETY: this is the first word of a frame of the machine.
-                    return Ok(with(unsafe { self.address(cached.frame).cast().as_ref() }));
+                    let word = unsafe { self.address(cached.frame).cast().as_ref() };
+                    return Ok(with(cached.frame, word));
                 }
                 Err(Source::Tables) => cached_faults = 0,
                 Err(Source::Cache) => cached_faults += 1,
@@ -359,6 +374,10 @@ impl<A: Architecture> Stepped<A> {
                     // The TLB caches the pieces of a large page one by one.
                     let frame = Frame(frame.0 + page.0 % (1 << shift(level)));
                     let generation = self.generation(frame);
+                    assert!(
+                        !protection.contains(Protection::EXECUTE) || self.is_prepared(frame),
+                        "page {page:#x} is executable, and its frame is not prepared"
+                    );
                     let is_global = A::is_global(entry);
                     let found = Translation { frame, protection, is_global, generation, level };
                     let is_allowed = protection.contains(access);
@@ -400,7 +419,7 @@ impl<A: Architecture> Stepped<A> {
         unsafe { self.address(table).cast::<AtomicU64>().add(index).as_ref() }.load(Relaxed)
     }
 
-    /// The level of the large page around `page` in the tables: 1 or 2.
+    /// The level of the entry that maps `page` as part of a large page: 1 or 2.
     fn large_level(&self, space: &Space<'_, Stepped<A>>, page: Page) -> Option<u8> {
         let mut table = space.table();
         for level in (1..A::LEVELS).rev() {
@@ -413,8 +432,8 @@ impl<A: Architecture> Stepped<A> {
         None
     }
 
-    /// Checks that no CPU has a pointer to a table where the tables contain a large page: this CPU could find
-    /// pages of both sizes.
+    /// If `page` is in a large page, checks that no CPU has a pointer to a table of smaller pages there: such
+    /// a CPU could find pages of both sizes.
     fn check_large(&self, space: &Space<'_, Stepped<A>>, page: Page) {
         let Some(level) = self.large_level(space, page) else { return };
         for (cpu, tlb) in self.tlbs.iter().enumerate() {
@@ -424,6 +443,10 @@ impl<A: Architecture> Stepped<A> {
             });
             assert!(!has_table, "CPU {cpu} caches a table beside the large page of page {page:#x}");
         }
+    }
+
+    fn is_prepared(&self, frame: Frame) -> bool {
+        self.code.borrow().contains_key(&frame)
     }
 
     fn generation(&self, frame: Frame) -> u64 {
@@ -485,6 +508,7 @@ unsafe impl<A: Architecture> Machine for Stepped<A> {
 
     fn frame_recycled(&self, frame: Frame) {
         *self.generations.borrow_mut().entry(frame).or_default() += 1;
+        self.code.borrow_mut().remove(&frame);
     }
 
     fn address(&self, frame: Frame) -> NonNull<u8> {
@@ -502,6 +526,12 @@ unsafe impl<A: Architecture> Machine for Stepped<A> {
         if A::HAS_KERNEL {
             self.kernel_of(table).store(KERNEL, Relaxed);
         }
+    }
+
+    fn prepare_code(&self, frame: Frame) {
+        // SAFETY: this is the first word of a frame of the machine.
+        let word: &AtomicU64 = unsafe { self.hosted.address(frame).cast().as_ref() };
+        self.code.borrow_mut().insert(frame, word.load(Relaxed));
     }
 
     unsafe fn shoot_down(&self, _: usize, on: &CpuSet, space: u64, pages: Flush) {

@@ -1,6 +1,7 @@
 //! Tests what other CPUs can access before, during and after a shootdown. The steps run in a fixed order. The
 //! machine panics if a CPU uses a frame through a translation that it should have flushed.
 
+mod code;
 #[path = "../architectures/each.rs"]
 mod each;
 mod gigabyte;
@@ -147,7 +148,7 @@ fn shared_frames_are_not_reused_before_the_cpus_of_both_spaces_have_flushed<A: A
     });
 }
 
-/// A frame that two spaces share becomes free when both spaces have unmapped it.
+/// If two spaces share a frame, the frame becomes free when both spaces have unmapped it.
 fn shared_frames_are_freed_when_no_space_maps_them<A: Architecture>() {
     with_any_space::<A>(|machine, space, [first, second, changer]| {
         machine.store(first, space, HERE, 7).unwrap();
@@ -163,9 +164,9 @@ fn shared_frames_are_freed_when_no_space_maps_them<A: Architecture>() {
     });
 }
 
-/// An operation waits while another CPU flushes its pages. Without this wait, the operation would end while
-/// CPUs could still use the old page. If a new page were then mapped there, these CPUs would see the old
-/// page's content.
+/// An operation waits while another CPU flushes pages of the same table. Without this wait, the operation
+/// would end while CPUs could still use the old page. If a new page were then mapped there, these CPUs would
+/// see the old page's content.
 fn changing_pages_that_are_being_flushed_waits<A: Architecture>() {
     with_space::<A>(|machine, space, [first, second, changer]| {
         machine.store(second, space, HERE, 7).unwrap();
@@ -276,7 +277,7 @@ fn all_cpus_of_a_space_see_a_store_that_breaks_sharing<A: Architecture>() {
     });
 }
 
-/// A CPU with the new page and a CPU with the old one would not see each other's stores.
+/// If one CPU had the new page and another CPU had the old one, they would not see each other's stores.
 fn no_cpu_has_the_new_page_while_another_has_the_old_one<A: Architecture>() {
     with_any_space::<A>(|machine, space, [first, second, changer]| {
         machine.store(first, space, HERE, 1).unwrap();

@@ -12,8 +12,8 @@ use crate::machine::{Stepped, waits, with_machine};
 use crate::turns::at_each_point;
 use crate::{FAR, HERE, READ, WRITE, only};
 
-/// A copy never keeps a page that the object no longer has: an operation that removes pages from the object
-/// finds the copy and its entries, no matter when the copy is made.
+/// A copy never keeps a page that the object no longer has: when an operation removes pages from the object,
+/// the operation finds the copy and the copy's entries, no matter when the copy is made.
 fn removing_pages_from_an_object_finds_a_copy_that_is_being_made<A: Architecture>() {
     // The CPU numbers determine whether `discard` visits the copy before or after the other spaces.
     let cpus = [(0, 1), (1, 0), (0, 2), (2, 0), (1, 2), (2, 1)];

@@ -12,8 +12,8 @@ use crate::machine::{Stepped, waits, with_machine};
 use crate::turns::at_each_point;
 use crate::{ALL, HERE, NEXT, WRITE, only};
 
-/// Passes to `with` a machine, its three CPUs, and a space with this swap area in which `ALL` is mapped
-/// writable. All CPUs have cached `HERE`, which contains 1. `NEXT` contains 2.
+/// Passes to `with` a machine, its three CPUs, and a space that uses this swap area. `ALL` is mapped writable
+/// in the space. All CPUs have cached `HERE`, which contains 1. `NEXT` contains 2.
 fn with_space<A: Architecture>(
     swap: &Arc<Swap>,
     with: impl for<'m> FnOnce(&'m Stepped<A>, Space<'m, Stepped<A>>, [&Cpu<'m, Stepped<A>>; 3]),
@@ -144,7 +144,8 @@ fn two_cpus_bring_in_one_page<A: Architecture>() {
     });
 }
 
-/// At whatever point of the swap-out the store comes, the dirty log has it, and has it only once.
+/// No matter at which point of the swap-out a CPU stores to a page, the dirty log contains this page exactly
+/// once.
 fn a_store_at_any_time_is_in_the_dirty_log<A: Architecture>() {
     at_each_point::<A>(|run| {
         with_space::<A>(&Disk::default().swap(2), |machine, space, [first, second, changer]| {

@@ -66,8 +66,8 @@ impl<R: RawMutex> Header<R> {
         let queued = state.queued;
         let word = state.weak.get_or_insert_with(|| {
             let word = WeakRef(AtomicPtr::new(object.as_ptr().cast()));
-            // Set the bit if the object is queued: a review that finds the bit clear keeps the object for
-            // another two epochs.
+            // If the object is queued, set the bit: the review would mistake a clear bit for an upgrade, and
+            // keep the object for another two epochs.
             if queued {
                 word.set_dying();
             }
@@ -253,8 +253,8 @@ impl<P: Platform, R: RawMutex> Refcache<P, R> {
 
     fn flush(&self, epoch: u64, queue: &mut Queue<R>) {
         // If an owner set `inside` before this fence and is still inside, `is_owner_inside` below returns
-        // true. An owner that sets `inside` later sees the stores from before the fence: words that are dying
-        // or null, and the current epoch.
+        // true. If an owner sets `inside` later, it sees the stores from before the fence: words that are
+        // dying or null, and the current epoch.
         if !is_mutant!("refcache_no_fence") {
             self.platform.heavy();
         }
@@ -440,9 +440,9 @@ unsafe fn make_room<P, R: RawMutex>(
     old: DeltaSlot<R>,
     queue: &mut Queue<R>,
 ) {
-    // A tick that passed this cache before this thread locked the cache may end the epoch at any moment, but
-    // the next tick waits for this thread. So the current epoch is at most one epoch later than the loaded
-    // epoch. The fences in `flush` and in `lock_owner` ensure this, so the load is Relaxed.
+    // If a tick passed this cache before this thread locked the cache, the tick may end the epoch at any
+    // moment, but the next tick waits for this thread. So the current epoch is at most one epoch later than
+    // the loaded epoch. The fences in `flush` and in `lock_owner` ensure this, so the load is Relaxed.
     let latest = refcache.epoch.load(Relaxed) + 1;
     // SAFETY: the caller guarantees the contract of `evict`.
     unsafe { evict(old, latest, queue) };

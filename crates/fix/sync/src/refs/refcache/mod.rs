@@ -26,10 +26,10 @@
 //! [`tick`] ends an epoch: it flushes each cache that was used since the last tick, and then reviews objects.
 //! An object whose global count becomes zero during an epoch is *touched* in that epoch and queued for
 //! review. Each eviction that leaves the count at zero touches the object again. A review in epoch `n` frees
-//! the object if its count is zero and its last touch was in epoch `n - 2` or before. When the tick at the
-//! end of epoch `n - 1` flushed the caches, no cache had a delta of this object. One epoch after the touch is
-//! not enough: the touch may come in the middle of a tick, when some caches have been flushed and others have
-//! not.
+//! the object if its count is zero and its last touch was in epoch `n - 2` or before. In that case, no cache
+//! had a delta of the object when the tick at the end of epoch `n - 1` flushed the caches. One epoch after
+//! the touch is not enough: the touch may come in the middle of a tick, when some caches have been flushed
+//! and others have not.
 //!
 //! ```text
 //!   epoch 7              epoch 8              epoch 9

@@ -2,6 +2,7 @@
 
 use core::arch::{asm, global_asm};
 use core::ptr;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use knee_vm::{Flush, Frame, PAGE, Protection, VirtAddr};
 
@@ -29,13 +30,15 @@ const SYSTEM_CALL: u64 = 256;
 
 global_asm!(include_str!("x86_64.s"), options(att_syntax),);
 global_asm!(
-    ".globl REGISTERS_SIZE, STACK_SHIFT",
+    ".globl REGISTERS_SIZE, STACK_SHIFT, SOURCES",
     ".set REGISTERS_SIZE, {size}",
     ".set STACK_SHIFT, {shift}",
+    ".set SOURCES, {sources}",
     ".globl STACKS",
     ".set STACKS, {stacks}",
     size = const size_of::<Registers>(),
     shift = const STACK_SHIFT,
+    sources = const knee_plan::SOURCES,
     stacks = sym STACKS,
 );
 
@@ -75,7 +78,7 @@ pub(crate) struct Registers {
     ss: u64,
 }
 
-/// A CPU's data for the entry code, to which the base of GS points.
+/// A CPU's data for the entry code. The base of GS points to this data.
 #[repr(C)]
 struct EntryData {
     /// The end of the running program's [`Registers`], into which a trap pushes the registers.
@@ -147,6 +150,7 @@ const APIC_SPURIOUS: u64 = 0xf0;
 const APIC_COMMAND: u64 = 0x300;
 const APIC_TIMER: u64 = 0x320;
 const APIC_TIMER_START: u64 = 0x380;
+const APIC_TIMER_LEFT: u64 = 0x390;
 const APIC_TIMER_DIVIDE: u64 = 0x3e0;
 /// All CPUs except the sender.
 const TO_OTHERS: u32 = 0b11 << 18;
@@ -156,6 +160,11 @@ const MILLISECOND: u64 = 1_000_000 / 16;
 fn write_apic(register: u64, value: u32) {
     // SAFETY: the direct mapping contains the registers of the local APIC, in which Rust stores no data.
     unsafe { ((DIRECT + APIC + register) as *mut u32).write_volatile(value) };
+}
+
+fn read_apic(register: u64) -> u32 {
+    // SAFETY: as above.
+    unsafe { ((DIRECT + APIC + register) as *const u32).read_volatile() }
 }
 
 fn out_byte(port: u16, value: u8) {
@@ -214,6 +223,9 @@ pub(crate) fn init_cpu(number: usize) {
     }
     write_apic(APIC_SPURIOUS, 0x100 | u32::from(VECTOR_SPURIOUS));
     write_apic(APIC_TIMER_DIVIDE, 0b0011);
+    if number == 0 {
+        calibrate_clock();
+    }
     write_apic(APIC_TIMER, 1 << 17 | u32::from(VECTOR_TIMER));
     write_apic(APIC_TIMER_START, (super::tick() * MILLISECOND) as u32);
 }
@@ -248,11 +260,31 @@ pub(crate) fn power_off() -> ! {
     }
 }
 
-/// Reads a monotonic clock, in nanoseconds.
-pub(crate) fn clock() -> u64 {
-    // QEMU's counter runs at about 1 GHz.
+/// Nanoseconds per count of the time-stamp counter, times 2³².
+static CLOCK: AtomicU64 = AtomicU64::new(1 << 32);
+
+fn time_stamp() -> u64 {
     // SAFETY: the instruction has no side effects.
     unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// Measures the frequency of the time-stamp counter, which is the host's, by the timer of the local APIC.
+fn calibrate_clock() {
+    const MILLISECONDS: u64 = 10;
+    const MASKED: u32 = 1 << 16;
+    write_apic(APIC_TIMER, MASKED);
+    write_apic(APIC_TIMER_START, u32::MAX);
+    let start = time_stamp();
+    while u64::from(u32::MAX - read_apic(APIC_TIMER_LEFT)) < MILLISECONDS * MILLISECOND {
+        core::hint::spin_loop();
+    }
+    let counts = time_stamp() - start;
+    CLOCK.store(((MILLISECONDS * 1_000_000) << 32) / counts, Relaxed);
+}
+
+/// Reads a monotonic clock, in nanoseconds.
+pub(crate) fn clock() -> u64 {
+    ((u128::from(time_stamp()) * u128::from(CLOCK.load(Relaxed))) >> 32) as u64
 }
 
 #[inline(always)]
@@ -266,7 +298,7 @@ pub(super) fn stack_pointer() -> usize {
 /// Waits for an interrupt.
 pub(crate) fn idle() {
     // The CPU takes no interrupt between `sti` and `hlt`, so each interrupt ends the wait.
-    // SAFETY: an interrupt that the CPU takes in the kernel enters `kernel_trap`, which only acknowledges it.
+    // SAFETY: an interrupt in the kernel enters `kernel_trap`, which only acknowledges it.
     unsafe { asm!("sti", "hlt", "cli") };
 }
 

@@ -1,8 +1,13 @@
 # PVH boot (xen/include/public/arch-x86/hvm/start_info.h): QEMU enters in protected mode, without paging.
-.section .note.pvh, "a", @note
+.section .note, "a", @note
     .long 4, 8, 18              # the sizes of name and description; XEN_ELFNOTE_PHYS32_ENTRY
     .asciz "Xen"
     .quad boot
+    # The sources of this kernel, for knee.
+    .long 5, 8, 1
+    .asciz "knee"
+    .balign 4
+    .quad SOURCES
 
 # The tables of the kernel's half. The first entry also maps the boot code at its physical address.
 .section .boot, "awx", @progbits

@@ -12,7 +12,7 @@ use crate::jobs::on_each_cpu;
 use crate::machine::board;
 use crate::{arch, frames};
 
-/// The number of pages of 1 GiB.
+/// The number of 4 KiB pages in 1 GiB.
 const GIB: u64 = 1 << 18;
 /// Where the space maps the first GiB of memory.
 const PAGES: Pages = Pages { start: Page(4 * GIB), end: Page(5 * GIB) };
@@ -23,7 +23,7 @@ pub(super) fn gigabyte(options: &Options) {
     let mut own: Vec<Frame> = (0..=cpu::count()).map(|_| Frame(0)).collect();
     assert_eq!(board().allocate(&mut own), own.len());
     let page = |frame: Frame| PAGES.start + (frame.0 - arch::MEMORY);
-    // The last frame is the one whose page changes.
+    // The storm protects and discards only the page of the last frame, which belongs to no CPU.
     let changed = Pages::new(page(own[cpu::count()]), 1);
     let (first, access) = (Frame(arch::MEMORY), Protection::READ_WRITE);
     // SAFETY: programs access only the frames in `own`, which this function frees at the end. The kernel's

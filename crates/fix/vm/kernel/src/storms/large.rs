@@ -10,7 +10,7 @@ use crate::access::{load, store};
 use crate::cpu::{current, drop_space};
 use crate::jobs::on_each_cpu;
 
-/// The number of pages of a large page.
+/// The number of 4 KiB pages in a large page.
 const LARGE: u64 = 512;
 
 /// The number of slots of the swap area.

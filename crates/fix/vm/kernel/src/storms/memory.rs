@@ -1,4 +1,4 @@
-//! Memory runs out. An operation that fails changes nothing, and a retry succeeds once enough frames are
+//! Memory runs out. A failed operation changes nothing, and a retry succeeds once enough frames are
 //! free.
 
 use alloc::vec::Vec;
@@ -12,9 +12,18 @@ use crate::jobs::on_each_cpu;
 use crate::machine::board;
 
 /// The number of frames that the storm leaves free.
-const LEFT: usize = 600;
+const LEFT: usize = 400;
+
+/// The number of free frames that each CPU has in its own list when the storm takes the other frames.
+const OWN: usize = 200;
 
 pub(super) fn memory(options: &Options) {
+    on_each_cpu(&|_| {
+        let mut frames = [Frame(0); OWN];
+        assert_eq!(board().allocate(&mut frames), OWN, "memory has run out before the storm");
+        // SAFETY: the frames were allocated above, and nothing uses them.
+        unsafe { board().free(&frames) };
+    });
     // Take all other frames.
     let mut taken: Vec<Frame> = Vec::new();
     taken.resize(board().free_frames() - LEFT, Frame(0));

@@ -9,14 +9,17 @@ mod forks;
 mod gigabyte;
 mod large;
 mod lazy;
+mod limits;
 mod memory;
 mod objects;
 mod pins;
 mod protect;
 mod replace;
 mod spaces;
+mod stacks;
 mod swap;
 mod usage;
+mod wired;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -62,6 +65,9 @@ const STORMS: &[Storm] = &[
     Storm { name: "objects", run: objects::objects },
     Storm { name: "devices", run: devices::devices },
     Storm { name: "pins", run: pins::pins },
+    Storm { name: "wired", run: wired::wired },
+    Storm { name: "stacks", run: stacks::stacks },
+    Storm { name: "limits", run: limits::limits },
     Storm { name: "large", run: large::large },
     Storm { name: "gigabyte", run: gigabyte::gigabyte },
     Storm { name: "swap", run: swap::swap },
@@ -87,6 +93,7 @@ pub(crate) fn run(names: &str, options: &Options) {
         (storm.run)(options);
         let left = free_frames();
         assert!(left == free, "{}: {} frames were not freed", storm.name, free - left);
+        board().check_free_frames();
         let milliseconds = (crate::arch::clock() - start) / 1_000_000;
         println!(
             "storm {}: {} rounds on {} CPUs in {milliseconds} ms",
@@ -110,7 +117,7 @@ fn new_space() -> Box<Space> {
     space
 }
 
-/// Returns a new space, as `new_space` does, and its swap area of this number of slots.
+/// Like `new_space`, but the space has a swap area of `slots` slots. Returns the space and the swap area.
 fn new_space_with_swap(slots: u64) -> (Box<Space>, Arc<Swap>) {
     let swap = Arc::new(Swap::new(slots, Disk::new(slots)).expect("there is memory"));
     let space = VmSpace::with_swap(cpu::current(), None, Arc::clone(&swap));

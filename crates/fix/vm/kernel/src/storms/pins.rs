@@ -2,6 +2,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
+use knee_sync::shim::is_mutant;
 use knee_vm::{Fault, MapError, Object, Page, Pages, Protection, Sharing};
 
 use super::Options;
@@ -10,8 +11,7 @@ use crate::cpu::{current, drop_space};
 use crate::jobs::on_each_cpu;
 use crate::remote;
 
-/// Private pages, in two leaf tables. An object with as many pages is mapped directly after the private
-/// pages.
+/// Private pages, in two leaf tables. An object of the same size is mapped directly after the private pages.
 const PRIVATE: Pages = Pages { start: Page(0xe_0000 - 1), end: Page(0xe_0000 + 1) };
 
 pub(super) fn pins(options: &Options) {
@@ -58,16 +58,16 @@ pub(super) fn pins(options: &Options) {
                     let Ok(pinned) = space.pin(current(), page, Protection::WRITE) else {
                         continue;
                     };
-                    // Each CPU writes to its own word of the page.
+                    // Each CPU writes to its own word of the page. Word 1 is for stores to copies.
                     let word = pinned.address().cast::<AtomicU64>();
                     // SAFETY: the pin keeps the frame allocated, and the word is in the frame.
-                    let word = unsafe { &*word.as_ptr().add(8 + number) };
+                    let word = unsafe { &*word.as_ptr().add(2 + number) };
                     word.store(round, SeqCst);
                     for _ in 0..random.below(2000) {
                         remote::handle();
                     }
                     assert_eq!(word.load(SeqCst), round, "the frame has another user");
-                    let address = page.address().0 + 8 * (8 + number as u64);
+                    let address = page.address().0 + 8 * (2 + number as u64);
                     match load(&space, address) {
                         Ok(found) => assert_eq!(found, round, "{page:?} has another frame"),
                         // Another CPU may have unmapped a page of the object, and not mapped it again yet.
@@ -80,5 +80,15 @@ pub(super) fn pins(options: &Options) {
             assert!(matches!(result, Ok(()) | Err(MapError::Pinned)), "{result:?}");
         }
     });
+    let late = is_mutant!("kernel_device_writes_late").then(|| {
+        let pinned = space.pin(current(), PRIVATE.start, Protection::WRITE);
+        pinned.expect("the page is mapped").address().cast::<u64>()
+    });
     drop_space(space);
+    if let Some(word) = late {
+        current().drain();
+        // SAFETY: word 1 of this frame is in memory, and does not link free frames. The frame is free, so this
+        // store is the planted mistake: the check after the storm must notice it.
+        unsafe { word.add(1).write_volatile(1) };
+    }
 }

@@ -16,8 +16,8 @@ pub(super) fn replace(options: &Options) {
     // The pages are in two leaf tables.
     let pages = Pages::new(Page(0xb_0000 - PAGES / 2), PAGES);
     space.map(current(), pages, Protection::READ_WRITE).expect("the pages are free");
-    // The version of the pages, which is odd while a CPU replaces them. While the version is even, the word
-    // that the storm uses in each page equals the version.
+    // The version of the pages, which is odd while a CPU replaces them. While the version is even, the
+    // version equals the word that the storm uses in each page.
     let version = AtomicU64::new(0);
     let address = |index: u64| (pages.start + index).address().0 + 8;
     on_each_cpu(&|number| {

@@ -1,4 +1,4 @@
-//! The pages of a space are swapped out to a device in memory, while all CPUs use, copy, move and unmap them.
+//! The pages of a space are swapped out to a RAM disk, while all CPUs use, copy, move and unmap them.
 
 use alloc::boxed::Box;
 

@@ -12,11 +12,11 @@ use crate::tree::node::{Leaf, Present};
 
 impl TlbGather<'_> {
     /// Replaces the entries of private pages among `pages` with entries of swapped pages: `slot` gets a page
-    /// and its frame, which now belongs to the caller, and returns the slot. Skips pages that other spaces
-    /// share and pages that are pinned. If `spares_accessed`, also skips pages whose accessed bit is set, and
-    /// clears this bit; a large page has one bit, and is split only if the bit is clear. Stops at the first
-    /// page for which `slot` returns `None`, and returns this page; otherwise returns the end of the pages.
-    /// The leaf must be locked as for [`take`](TlbGather::take).
+    /// and its frame, which now belongs to the caller, and returns the slot. Skips pages that are pinned or
+    /// shared with other spaces. If `spares_accessed`, also skips pages whose accessed bit is set, and clears
+    /// this bit; a large page has one bit, and is split only if the bit is clear. Stops at the first page for
+    /// which `slot` returns `None`, and returns this page; otherwise returns the end of `pages`. The leaf
+    /// must be locked as for [`take`](TlbGather::take).
     pub(crate) fn swap_out<M: Machine>(
         &mut self,
         machine: &M,
@@ -47,7 +47,7 @@ impl TlbGather<'_> {
             let is_accessed = matches!(old, Entry::Page { accessed: true, .. }) && !is_large;
             if spares_accessed && is_accessed {
                 let new = M::Format::clear_accessed(M::Format::page(frame, protection));
-                // Release, as for every entry that the page walks of other CPUs may read.
+                // Release, as for every entry that other CPUs may read in page walks.
                 entry.store(new, Release);
                 self.flush(leaf, page);
                 continue;
@@ -56,7 +56,7 @@ impl TlbGather<'_> {
                 next = page;
                 break;
             };
-            // As for the usage of a present page that is not pinned.
+            // As in `TlbGather::take_usage` for a page that is not pinned.
             let dirty = protection.contains(Protection::WRITE) || meta.is_written();
             let dirty = dirty && !is_mutant!("swap_cleans");
             // Relaxed: the entry publishes nothing to the hardware, and the lock publishes it to other CPUs.
