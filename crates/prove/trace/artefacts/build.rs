@@ -2,8 +2,8 @@
 //! builds everything.
 //!
 //! The nested build has its own target directory, so the two builds share no lock. With a shared lock, they
-//! would deadlock, because the outer build waits for the nested build. All profiles of the outer build use the
-//! same directory, so the programs are built once for all of them. The outer build's settings for rustc
+//! would deadlock, because the outer build waits for the nested build. All profiles of the outer build use
+//! the same directory, so the programs are built once for all of them. The outer build's settings for rustc
 //! (flags, clippy's wrapper, a target) are not meant for these programs, so this script removes them from the
 //! environment. The programs contain no path of this machine, so that a release can be reproduced.
 
@@ -14,7 +14,7 @@ use std::process::Command;
 
 /// The target of these programs, whatever the target of knee is.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
-/// The profile of the workspace that builds them.
+/// The cargo profile with which these programs are built.
 const PROFILE: &str = "guest";
 /// Crates whose changes require a rebuild.
 const SOURCES: [&str; 6] =

@@ -31,7 +31,7 @@ const BINDING_CODE: &str = "knee_bind::";
 /// Part of the name of each function with which a binding implements the calls.
 const BOUND_CALL: &str = " as knee_bind::Binding>::";
 
-/// Names the memory that the calls of these records write.
+/// Names the memory to which the calls of these records write.
 pub(crate) fn written<'t>(
     sides: impl IntoIterator<Item = &'t Touch>,
     functions: &Functions,
@@ -39,7 +39,7 @@ pub(crate) fn written<'t>(
     named(sides.into_iter().filter_map(|side| side.called_writers().next()), "writes", functions)
 }
 
-/// Names the memory that the calls of these records read.
+/// Names the memory from which the calls of these records read.
 pub(crate) fn read<'t>(
     sides: impl IntoIterator<Item = &'t Touch>,
     functions: &Functions,

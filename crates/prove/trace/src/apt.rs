@@ -4,7 +4,7 @@
 //! apt handles proxies, signatures, mirrors and dependencies. apt needs no privileges, because it
 //! writes only below the user's cache directory. knee reads the machine's own apt configuration to
 //! find the mirror. The searches for kernels and for QEMUs use different suites, but share the
-//! package lists. Suites that the mirror no longer has are skipped.
+//! package lists. If the mirror no longer has a suite, the suite is skipped.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,9 +13,9 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use knee_host::{OwnDirectory, RegularFile, write_atomically};
+use knee_host::{RegularFile, write_atomically};
 
-use crate::cache::{cache, in_partial, locked};
+use crate::cache::{cache, create, in_partial, locked};
 use crate::fetched;
 use crate::package::{PACKAGE_ENDING, PackageError};
 use crate::tool::{ToolError, output};
@@ -137,8 +137,9 @@ impl Apt {
     /// Downloads one version of a package into a directory of the cache, unless the directory already
     /// contains it. Returns the file, which has the SHA-256 that apt's signed index gives for it.
     ///
-    /// apt checks a file only when the download ends, so an interrupted download may be anything. A file
-    /// gets its final name after it has been checked, and is checked again each time it is used.
+    /// apt checks a file only when the download ends, so the file of an interrupted download may have any
+    /// content. A file gets its final name after it has been checked, and is checked again each time it is
+    /// used.
     pub(crate) fn download(
         &self,
         name: &str,
@@ -153,7 +154,7 @@ impl Apt {
         if file.exists() {
             let recorded = fetched::recorded(&file);
             let is_recorded = recorded.is_some();
-            // An older knee did not record the digests of its files.
+            // Older versions of knee did not record digests.
             let digest =
                 recorded.map_or_else(|| self.described(name, version).map(|it| it.sha256), Ok)?;
             if fetched::has_digest(&file, &digest) {
@@ -191,7 +192,7 @@ impl Apt {
         Ok(file)
     }
 
-    /// What apt's signed index says of one version of a package.
+    /// What apt's signed index says about one version of a package.
     fn described(&self, name: &str, version: &str) -> Result<Described, PackageError> {
         let package = format!("{name}={version}");
         let described = run(self.program("apt-cache").args(["show", &package]))?;
@@ -199,7 +200,7 @@ impl Apt {
     }
 
     /// Runs a command that downloads `what` into `dir`, and reports from time to time how much has arrived.
-    /// `size` is what shall arrive, in bytes.
+    /// `size` is the size of the download in bytes, if known.
     fn watched(
         &self,
         what: &str,
@@ -224,8 +225,8 @@ impl Apt {
         })
     }
 
-    /// Downloads a package and all of its dependencies, as if nothing were installed, into `dir`,
-    /// which must be empty or absent. Returns the package files.
+    /// Downloads a package and all of its dependencies into `dir`, as if nothing were installed. `dir` must
+    /// be empty or absent. Returns the package files.
     pub(crate) fn download_closure(
         &self,
         package: &Package,
@@ -233,7 +234,7 @@ impl Apt {
     ) -> Result<Vec<PathBuf>, PackageError> {
         self.update()?;
         let partial = dir.join("partial");
-        OwnDirectory::create_private(&partial).map_err(PackageError::write(&partial))?;
+        create(&partial)?;
         let mut install = self.program("apt-get");
         install.args(["-q", "-y", "--no-install-recommends", "--download-only"]);
         install.arg("-o").arg(format!("Dir::Cache::Archives={}", dir.display()));
@@ -254,7 +255,7 @@ impl Apt {
         let mirror = mirror()?;
         for dir in [&format!("{LISTS}/partial"), "cache/archives/partial"] {
             let dir = self.dir.join(dir);
-            OwnDirectory::create_private(&dir).map_err(PackageError::write(&dir))?;
+            create(&dir)?;
         }
         self.write(Path::new("status"), "")?;
         self.write(Path::new(CONFIGURATION), &configuration(&self.dir))?;
@@ -274,8 +275,8 @@ impl Apt {
         if !self.has_lists() {
             return Err(updated.err().unwrap_or(PackageError::NoLists(mirror)));
         }
-        // A suite whose lists could not be fetched gets no stamp file, so that the next update
-        // tries again.
+        // If the lists of a suite could not be fetched, the suite gets no stamp file, so that the next
+        // update tries again.
         let errors = updated.err().map(|error| error.to_string()).unwrap_or_default();
         let failed =
             |suite: &str| errors.lines().any(|line| line.contains(suite) && !line.contains(GONE));
@@ -331,7 +332,7 @@ fn modified(path: &Path) -> Option<SystemTime> {
 fn run(command: &mut Command) -> Result<String, PackageError> {
     // apt's messages are parsed, so they must not be translated.
     command.env("LC_ALL", "C").env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
-    // It names a configuration, and so programs that apt runs.
+    // This variable names a configuration file, which can make apt run other programs.
     command.env_remove("APT_CONFIG");
     Ok(String::from_utf8_lossy(&output(command, APT)?).into_owned())
 }
@@ -394,7 +395,7 @@ fn configuration(dir: &Path) -> String {
     )
 }
 
-/// What `apt-cache show` says of a package file.
+/// What `apt-cache show` says about a package file.
 #[derive(Debug, PartialEq, Eq)]
 struct Described {
     sha256: String,
@@ -414,7 +415,7 @@ fn megabytes(bytes: u64) -> String {
     format!("{:.1}", bytes as f64 / 1e6)
 }
 
-/// The bytes in the files of a directory and of its subdirectories.
+/// The total size in bytes of the files in a directory and its subdirectories.
 fn content_size(dir: &Path) -> u64 {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let size = |entry: fs::DirEntry| match entry.metadata() {

@@ -39,12 +39,13 @@ impl Archive {
     /// The archive in the user's cache directory, `$XDG_CACHE_HOME/knee/kernels`.
     ///
     /// # Errors
-    /// There is no such directory, or other users can change what is in it.
+    /// The user has no cache directory, or another user can change what is in the directory, or something in
+    /// the directory belongs to another user.
     pub fn of_user() -> Result<Archive, PackageError> {
         Ok(Archive { dir: cache("kernels")?, apt: Apt::of_user(&SUITES)? })
     }
 
-    /// The same archive, which calls `report` with each message for the user.
+    /// The same archive, but it calls `report` with each message for the user.
     pub fn report_to(self, report: fn(&str)) -> Archive {
         Archive { apt: self.apt.report_to(report), ..self }
     }

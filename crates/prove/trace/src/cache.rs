@@ -1,48 +1,46 @@
 //! knee's directories in the user's cache.
 //!
-//! knee runs the programs and kernels in its cache, and runs apt with a configuration from there. So no other
-//! user may be able to change the cache, and nothing in it may belong to another user: such a file was there
-//! before the directory became the user's own.
+//! knee runs the programs and kernels in its cache, and runs apt with a configuration from there. So knee
+//! refuses a cache that another user can change. knee also refuses a cache that contains a file of another
+//! user, because that user can change the file.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use knee_host::fixed::{self, NotFixed};
-use knee_host::regular_file::{FileError, directory, require_own};
-use knee_host::{LockFile, OwnDirectory};
+use knee_host::LockFile;
+use knee_host::fixed::{self, NotFixed, Readers};
+use knee_host::regular_file::FileError;
 use rustix::process::geteuid;
 
 use crate::package::PackageError;
 
-/// The directory for downloads in a directory of the cache. What is complete moves to its final path.
+/// The name of the directory for incomplete downloads. A complete file moves from there to its final path.
 const PARTIAL: &str = "partial";
 
-/// The directory `$XDG_CACHE_HOME/knee/NAME`, which may be missing.
+/// The directory `$XDG_CACHE_HOME/knee/NAME`. It may be missing if this user cannot create it.
 ///
 /// # Errors
-/// There is no place for a cache, another user can change what is in the directory, or something in it belongs
-/// to another user.
+/// There is no place for a cache, or another user can change what is in the directory, or something in the
+/// directory belongs to another user.
 pub(crate) fn cache(name: &str) -> Result<PathBuf, PackageError> {
     let base = base(std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from), std::env::home_dir());
     cache_in(&base.ok_or(PackageError::NoCache)?, name)
 }
 
-/// The directory for the caches of all programs. There is none in a directory for everybody, such as `/tmp`.
+/// The directory for the caches of all programs. There is no fallback to a shared directory, such as `/tmp`.
 fn base(cache: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> {
     let absolute = |dir: &PathBuf| dir.is_absolute();
     cache.filter(absolute).or_else(|| Some(home.filter(absolute)?.join(".cache")))
 }
 
 fn cache_in(base: &Path, name: &str) -> Result<PathBuf, PackageError> {
-    let knee = base.join("knee");
-    let dir = knee.join(name);
-    require_fixed(&dir)?;
-    for dir in [&knee, &dir] {
-        if let Some(found) = if_present(dir, directory(dir))? {
-            require_own(found).map_err(foreign(dir))?;
-        }
-    }
+    let dir = base.join("knee").join(name);
+    let dir = match create(&dir) {
+        // No other user can create the directory either, so it cannot contain files of other users.
+        Err(PackageError::Write { source, .. }) if is_read_only(&source) => return Ok(dir),
+        created => created?,
+    };
     refuse_foreign_entries(&dir)?;
     Ok(dir)
 }
@@ -80,28 +78,27 @@ fn if_present<T>(path: &Path, found: io::Result<T>) -> Result<Option<T>, Package
     }
 }
 
-/// Checks that no other user can replace what is in a directory, or the directory itself.
-fn require_fixed(dir: &Path) -> Result<(), PackageError> {
-    fixed::require(dir).map_err(|NotFixed { dir, error }| PackageError::ForeignCache { dir, error })
+fn is_read_only(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
 }
 
-fn foreign(dir: &Path) -> impl FnOnce(FileError) -> PackageError + '_ {
-    |error| PackageError::ForeignCache { dir: dir.to_owned(), error }
+/// Creates a directory that only this user can read, unless it exists, and returns its real path. No other
+/// user can replace the directory or what is in it.
+pub(crate) fn create(dir: &Path) -> Result<PathBuf, PackageError> {
+    fixed::create(dir, Readers::Own).map_err(|NotFixed { dir, error }| match error {
+        FileError::System(error) => PackageError::write(&dir)(error),
+        error => PackageError::ForeignCache { dir, error },
+    })
 }
 
 /// Creates a directory of the cache unless it exists, and locks it until the returned lock is dropped. Waits
 /// while another process holds the lock.
 pub(crate) fn locked(dir: &Path) -> Result<LockFile, PackageError> {
-    require_fixed(dir)?;
-    OwnDirectory::create_private(dir).map_err(PackageError::write(dir))?;
-    // In a directory for everybody, another user may have created a missing one first.
-    require_fixed(dir)?;
-    let opened = directory(dir).map_err(PackageError::read(dir))?;
-    require_own(&opened).map_err(foreign(dir))?;
-    LockFile::wait(dir).map_err(PackageError::write(dir))
+    LockFile::wait(&create(dir)?).map_err(PackageError::write(dir))
 }
 
-/// Calls `fetch` with an empty directory in `dir`, which must be locked, and removes that directory afterwards.
+/// Creates an empty directory in `dir`, calls `fetch` with it, and removes it afterwards. The caller must
+/// hold the lock of `dir`.
 pub(crate) fn in_partial<T>(
     dir: &Path,
     fetch: impl FnOnce(&Path) -> Result<T, PackageError>,
@@ -109,8 +106,7 @@ pub(crate) fn in_partial<T>(
     let partial = dir.join(PARTIAL);
     // A knee process that was killed may have left this directory behind.
     remove(&partial)?;
-    OwnDirectory::create_private(&partial).map_err(PackageError::write(&partial))?;
-    let fetched = fetch(&partial);
+    let fetched = fetch(&create(&partial)?);
     let removed = remove(&partial);
     fetched.and_then(|fetched| removed.map(|()| fetched))
 }
@@ -196,8 +192,8 @@ mod tests {
         std::os::unix::fs::lchown(&link, Some(65534), None).unwrap();
         let refused = refusal(cache_in(base.path(), "apt"));
         assert!(refused.contains("it belongs to user 65534"), "{refused}");
-        assert!(locked(&link.join("apt")).is_err());
-        assert!(!own.path().join("apt").exists());
+        assert!(locked(&link.join("other")).is_err());
+        assert!(!own.path().join("other").exists());
     }
 
     #[test]
@@ -236,7 +232,7 @@ mod tests {
         let refused = refusal(cache_in(&base, "apt"));
         assert!(refused.contains("it belongs to user 65534"), "{refused}");
         chown(&shared, Some(0), None).unwrap();
-        // In a directory for everybody, the owner of a link can change it.
+        // In a world-writable directory, the owner of a symbolic link can replace the link.
         lchown(own.join("absolute"), Some(65534), None).unwrap();
         let refused = refusal(cache_in(&own.join("absolute"), "apt"));
         assert!(refused.contains("it belongs to user 65534"), "{refused}");
@@ -254,7 +250,8 @@ mod tests {
             chown(changed, Some(65534), None).unwrap();
             let refused = refusal(cache_in(base.path(), "apt"));
             assert!(refused.contains("it belongs to user 65534"), "{refused}");
-            // What is in it belongs to that user too, so taking it over would not make it safe.
+            // The content of the directory also belongs to that user, so a new owner would not make the
+            // directory safe.
             assert!(refused.ends_with("; set XDG_CACHE_HOME to a new directory of your own"));
             chown(changed, Some(0), None).unwrap();
         }
@@ -289,7 +286,7 @@ mod tests {
         drop(locked(&dir).unwrap());
         let of_reader = fs::File::open(&dir).unwrap();
         flock(&of_reader, FlockOperation::NonBlockingLockExclusive).unwrap();
-        // Another thread, because a lock on the directory would make this one wait forever.
+        // Call `locked` on another thread: if the reader's lock made the call wait, it would never return.
         let (sender, receiver) = std::sync::mpsc::channel();
         std::thread::spawn(move || sender.send(locked(&dir).map(drop).is_ok()));
         assert!(receiver.recv_timeout(Duration::from_secs(60)).unwrap());

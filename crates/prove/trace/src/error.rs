@@ -68,7 +68,7 @@ pub enum GuestError {
     /// The plugin wrote a line that this version of knee cannot read.
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// A guest or a program reports far more than its tests produce.
+    /// A guest or a program reports far more than its tests can produce.
     #[error(
         "the guest or program reports far more {0} than its tests can have; check only kernels and \
          programs that you trust"

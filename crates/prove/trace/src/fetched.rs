@@ -11,9 +11,10 @@ use knee_host::{RegularFile, write_atomically};
 
 use crate::package::PackageError;
 
-/// How the names of files with a digest end.
+/// The extension of digest files.
 const DIGEST_ENDING: &str = ".sha256";
-/// The largest file with a digest that is read: 64 digits and the longest file name.
+/// The maximum size of a digest file in bytes. The file contains 64 digits and a file name of at most 255
+/// bytes.
 const MOST_BYTES: u64 = 1024;
 
 fn digest_file(package: &Path) -> PathBuf {
@@ -22,7 +23,7 @@ fn digest_file(package: &Path) -> PathBuf {
     path.into()
 }
 
-/// The digest that is recorded beside a package file, if one is.
+/// The digest that is recorded beside a package file, if there is one.
 pub(crate) fn recorded(package: &Path) -> Option<String> {
     let path = digest_file(package);
     let text = RegularFile::at(&path).at_most(MOST_BYTES).read_to_string().ok()?;
@@ -37,7 +38,7 @@ pub(crate) fn record(package: &Path, digest: &str) -> Result<(), PackageError> {
     write_atomically(&path, line.as_bytes()).map_err(PackageError::write(&path))
 }
 
-/// Whether a package file has a digest. A file that cannot be read has none.
+/// Whether a package file has this digest. Returns false if the file cannot be read.
 pub(crate) fn has_digest(package: &Path, digest: &str) -> bool {
     RegularFile::at(package).read().is_ok_and(|content| sha256(content) == digest)
 }

@@ -12,10 +12,12 @@ use crate::datum::Resolver;
 pub struct Functions {
     /// The name of each symbol, by the address of its first instruction.
     symbols: BTreeMap<u64, String>,
-    /// The names of functions at single instructions, by address. These names come from debug
-    /// information and are more precise than symbols.
+    /// The functions that contain an instruction, innermost first, by the address of the instruction. These
+    /// names come from debug information and are more precise than symbols.
     instructions: HashMap<u64, Vec<String>>,
     missing: Vec<&'static str>,
+    /// Whether these are the functions of a program.
+    pub(crate) are_of_program: bool,
 }
 
 impl Functions {

@@ -108,7 +108,8 @@ impl Default for GuestOptions {
 }
 
 impl GuestOptions {
-    /// The most memory in MiB. QEMU's PC places memory beyond this size above 4 GiB, where knee would not find it.
+    /// Maximum memory in MiB. If a guest had more memory than this, QEMU's PC would place the rest above
+    /// 4 GiB, where knee would not find it.
     pub const MOST_MEMORY: u32 = 3 << 10;
 
     /// The CPUs of each memory node; bit n is set for CPU n.
@@ -306,8 +307,8 @@ impl Guest {
     }
 
     /// Starts a step, such as a test. The guest is killed if the next step does not start within ten times
-    /// [`GuestOptions::patience`], even if the guest prints something. Without a first call, steps have no
-    /// limit.
+    /// [`GuestOptions::patience`], even if the guest keeps printing. Until the first call of this function,
+    /// there is no such limit.
     pub fn begin_step(&mut self) {
         self.qemu.begin_step();
     }

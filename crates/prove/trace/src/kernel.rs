@@ -21,8 +21,8 @@ const SIGNATURE: (usize, &[u8]) = (0x202, b"HdrS");
 const VERSION_POINTER: usize = 0x20e;
 const VERSION_BASE: usize = 0x200;
 const PACKAGE_MAGIC: &[u8] = b"!<arch>\n";
-/// Maximum size of the image in a package. The images of distributions have up to 20 MiB. A small package could
-/// contain gigabytes of zeroes.
+/// Maximum size of the image in a package. The images of distributions are at most 20 MiB, but a small
+/// package could decompress to gigabytes of zeroes.
 const MAX_IMAGE: u64 = 256 * MIB;
 
 /// Why a kernel cannot be fetched or opened.
@@ -42,7 +42,7 @@ pub enum KernelError {
         .0.display()
     )]
     NoImage(PathBuf),
-    /// The release in the image is text that `uname -r` of a Debian kernel cannot print.
+    /// The release in the image is not a valid kernel release.
     #[error(
         "{}: the release in this kernel image contains other characters than letters, digits and .+-_~; \
          use another image",
@@ -75,6 +75,9 @@ pub enum KernelError {
         /// The places that were searched.
         places: String,
     },
+    /// The file systems need more modules than knee loads.
+    #[error("its file systems need more than {0} modules")]
+    TooManyModules(usize),
     /// A file is named like a module, but is not a module.
     #[error("{} is not a kernel module", .0.display())]
     BrokenModule(PathBuf),
@@ -122,8 +125,8 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// The kernel in a file: an image, or a Debian package that contains one. If the SHA-256 of a package
-    /// is recorded beside it, as [`Archive`](crate::Archive) does, the package must have it.
+    /// The kernel in a file: an image, or a Debian package that contains one. If a file beside the package
+    /// records its SHA-256, as [`Archive`](crate::Archive) writes it, the package must match this SHA-256.
     pub fn open(path: &Path) -> Result<Kernel, KernelError> {
         let content = RegularFile::at(path).read().map_err(KernelError::read(path))?;
         if !content.starts_with(PACKAGE_MAGIC) {

@@ -15,8 +15,12 @@ use crate::functions::Functions;
 use crate::kernel::KernelError;
 use crate::record::Conflict;
 
+/// The name and the type of an ELF note.
+type Note<'a> = (&'a [u8], NoteType);
 /// The note that contains the PVH entry point: XEN_ELFNOTE_PHYS32_ENTRY of xen/include/public/elfnote.h.
-const PVH: (&[u8], NoteType) = (b"Xen", NoteType(18));
+const PVH: Note<'static> = (b"Xen", NoteType(18));
+/// The note that contains [`knee_plan::SOURCES`].
+const SOURCES: Note<'static> = (b"knee", NoteType(1));
 /// The virtual addresses of physical memory and of the kernel's image.
 const DIRECT: u64 = 0xffff_8000_0000_0000;
 const IMAGE: u64 = 0xffff_ffff_8000_0000;
@@ -47,9 +51,12 @@ impl KneeKernel {
     pub fn open(path: &Path) -> Result<KneeKernel, KernelError> {
         let wrong = |why| KernelError::NotKnee { path: path.to_owned(), why };
         let image = RegularFile::at(path).read().map_err(KernelError::read(path))?;
-        let is_bootable = has_pvh_note(&image).ok_or_else(|| wrong("is not an x86-64 ELF file"))?;
-        if !is_bootable {
+        let notes = notes(&image).ok_or_else(|| wrong("is not an x86-64 ELF file"))?;
+        if !notes.contains_key(&PVH) {
             return Err(wrong("has no PVH note, so QEMU cannot boot it"));
+        }
+        if notes.get(&SOURCES) != Some(&&knee_plan::SOURCES.to_le_bytes()[..]) {
+            return Err(wrong("is not built from the same sources as this knee"));
         }
         let mut kernel = KneeKernel {
             path: path.to_owned(),
@@ -96,19 +103,17 @@ impl KneeKernel {
     }
 }
 
-/// Whether an ELF file has the note with the PVH entry point; `None` if this is not an ELF file for x86-64.
-fn has_pvh_note(image: &[u8]) -> Option<bool> {
+/// The contents of the notes of an ELF file; `None` if this is not an ELF file for x86-64.
+fn notes(image: &[u8]) -> Option<BTreeMap<Note<'_>, &[u8]>> {
     let header = FileHeader64::<Endianness>::parse(image).ok()?;
     let endian = header.endian().ok()?;
     if header.e_machine(endian) != EM_X86_64 {
         return None;
     }
     let segments = header.program_headers(endian, image).ok()?;
-    Some(segments.iter().any(|segment| {
-        let Ok(Some(mut notes)) = segment.notes(endian, image) else { return false };
-        std::iter::from_fn(|| notes.next().ok().flatten())
-            .any(|note| (note.name(), note.n_type(endian)) == PVH)
-    }))
+    let notes = segments.iter().filter_map(|segment| segment.notes(endian, image).ok().flatten());
+    let notes = notes.flat_map(|mut notes| std::iter::from_fn(move || notes.next().ok().flatten()));
+    Some(notes.map(|note| ((note.name(), note.n_type(endian)), note.desc())).collect())
 }
 
 /// Names the data of a guest with knee's own kernel.
@@ -181,15 +186,31 @@ impl DataNames for KneeData<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::check::{CheckError, calibrate};
+    use crate::guest::GuestOptions;
+    use crate::guest_kernel::GuestKernel;
 
-    #[test]
-    fn data_are_named_by_symbols_and_by_the_ranges_that_the_kernel_prints() {
-        let kernel = KneeKernel {
+    /// A kernel without code.
+    fn kernel() -> KneeKernel {
+        KneeKernel {
             path: PathBuf::new(),
             image: Vec::new(),
             functions: Functions::default(),
             variables: [(IMAGE + 0x1000, (IMAGE + 0x1040, "BOARD".to_owned()))].into(),
-        };
+        }
+    }
+
+    #[test]
+    fn tests_that_do_not_fit_into_the_guest_are_refused_before_the_boot() {
+        let guest = GuestOptions { memory: 80, ..GuestOptions::default() };
+        let error = calibrate(&GuestKernel::Knee(kernel()), &guest).unwrap_err();
+        let is_room = matches!(error, CheckError::TooLarge { needed: 1, available: 0, .. });
+        assert!(is_room, "{error}");
+    }
+
+    #[test]
+    fn data_are_named_by_symbols_and_by_the_ranges_that_the_kernel_prints() {
+        let kernel = kernel();
         let mut data = KneeData::new(&kernel);
         data.learn("Booting from ROM..knee-memory: 0x1000 0x3000 FrameMeta");
         data.learn("knee-memory: 0x3000 nonsense");

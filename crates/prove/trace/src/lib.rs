@@ -11,6 +11,7 @@
 //! | guest → console lines, results, how it ended | [`Guest::next_event`], [`Event`] |
 //! | guest → its memory | [`Ram`] |
 //! | a program that binds a library to a model, tests → what its calls share | [`check_program`] |
+//! | a program that binds a library, calls → the cost of repeating them, and their rate | [`trace_program`], [`time_program`] |
 //! | operations on several CPUs → the cost of one operation | [`cost`](fn@cost), [`Figures`] |
 //! | operations on several CPUs → visits to shared lines, and lock sections | [`Cost::contention`] |
 //! | a line of the plugin's output → the cache lines that two operations share | [`Record`] |
@@ -92,10 +93,11 @@ pub use guest::{End, Event, Guest, GuestOptions};
 pub use guest_kernel::GuestKernel;
 pub use initramfs::Initramfs;
 pub use kernel::{Kernel, KernelError};
+pub use knee_bind::{How, Repeat};
 pub use knee_kernel::KneeKernel;
 pub use package::PackageError;
 pub use process::Tracing;
-pub use program::{ProgramHost, check_program, user_mode};
+pub use program::{ProgramHost, Traced, check_program, time_program, trace_program, user_mode};
 pub use qemu::{Emulator, EmulatorError, Emulators, qemu_user_version};
 pub use ram::Ram;
 pub use record::{

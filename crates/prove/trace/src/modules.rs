@@ -30,11 +30,15 @@ const DIRECTORIES: [&str; 5] = ["arch", "block", "crypto", "fs", "lib"];
 const DECOMPRESSORS: [(&str, &str, &str); 3] =
     [("xz", "xz", "xz-utils"), ("zst", "zstd", "zstd"), ("gz", "gzip", "gzip")];
 
-/// Maximum size of a module, decompressed. The largest modules have 30 MiB.
+/// Maximum size of a module, decompressed. The largest modules are 30 MiB.
 const MAX_MODULE: u64 = 128 * MIB;
-/// Maximum size of the modules of a package that knee keeps in memory. In Debian's packages, these modules have
-/// 60 MiB.
+/// Maximum total size of the modules that knee keeps in memory for a package. In Debian's packages, these
+/// modules add up to 60 MiB.
 const MAX_KEPT: u64 = 512 * MIB;
+
+/// Maximum number of modules that knee loads, including dependencies. All of them are in memory at the same
+/// time. A file system needs about ten.
+const MOST_MODULES: usize = 200;
 
 /// A module: its name, and its content in the format that the kernel loads.
 pub(crate) type Module = (String, Vec<u8>);
@@ -101,6 +105,9 @@ impl Modules {
             let (name, by, places) = (name.to_owned(), by.to_owned(), self.places());
             return Err(KernelError::NoModule { name, by, places });
         };
+        if seen.len() > MOST_MODULES {
+            return Err(KernelError::TooManyModules(MOST_MODULES));
+        }
         let content = stored.content()?;
         let needs =
             Needs::of(&content).ok_or_else(|| KernelError::BrokenModule(stored.path.clone()))?;
@@ -187,7 +194,8 @@ fn places(kernel: &Kernel) -> Vec<PathBuf> {
         return vec![Path::new("/lib/modules").join(release)];
     };
     // Debian splits its newest kernels into several packages. All packages of a kernel were fetched into one
-    // directory. In a directory for everybody, other users may have added packages with such names.
+    // directory. If everybody can write to that directory, other users may have added packages with matching
+    // names.
     let part = format!("linux-modules-{release}_");
     let beside = package.parent().map(fs::read_dir).into_iter().flatten().flatten().flatten();
     let mut places: Vec<PathBuf> = beside
@@ -308,8 +316,8 @@ mod tests {
         modules
     }
 
-    /// A package with this name in `dir` that contains a module with this content. `None` if dpkg-deb is not
-    /// installed.
+    /// Builds a package with this name in `dir` that contains a module with this content. Returns `None` if
+    /// dpkg-deb is not installed.
     fn package(dir: &Path, name: &str, module: &str, content: &[u8]) -> Option<PathBuf> {
         let tree = dir.join("tree");
         let module = tree.join("lib/modules/6.1-test/kernel/fs").join(module);
@@ -357,6 +365,22 @@ mod tests {
     }
 
     #[test]
+    fn a_long_chain_of_dependencies_is_refused() {
+        let chain = |length: usize| {
+            let names: Vec<String> = (0..=length).map(|nr| format!("m{nr}.ko")).collect();
+            let needs = |nr: usize| format!("depends=m{}\0", nr + 1);
+            let needs: Vec<String> = (0..length).map(needs).chain(["depends=\0".into()]).collect();
+            let all: Vec<(&str, &str)> =
+                names.iter().zip(&needs).map(|(name, needs)| (&**name, &**needs)).collect();
+            modules(&all).with_needs(&["m0"]).map(|order| order.len())
+        };
+        assert_eq!(chain(MOST_MODULES - 1).unwrap(), MOST_MODULES);
+        // A recursion of this depth would overflow the stack.
+        let message = chain(100_000).unwrap_err().to_string();
+        assert_eq!(message, "its file systems need more than 200 modules");
+    }
+
+    #[test]
     fn a_package_of_modules_is_used_only_if_no_other_user_can_change_it() {
         let dir = tempfile::tempdir().unwrap();
         let image = "linux-image-6.1-test_1_amd64.deb";
@@ -378,7 +402,7 @@ mod tests {
         }
         chown(&beside, Some(65534), None).unwrap();
         assert!(matches!(found(), Err(KernelError::NoModule { .. })));
-        // The opening of a FIFO would wait for a writer.
+        // Opening a FIFO would wait for a writer.
         fs::remove_file(&beside).unwrap();
         mkfifoat(CWD, &beside, Mode::RUSR | Mode::WUSR).unwrap();
         assert!(matches!(found(), Err(KernelError::NoModule { .. })));

@@ -12,7 +12,7 @@ use knee_host::regular_file::FileError;
 
 use crate::tool::{MIB, ToolError, output};
 
-/// How the names of package files end.
+/// The extension of package files.
 pub(crate) const PACKAGE_ENDING: &str = ".deb";
 const DPKG_DEB: &str = "dpkg-deb";
 /// The package that contains dpkg-deb.
@@ -20,10 +20,11 @@ const DPKG: &str = "dpkg";
 /// The most memory that dpkg-deb may map. Debian's kernel packages need less than 128 MiB, but a small package
 /// can make a decompressor take gigabytes.
 const MEMORY: u64 = 1024 * MIB;
-/// The most threads of dpkg-deb, so that its memory does not depend on the CPU count.
+/// Maximum number of threads of dpkg-deb. It is fixed, so that dpkg-deb's memory does not depend on the CPU
+/// count.
 const THREADS: (&str, &str) = ("DPKG_DEB_THREADS_MAX", "4");
-/// The most bytes that may describe a file of a package: its headers, long names and extended attributes. The
-/// reader of tar files keeps all of them in memory. A path has at most 4 KiB.
+/// Maximum size of the description of a file in a package, in bytes: its headers, long names and extended
+/// attributes. The tar crate keeps the whole description in memory. A path is at most 4 KiB long.
 const MOST_DESCRIPTION: u64 = 64 << 10;
 
 /// Why a Debian package cannot be fetched or opened.
@@ -48,7 +49,7 @@ pub enum PackageError {
     /// apt or dpkg-deb is not installed, or has failed.
     #[error(transparent)]
     Tool(#[from] ToolError),
-    /// There is no place for the cache.
+    /// The cache has no place: neither `XDG_CACHE_HOME` nor the user's home directory is an absolute path.
     #[error(
         "neither XDG_CACHE_HOME nor HOME is set; set XDG_CACHE_HOME to a directory of your own"
     )]
@@ -62,8 +63,8 @@ pub enum PackageError {
     ForeignCache {
         /// The directory.
         dir: PathBuf,
-        /// Why it is not the user's own. It is part of the message, and not a `source`, which would
-        /// repeat it.
+        /// Why the directory is not the user's own. The message contains this error, so it is not also the
+        /// `source`, which would repeat it.
         error: FileError,
     },
     /// Another user has put a file or a directory into the cache.
@@ -243,7 +244,7 @@ fn each(
         if take(&mut entry)?.is_break() {
             return Ok(ControlFlow::Break(()));
         }
-        // What `take` has not read does not describe the next file.
+        // Skip what `take` has not read, so that it does not count as part of the next description.
         io::copy(&mut entry, &mut io::sink())?;
     }
 }
@@ -301,7 +302,7 @@ mod tests {
         entry
     }
 
-    /// A tar file with a sparse file of 512 bytes, none of which are a hole.
+    /// A tar file with a sparse file of 512 bytes that has no holes.
     fn sparse() -> Vec<u8> {
         let mut header = tar::Header::new_gnu();
         header.set_path("file").unwrap();
@@ -315,7 +316,8 @@ mod tests {
         [header.as_bytes(), &[1; 512][..], &[0; 1024]].concat()
     }
 
-    /// The paths of the files in a package that has this content. `None` if dpkg-deb is not installed.
+    /// The paths of the files in a package whose data member has this name and content. `None` if dpkg-deb is
+    /// not installed.
     fn paths(name: &str, content: &[u8]) -> Option<Result<Vec<PathBuf>, String>> {
         if knee_host::process::program::find(DPKG_DEB).is_none() {
             skip("dpkg-deb", "dpkg-deb is not installed");
@@ -348,7 +350,7 @@ mod tests {
         let named = |bytes: usize| {
             let [long, file] = [
                 entry(EntryType::GNULongName, &vec![b'a'; bytes]),
-                // More than may describe a file, and not read by the test.
+                // This content is longer than a description may be, and the test does not read it.
                 entry(EntryType::Regular, &vec![0; 2 * MOST_DESCRIPTION as usize]),
             ];
             [long, file, entry(EntryType::Regular, b""), vec![0; 1024]].concat()

@@ -29,11 +29,11 @@ use crate::record::Record;
 
 /// Maximum number of bytes read from a pipe at once: the capacity of a pipe.
 const READ_BYTES: usize = 1 << 16;
-/// Maximum number of bytes that are kept of standard error; earlier bytes are dropped.
+/// Maximum number of bytes of standard error that are kept; earlier bytes are dropped.
 pub(crate) const MAX_STDERR: usize = 4 << 10;
 
-/// How many times the patience a step of a guest or a program may take. A test takes less than a second on
-/// an idle machine, but a hostile guest could print something forever and never complete its test.
+/// A step of a guest or a program may take this many times as long as the patience. A test takes less than a
+/// second on an idle machine, but a hostile guest could keep printing forever and never complete its test.
 const STEP: u32 = 10;
 
 /// Settings of the plugin; see the knee-plugin crate.
@@ -53,7 +53,7 @@ pub struct Tracing {
     /// Whether the plugin reports the cache lines that move from one CPU to another. With this setting, a
     /// guest may have at most 64 CPUs.
     pub moves: bool,
-    /// Whether the plugin reports each access, in order, to the lines that move. Implies `moves`.
+    /// Whether the plugin also reports, in order, each access to the lines that move. Implies `moves`.
     pub accesses: bool,
     /// Whether the kernel's stack accesses are left out: pushes, pops and accesses relative to the stack
     /// pointer. Stack accesses are a third of all accesses, and cause no conflicts, because each task has its
@@ -140,7 +140,7 @@ impl Launch {
     /// Starts QEMU, bound to the calling thread: the kernel kills QEMU when that thread ends.
     pub(crate) fn start(self, patience: Duration) -> Result<Qemu, GuestError> {
         let Launch { mut command, inherited, results, resume, .. } = self;
-        // Ctrl-C must not reach QEMU, because knee ends it.
+        // Ctrl-C must not reach QEMU, because knee itself ends QEMU.
         command.process_group(0);
         let child = spawn(&mut command, ties(&inherited));
         let mut child = child.map_err(|source| not_started(&command, source))?;
@@ -433,7 +433,7 @@ mod tests {
         let mut endless = Launch::program(Command::new("yes")).start(patience).unwrap();
         assert!(matches!(endless.next(), Ok(Some(QemuEvent::Line(_)))));
         endless.begin_step();
-        // As if the step had begun earlier.
+        // Pretend that the step began so long ago that it has used up its time.
         endless.step = endless.step.and_then(|step| step.checked_sub(patience * STEP));
         let last = loop {
             match endless.next().unwrap() {

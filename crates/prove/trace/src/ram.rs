@@ -19,7 +19,7 @@ use crate::memfd;
 /// range that starts at physical address 0.
 #[derive(Clone, Debug)]
 pub struct Ram {
-    /// The files of equal parts of the memory, in the order of their addresses.
+    /// The files that contain the memory, in address order. Each file contains an equal part.
     parts: Arc<[File]>,
     mapped: Arc<Mapped>,
 }
@@ -40,7 +40,7 @@ impl Ram {
         Ok(Ram { parts, mapped })
     }
 
-    /// The files of equal parts of the memory, in the order of their addresses.
+    /// The files that contain the memory, in address order. Each file contains an equal part.
     pub(crate) fn parts(&self) -> &[File] {
         &self.parts
     }
@@ -98,7 +98,8 @@ unsafe impl Send for Mapped {}
 unsafe impl Sync for Mapped {}
 
 impl Mapped {
-    /// Maps files of this many bytes, one after the other, and seals them so that they cannot shrink.
+    /// Maps files of equal size (`each`, in bytes) at consecutive addresses, and seals the files so that they
+    /// cannot shrink.
     fn new(files: &[File], each: u64) -> io::Result<Mapped> {
         let each = usize::try_from(each).map_err(|_| ErrorKind::OutOfMemory)?;
         let bytes = each.checked_mul(files.len()).ok_or(ErrorKind::OutOfMemory)?;

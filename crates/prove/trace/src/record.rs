@@ -27,6 +27,9 @@ pub enum Record {
     Test(TestResult),
     /// An access of the traced test.
     Access(TracedAccess),
+    /// A batch of work that operations deferred and that a CPU has now done. [`TestResult::test`] is the
+    /// number of tests that had begun when the batch ended.
+    Deferred(TestResult),
     /// The first line of the output.
     Header(Header),
 }
@@ -45,7 +48,10 @@ impl Record {
     pub fn parse(line: &str) -> Result<Record, RecordError> {
         let error = |reason: String| RecordError { line: line.to_owned(), reason };
         let parse_error = |parse_error: serde_json::Error| error(parse_error.to_string());
-        // The plugin always writes this field first.
+        // The plugin always writes these fields first.
+        if line.starts_with(r#"{"deferred""#) {
+            return serde_json::from_str(line).map(Record::Deferred).map_err(parse_error);
+        }
         if line.starts_with(r#"{"test""#) {
             return serde_json::from_str(line).map(Record::Test).map_err(parse_error);
         }
@@ -82,6 +88,7 @@ pub struct Header {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct TestResult {
     /// The number of tests that began in the guest before this test.
+    #[serde(alias = "deferred")]
     pub test: u64,
     /// The sides that opened a window.
     pub sides: Vec<Side>,
@@ -95,18 +102,18 @@ pub struct TestResult {
     /// next two are filled only if [`crate::Tracing::moves`] is set.
     #[serde(default)]
     pub taken: u64,
-    /// The number of lines that the sides only read and that another CPU had modified.
+    /// The number of lines that the sides only read, after another CPU had modified them.
     #[serde(default)]
     pub fetched: u64,
     /// The first thousand of the lines that `taken` and `fetched` count.
     #[serde(default)]
     pub moves: Vec<Move>,
-    /// The accesses of each side, in order, to lines that have moved between CPUs. Filled only if
+    /// Each side's accesses to lines that have moved between CPUs, in order. Filled only if
     /// [`crate::Tracing::accesses`] is set.
     #[serde(default)]
     pub accesses: Vec<SharedAccesses>,
-    /// Whether a side that made a system call executed fewer instructions than a system call takes,
-    /// which means that QEMU did not report everything to the plugin.
+    /// Whether a side made a system call but executed fewer instructions than a system call takes. If so,
+    /// QEMU did not report everything to the plugin.
     #[serde(skip)]
     pub impossible: bool,
 }
@@ -180,7 +187,7 @@ pub struct Side {
     pub overflowed: bool,
 }
 
-/// A line that sides share.
+/// A line that several sides share.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Conflict {
     /// Physical address of the line's first byte.
@@ -281,14 +288,14 @@ pub struct Move {
     pub by: Touch,
 }
 
-/// The accesses of a side to lines that have moved between CPUs since the experiment began, or that move in
-/// this test.
+/// A side's accesses to lines that have moved between CPUs since the experiment began, or that move in this
+/// test.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "AccessList")]
 pub struct SharedAccesses {
     /// The side.
     pub side: usize,
-    /// Whether later accesses are missing, because the side made more than the plugin lists.
+    /// Whether later accesses are missing, because the side made more accesses than the plugin lists.
     pub cut: bool,
     /// The accesses, in the order of their execution.
     pub list: Vec<SharedAccess>,
@@ -303,7 +310,7 @@ pub struct SharedAccess {
     pub line: u64,
     /// Address of the instruction.
     pub pc: u64,
-    /// The first byte in the line.
+    /// The offset of the first accessed byte in the line.
     pub offset: u8,
     /// The number of bytes.
     pub bytes: u8,
@@ -316,7 +323,7 @@ pub struct SharedAccess {
 pub enum AccessKind {
     /// It only reads.
     Load,
-    /// It writes, and perhaps reads before, but not atomically.
+    /// It writes, perhaps after a read, but not atomically.
     Store,
     /// It reads and writes atomically.
     Atomic,

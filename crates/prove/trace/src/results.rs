@@ -7,12 +7,12 @@ use std::ops::Range;
 use crate::error::GuestError;
 use crate::record::TestResult;
 
-/// Default maximum of results and of the lines in them. A guest is at most a few tests ahead, so there are
-/// some hundreds. A line takes up to a kilobyte.
+/// Default maximum of `Results::held`. A guest is at most a few tests ahead of knee, so `held` is usually a
+/// few hundred. A line takes up to a kilobyte.
 const MAX_HELD: usize = 500_000;
-/// Maximum lines of one result: a thousand conflicts, a thousand moves, and the accesses of two sides, of
-/// which twenty count as a line.
-const MAX_LINES: usize = 2_500;
+/// Maximum number of lines of one result: a thousand conflicts, a thousand moves, and the accesses of two
+/// sides. Twenty accesses count as a line.
+const MAX_LINES: usize = 3_700;
 /// The number of accesses that take as much memory as a line.
 const ACCESSES: usize = 20;
 
@@ -21,7 +21,7 @@ const ACCESSES: usize = 20;
 #[derive(Debug)]
 pub(crate) struct Results {
     by_run: BTreeMap<u64, TestResult>,
-    /// The results and the lines in them.
+    /// The number of results plus the number of lines in them.
     held: usize,
     max_held: usize,
 }
@@ -42,7 +42,7 @@ impl Results {
     /// Adds a result.
     ///
     /// # Errors
-    /// There is no room, because the guest or the program reports results of no test.
+    /// There is no room, because the guest or the program produces results that belong to no test.
     pub(crate) fn add(&mut self, result: TestResult) -> Result<(), GuestError> {
         self.remove(result.test);
         let held = self.held + size(&result);

@@ -52,6 +52,7 @@ impl ProgramNames {
 
     /// Adds a mapping, given as a line of `/proc/self/maps`.
     pub(crate) fn learn(&mut self, line: &str) {
+        self.functions.are_of_program = true;
         let Some(mapping) = Mapping::parse(line) else { return };
         match mapping.name {
             "[stack]" => self.stack = mapping.range,
@@ -81,7 +82,15 @@ impl ProgramNames {
     /// lines. Looking up functions takes longer than a test, so knee looks up only this code.
     pub(crate) fn look_up(&mut self, runs: &mut [TestResult]) {
         let sides = runs.iter().flat_map(|run| &run.conflicts).flat_map(|one| &one.sides);
-        for code in sides.flat_map(Touch::all_code) {
+        self.look_up_code(sides.flat_map(Touch::all_code));
+        for conflict in runs.iter_mut().flat_map(|run| &mut run.conflicts) {
+            conflict.datum = Some(self.datum(conflict));
+        }
+    }
+
+    /// Looks up the inlined functions of code at these addresses.
+    pub(crate) fn look_up_code(&mut self, code: impl Iterator<Item = u64>) {
+        for code in code {
             let file = self.file(code).map(|(_, file)| file);
             let lines = file.and_then(|file| Some((file.lines.as_ref()?, file.bias)));
             if let Some((lines, bias)) = lines
@@ -91,14 +100,11 @@ impl ProgramNames {
                 self.functions.add_instruction(code, frames);
             }
         }
-        for conflict in runs.iter_mut().flat_map(|run| &mut run.conflicts) {
-            conflict.datum = Some(self.datum(conflict));
-        }
     }
 
     /// Names the bytes that one call writes and another touches. For false sharing, names the bytes that each
     /// call touches.
-    fn datum(&self, conflict: &Conflict) -> Datum {
+    pub(crate) fn datum(&self, conflict: &Conflict) -> Datum {
         let first = |bytes: u64| self.at(conflict.line + u64::from(bytes.trailing_zeros()));
         let functions = &self.functions;
         let shared = conflict.shared_bytes();

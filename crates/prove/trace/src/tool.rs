@@ -1,7 +1,9 @@
 //! Runs programs that are installed on this machine: apt, dpkg-deb, decompressors.
 
 use std::io::{self, Read};
+use std::panic::resume_unwind;
 use std::process::{Command, Stdio};
+use std::thread;
 
 use knee_host::process::{self, Tied, Ties, spawn};
 
@@ -66,15 +68,23 @@ pub(crate) fn output_up_to(
     let child = child.map_err(|error| ToolError::not_run(command, package, &error))?;
     let program = command.get_program().to_string_lossy().into_owned();
     let failed = |message: String| ToolError::Failed { program, message };
-    // Killed on return, so that it does not wait for a reader of the rest of its output.
+    // `Tied` kills the program on return, so that it does not wait forever with output that nobody reads.
     let mut child = Tied(child);
     let (stdout, stderr) = (child.0.stdout.take(), child.0.stderr.take());
-    let printed = stdout.map_or(Ok(Vec::new()), |pipe| read_at_most("its output", pipe, limit));
+    let (printed, message) = thread::scope(|scope| {
+        // Read both pipes at the same time: if a program has filled one pipe, it waits until somebody reads
+        // that pipe.
+        let message = scope.spawn(|| read_pipe("its message", stderr, MIB));
+        let printed = read_pipe("its output", stdout, limit);
+        if printed.is_err() {
+            let _ = child.0.kill();
+        }
+        (printed, message.join().unwrap_or_else(|panic| resume_unwind(panic)))
+    });
     let printed = match printed {
         Ok(printed) => printed,
         Err(error) => return Err(failed(error.to_string())),
     };
-    let message = stderr.map_or(Ok(Vec::new()), |pipe| read_at_most("its message", pipe, MIB));
     match child.0.wait() {
         Ok(status) if status.success() => Ok(printed),
         Ok(_) => {
@@ -84,7 +94,13 @@ pub(crate) fn output_up_to(
     }
 }
 
-/// Reads everything that a file of a package contains, or that a program prints. `what` names it in an error.
+/// Reads a pipe to its end, or fails after `limit` bytes. Then closes the pipe, so that a program that still
+/// prints does not wait for a reader forever.
+fn read_pipe(what: &str, pipe: Option<impl Read>, limit: u64) -> io::Result<Vec<u8>> {
+    pipe.map_or(Ok(Vec::new()), |pipe| read_at_most(what, pipe, limit))
+}
+
+/// Reads a file of a package, or the output of a program, to its end. `what` is its name in an error.
 ///
 /// # Errors
 /// The reader fails, or returns more than `limit` bytes.
@@ -98,5 +114,23 @@ pub(crate) fn read_at_most(what: &str, from: impl Read, limit: u64) -> io::Resul
             Err(io::Error::new(io::ErrorKind::FileTooLarge, error))
         }
         false => Ok(content),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Result<Vec<u8>, ToolError> {
+        output_up_to(100, Command::new("sh").args(["-c", script]), "dash")
+    }
+
+    #[test]
+    fn a_program_with_many_messages_does_not_wait_for_their_reader() {
+        let messages = "head -c 5000000 /dev/zero >&2";
+        assert_eq!(shell(&format!("{messages}; echo done")).unwrap(), b"done\n");
+        assert!(shell(&format!("{messages}; exit 1")).is_err());
+        let endless = shell("exec cat /dev/zero").unwrap_err().to_string();
+        assert!(endless.starts_with("sh failed: its output is longer than"), "{endless}");
     }
 }

@@ -1,5 +1,5 @@
-//! Visits, lock sections and scopes of operations in a guest. The tests need QEMU and a kernel, and print the
-//! reason and pass if either is missing.
+//! Visits, lock sections and scopes of operations in a guest. The tests need QEMU and a kernel. If either is
+//! missing, the tests print the reason and pass.
 
 use std::ops::ControlFlow;
 use std::sync::LazyLock;
@@ -9,7 +9,7 @@ use knee_agent::{CostRequest, Experiment, Mode};
 use knee_host::skip::skip;
 use knee_trace::{
     AccessKind, Archive, Contention, Datum, Emulator, EventKind, Guest, GuestKernel, GuestOptions,
-    Kernel, Lock, LockKind, Scope, SharedLine, VISIT_DISTANCE, WARM_UP, cost,
+    Iteration, Kernel, Lock, LockKind, Scope, SharedLine, VISIT_DISTANCE, Visit, WARM_UP, cost,
 };
 
 /// How long to wait for each guest, which may itself have to wait for CPUs that other tests use.
@@ -39,10 +39,14 @@ fn emulator() -> Emulator {
 /// The contention of an operation that four processes do on the kernel of Debian 12, in a guest with this many
 /// memory nodes. `None` if no guest can run here.
 fn contention(operation: &str, rounds: u32, nodes: u32) -> Option<Contention> {
+    contention_of(operation, Mode::Processes, rounds, nodes)
+}
+
+fn contention_of(operation: &str, mode: Mode, rounds: u32, nodes: u32) -> Option<Contention> {
     let kernel = GuestKernel::Linux(kernel()?);
     let experiment = Experiment { operation: operation.to_owned(), cpus: 4 };
     let rounds = WARM_UP + rounds;
-    let request = CostRequest { experiments: vec![experiment], mode: Mode::Processes, rounds };
+    let request = CostRequest { experiments: vec![experiment], mode, rounds };
     let options = GuestOptions {
         emulator: emulator(),
         cpus: 4,
@@ -72,7 +76,7 @@ fn scopes(contention: &Contention, of: &str) -> Vec<Scope> {
 /// The contention of `munmap` in a guest with one memory node.
 static MUNMAP: LazyLock<Option<Contention>> = LazyLock::new(|| contention("munmap", 8, 1));
 
-/// The label of AppArmor: one function takes a reference, and then two functions take and drop one each.
+/// AppArmor's label: one function takes a reference, and then two functions each take and drop one.
 #[test]
 fn each_atomic_instruction_counts_once() {
     let Some(found) = contention("open", 8, 1) else { return };
@@ -87,6 +91,25 @@ fn each_atomic_instruction_counts_once() {
             visits.map(|visit| (visit.kind, visit.accesses, visit.atomics)).collect();
         let visit = |atomics| (AccessKind::Atomic, atomics, atomics);
         assert_eq!(visits, [visit(1), visit(2), visit(2)], "{iteration:#?}");
+    }
+}
+
+/// fs/namei.c and fs/open.c: `legitimize_path` and `do_dentry_open` each take a reference to the file's
+/// dentry, `terminate_walk` drops one, and `__fput` drops the other. All of them use the compare-and-exchange
+/// loop of lib/lockref.c.
+#[test]
+fn opening_and_closing_a_file_that_all_tasks_use_takes_four_loops_on_its_lockref() {
+    let Some(found) = contention("open3", 8, 1) else { return };
+    let is_dentry = |line: &SharedLine| name(&line.datum).contains("dentry.d_lockref");
+    let dentry = found.lines.iter().position(is_dentry).expect("the dentry");
+    for iteration in &found.iterations {
+        let loops = iteration.events.iter().filter(|event| match event.kind {
+            EventKind::Visit(Visit { line, kind, .. }) => {
+                line == dentry && kind == AccessKind::CompareExchange
+            }
+            _ => false,
+        });
+        assert_eq!(loops.count(), 4, "{iteration:#?}");
     }
 }
 
@@ -115,12 +138,61 @@ fn an_operation_accesses_the_list_of_pages_only_with_its_lock() {
 #[test]
 fn the_events_of_an_operation_are_in_order_and_within_it() {
     let Some(found) = &*MUNMAP else { return };
-    // Up to half of them may be left out, because an interrupt hit them.
+    // Up to half of the operations may be left out, because an interrupt arrived during them.
     assert!((4 * 4..=4 * 8).contains(&found.iterations.len()), "{}", found.iterations.len());
     for iteration in &found.iterations {
         assert!(!iteration.cut && !iteration.events.is_empty());
         assert!(iteration.events.is_sorted_by_key(|event| event.at));
         assert!(iteration.events.iter().all(|event| event.at < iteration.instructions));
+    }
+}
+
+/// The number of shootdowns of each operation.
+fn shootdowns(contention: &Contention) -> Vec<usize> {
+    let is_shootdown = |kind: &EventKind| *kind == EventKind::Shootdown;
+    let of = |iteration: &Iteration| {
+        iteration.events.iter().filter(|event| is_shootdown(&event.kind)).count()
+    };
+    contention.iterations.iter().map(of).collect()
+}
+
+#[test]
+fn only_threads_interrupt_each_other_when_they_unmap_a_page() {
+    let Some(processes) = &*MUNMAP else { return };
+    assert_eq!(shootdowns(processes).iter().sum::<usize>(), 0);
+    let Some(threads) = contention_of("munmap", Mode::Threads, 8, 1) else { return };
+    assert!(shootdowns(&threads).iter().all(|&count| count == 1), "{:?}", shootdowns(&threads));
+}
+
+/// Reading a page also maps the pages around it, 16 in all. So the write usually replaces a page that an
+/// earlier iteration has mapped, and flushes its translation. For every sixteenth page, nothing is mapped
+/// yet, so the write flushes nothing. The madvise always flushes. See `do_fault_around` and `wp_page_copy` of
+/// mm/memory.c.
+#[test]
+fn an_iteration_of_tlb_flush1_makes_two_shootdowns() {
+    let Some(found) = contention_of("tlb_flush1", Mode::Threads, 16, 1) else { return };
+    let counts = shootdowns(&found);
+    let once = counts.iter().filter(|&&count| count == 1).count();
+    assert!(counts.iter().all(|count| [1, 2].contains(count)), "{counts:?}");
+    // Each of the four threads has one such page in 16 rounds, but an interrupt may have arrived in that
+    // round.
+    assert!(once <= 4, "{counts:?}");
+}
+
+/// In Linux 6.1, a closed `struct file` is freed after a grace period: `file_free` of fs/file_table.c.
+#[test]
+fn files_are_freed_in_deferred_work_of_the_same_cpu() {
+    let Some(found) = contention("open1", 8, 1) else { return };
+    for cpu in 0..4 {
+        let of_cpu = |all: &[Iteration]| -> u64 {
+            all.iter().filter(|of| of.cpu == cpu).map(|of| of.instructions).sum()
+        };
+        let (done, later) = (of_cpu(&found.iterations), of_cpu(&found.deferred));
+        // An open and a close take some 5,000 instructions, and freeing a file takes some 200.
+        assert!(
+            (0.02..0.2).contains(&(later as f64 / done as f64)),
+            "CPU {cpu}: {later} of {done}"
+        );
     }
 }
 

@@ -77,7 +77,8 @@ fn known_shared_data_have_their_names_in_every_kernel() {
         &["pipe_inode_info.mutex"],
     ];
     let archive = Archive::of_user().unwrap();
-    // A kernel of an older knee counts as fetched only after its digest has been recorded.
+    // If an older version of knee fetched a kernel, it counts as fetched only after its digest has been
+    // recorded.
     let _ = archive.fetch("bookworm");
     let fetched = archive.fetched();
     let kernels = fetched.iter().filter_map(|file| Kernel::open(file).ok());

@@ -1,4 +1,4 @@
-//! Guests that run crate knee-probe: what the plugin leaves out, what it finds, and how guests end.
+//! Guests that run the crate knee-probe: what the plugin leaves out, what it finds, and how guests end.
 //!
 //! The tests need QEMU and a kernel. `KNEE_KERNEL` names the file of a kernel. If `KNEE_KERNEL` is
 //! not set, the tests fetch Debian 12's kernel for virtual machines once. If QEMU or the kernel is
@@ -19,8 +19,8 @@ use knee_trace::{
 };
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
-/// The tests accept one disturbed result for each group of this many results, because the guest's kernel may
-/// preempt a test to do other work.
+/// One disturbed result is accepted per this many results, plus one, because the guest's kernel may preempt a
+/// traced test to do other work.
 const TESTS_PER_SWITCH: usize = 100;
 /// The number of system calls in each window of the probe's long tests.
 const LONG_CALLS: u64 = 20_000;
@@ -131,6 +131,7 @@ fn run_in(arguments: &str, options: GuestOptions) -> Option<Run> {
                 run.header = Some(header);
             }
             Event::Result(Record::Access(access)) => run.trace.push(access),
+            Event::Result(Record::Deferred(_)) => {}
             Event::Result(Record::Test(result)) => {
                 run.took = begun.elapsed();
                 results.push(result);

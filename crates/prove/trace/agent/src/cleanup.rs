@@ -5,7 +5,8 @@ use std::ffi::CStr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::layout::{
-    FREE, HIDDEN_ENDS, MOST_HIDDEN, NAMES, OWN, PAGE, PAGES_APART, PAGES_AT, hidden_name, path_of,
+    FREE, HIDDEN_ENDS, MOST_HIDDEN, NAMES, OWN, PAGE, PAGES_APART, PAGES_AT, hidden_name,
+    is_of_test, path_of,
 };
 
 /// The descriptors and pages that a test may have left in this process. The agent records each of them when
@@ -82,11 +83,12 @@ pub(crate) fn sweep() {
     }
 }
 
-/// Removes all files in the working directory.
+/// Removes the files of tests in the working directory, and no other files. So no other file is lost, even
+/// if knee did not create this directory.
 pub(crate) fn sweep_files() {
     let Ok(files) = std::fs::read_dir(".") else { return };
-    for file in files.flatten() {
-        // A file that cannot be removed makes the next set-up fail, which is reported.
+    for file in files.flatten().filter(|file| is_of_test(&file.file_name())) {
+        // If a file cannot be removed, the next set-up fails, and this failure is reported.
         let _ = std::fs::remove_file(file.path());
     }
 }

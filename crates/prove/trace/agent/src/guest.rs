@@ -58,7 +58,7 @@ fn work() -> io::Result<()> {
     std::env::set_current_dir(OsStr::from_bytes(WORK.to_bytes()))?;
     apart::load_driver();
     let (at, bytes) = memory()?;
-    // SAFETY: the memory starts at a page, is never unmapped, and nothing else uses it.
+    // SAFETY: the memory is page-aligned, it is never unmapped, and nothing else uses it.
     let mut shared = unsafe { Shared::new(at, bytes) }.map_err(io::Error::other)?;
     let kallsyms = fs::read_to_string("/proc/kallsyms")?;
     shared.symbols(&kallsyms).map_err(io::Error::other)?;
@@ -91,9 +91,10 @@ fn run_all(shared: &mut Shared) -> io::Result<()> {
     Mark::Arm.emit();
     std::thread::yield_now();
     calibration::run(cpus)?;
-    // The host gives the guest at least as many CPUs as a test has processes. A third process that no test uses
-    // would only change where the kernel allocates its objects. If a kernel uses fewer CPUs, tests must not wait for
-    // processes that do not exist: the host then refuses the calibration.
+    // The host gives the guest at least as many CPUs as a test has processes. A third process that no test
+    // uses would only change where the kernel allocates its objects. If the kernel uses fewer CPUs than that,
+    // a test could wait for a process that does not exist. But then the host rejects the calibration, and no
+    // test runs.
     let workers = Workers::start(cpus.clamp(2, PROCESSES))?;
     run_plans(shared, |plan, untraced, again| run(&workers, plan, untraced, again))
         .map_err(io::Error::other)

@@ -11,8 +11,8 @@
 //! all descriptors and unmaps all pages that the test may have left behind. The agent's own
 //! descriptors have high numbers, so that the descriptors of a test can begin at 0.
 //!
-//! In a guest, the agent has two more modes: it measures the cost of an operation that tasks on
-//! many CPUs repeat, or it runs a program and sends the program's output to the host.
+//! In a guest, the agent has two more modes: it measures the cost of an operation that is repeated by tasks
+//! on many CPUs, or it runs a program and sends the program's output to the host.
 
 mod apart;
 mod arguments;
@@ -43,7 +43,7 @@ pub use disk::{DISK, Disk};
 pub use guest::{CONSOLE, init};
 pub use knee_commute::{Finding, TestOutcome as Outcome};
 pub use plan::plan;
-pub use process::{EVERY_ORDER, Line, Summary, main};
+pub use process::{EVERY_ORDER, Line, REPEAT, Summary, main};
 pub use program::{PROGRAM, PROGRAM_DIRECTORY, PROGRAM_INPUT, ProgramRequest};
 pub use relay::{READ_AT, RELAY_BYTES, RING_BYTES, Relayed, WRITTEN_AT, places, relayed};
 pub use run::outcome;

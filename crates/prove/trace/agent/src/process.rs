@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Outcome;
 use crate::cleanup;
+use crate::cost;
 use crate::fault;
 use crate::layout::OWN;
 use crate::plan::plan;
@@ -20,6 +21,10 @@ use crate::workers::Workers;
 
 /// The argument that selects every order of the calls.
 pub const EVERY_ORDER: &str = "every-order";
+
+/// The argument that makes the agent repeat an operation instead of running tests. The name of the operation
+/// and the number of rounds follow this argument.
+pub const REPEAT: &str = "repeat";
 
 /// A line of the output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,8 +50,15 @@ pub struct Summary {
 /// Runs the tests in the working directory, which must be empty. Returns the exit status: 0 if the
 /// agent has written an outcome for every test, 1 if the agent itself failed.
 pub fn main() -> i32 {
-    let every_order = std::env::args().any(|argument| argument == EVERY_ORDER);
-    match work(every_order) {
+    let arguments: Vec<String> = std::env::args().collect();
+    let done = match &arguments[..] {
+        [.., command, operation, rounds] if command == REPEAT => {
+            let rounds = rounds.parse().map_err(io::Error::other);
+            rounds.and_then(|rounds| cost::repeat(operation, rounds))
+        }
+        _ => work(arguments.iter().any(|argument| argument == EVERY_ORDER)),
+    };
+    match done {
         Ok(()) => 0,
         Err(_) => 1,
     }

@@ -87,7 +87,7 @@ pub(crate) fn steps(setup: &[Value], stats: bool) -> Result<Vec<(u8, Step)>, Unk
     opens.retain(|open| !is_kept(open, &mut made));
     maps.retain(|map| !is_mapped_at_once(map, &mut made));
 
-    // A file that no other step opens or maps needs no name.
+    // A file needs a name only if another step opens or maps the file.
     let is_found = |thing: Thing| {
         let opened = opens.iter().any(|open| open.of.is_some_and(|(of, _)| of == thing));
         let mapped = maps.iter().any(|map| map.of.is_some_and(|(of, _)| of == thing));
@@ -220,10 +220,10 @@ fn home(made: &[Made], line: &Value) -> Result<(Nr, Home), Unknown> {
     files.find(|(inode, _)| *inode == wanted).ok_or_else(|| format!("no file has inode{wanted}"))
 }
 
-/// Returns the process that makes a file or a pipe. The first process makes all pipes, because the second
-/// process opens the ends of pipes through the descriptors of the first process. The first process also makes
-/// all files that are not empty, because the results of a test depend on the CPU that fills its files. The
-/// kernel keeps new pages in a list of the CPU that allocates them, and later calls on that CPU drain the
+/// Returns the process that makes a file or a pipe. The first process makes all pipes, because the other
+/// processes open the ends of pipes through the descriptors of the first process. The first process also
+/// makes all files that are not empty, because the results of a test depend on the CPU that fills its files.
+/// The kernel keeps new pages in a list of the CPU that allocates them, and later calls on that CPU drain the
 /// list.
 fn maker(made: &Made, opens: &[Open], maps: &[Map]) -> u8 {
     let is_empty = matches!(made.step, Step::File { pages, .. } if pages.as_slice().is_empty());
@@ -233,9 +233,9 @@ fn maker(made: &Made, opens: &[Open], maps: &[Map]) -> u8 {
     if is_empty { users.min().unwrap_or(0) } else { 0 }
 }
 
-/// If possible, makes the step that creates the file also map this page. Returns whether that step maps the
-/// page. A descriptor and a mapping that came from one `open` would make the calls share more than the test
-/// describes. So if that step leaves the file open, another step maps the page.
+/// If possible, adds this page to the step that creates the file. Returns whether that step maps the page. If
+/// a descriptor and a mapping came from one `open`, the calls would share more than the test describes. So if
+/// that step leaves the file open, another step maps the page.
 fn is_mapped_at_once(map: &Map, made: &mut [Made]) -> bool {
     let Some((thing, _)) = map.of else { return false };
     let Some(made) = made.iter_mut().find(|made| made.thing == thing) else { return false };
@@ -246,8 +246,8 @@ fn is_mapped_at_once(map: &Map, made: &mut [Made]) -> bool {
     is_free
 }
 
-/// If possible, makes the step that creates the file or the pipe keep this descriptor open. Returns whether
-/// that step keeps the descriptor open.
+/// If possible, adds this descriptor to the step that creates the file or the pipe. Returns whether that step
+/// keeps the descriptor open.
 fn is_kept(open: &Open, made: &mut [Made]) -> bool {
     let Some((thing, end)) = open.of else { return false };
     let made = made.iter_mut().find(|made| made.thing == thing && made.by == open.process);

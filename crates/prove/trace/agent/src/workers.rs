@@ -27,8 +27,9 @@ const GO: u32 = 1;
 /// The slot has a reply.
 const DONE: u32 = 2;
 
-/// For each process, the worker that executes the steps. In the other processes, this is not the
-/// main thread, because that thread shares CPU 0 with the main thread of the first process.
+/// For each process, the worker that executes the steps. In the first process, this is the main thread. In
+/// the other processes, it is not, because their main threads share CPU 0 with the main thread of the first
+/// process.
 pub(crate) const STEPS_BY: [usize; PROCESSES] = [0, 1, 2];
 
 /// A command for a worker.
@@ -108,7 +109,7 @@ impl Word {
     }
 }
 
-/// A worker's part of the memory that both processes share.
+/// A worker's part of the memory that all processes share.
 struct Slot {
     state: Word,
     /// Uninitialized until the first GO.
@@ -120,9 +121,9 @@ struct Slot {
 // SAFETY: two threads use a slot, and `state` says which of them may access the two cells. From GO to DONE,
 // the worker of the slot may access the cells. The worker is the only thread that calls `serve`. At all other
 // times, the thread that owns the `Workers` may access the cells; there is only one `Workers`, and it is not
-// `Sync`. A thread that has finished its accesses stores to `state`, and the other thread loads this value
-// before it accesses a cell. Both operations are SeqCst, so the accesses of the first thread happen before
-// the accesses of the other thread.
+// `Sync`. When a thread has finished its accesses, it stores to `state`, and the other thread loads this
+// value before it accesses a cell. Both operations are SeqCst, so the accesses of the first thread happen
+// before the accesses of the other thread.
 unsafe impl Sync for Slot {}
 
 impl Slot {
@@ -215,8 +216,8 @@ impl Workers {
     }
 }
 
-/// Forks until there are `processes` processes. The processes other than the first end when the first
-/// one, `main`, ends. Returns the number of the calling process, from 0. Call this function while `main`
+/// Forks until there are `processes` processes. When the first process, `main`, ends, all other processes
+/// end too. Returns the number of the calling process, from 0. Call this function while `main`
 /// has only one thread.
 fn fork(processes: usize, main: i32) -> std::io::Result<usize> {
     for nr in 1..processes {
@@ -226,7 +227,7 @@ fn fork(processes: usize, main: i32) -> std::io::Result<usize> {
                 // SAFETY: these are plain system calls.
                 unsafe {
                     libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-                    // The first process may have ended before, and then no signal comes.
+                    // If the first process has already ended, no signal arrives.
                     if libc::getppid() != main {
                         libc::_exit(0);
                     }

@@ -61,7 +61,7 @@ fn visits() -> &'static AtomicU64 {
     static FIRST: OnceLock<&AtomicU64> = OnceLock::new();
     FIRST.get_or_init(|| {
         let own = VISITS.with(std::ptr::from_ref);
-        // SAFETY: the variable has no destructor, and threads that make calls end only when the program ends.
+        // SAFETY: the variable has no destructor, and the worker threads run until the program ends.
         unsafe { &*own }
     })
 }

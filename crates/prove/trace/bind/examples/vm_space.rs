@@ -67,7 +67,7 @@ const OPERATIONS: &[(&str, &str)] = &[
     ("near_load", "(): loads from a present page in a table that both CPUs use"),
 ];
 
-/// The number of pages that a table one level above the leaf tables maps.
+/// The number of pages that are mapped by a table one level above the leaf tables.
 const TABLES: u64 = 512 * TABLE;
 
 /// The number of slots of the swap area.
@@ -164,8 +164,8 @@ impl Binding for OwnPages {
                 space.unmap(cpu, other).unwrap();
             }
         });
-        // This frees the lazily unmapped pages of all CPUs to the pool of this CPU. So other operations would
-        // use frames that the first call of the test has unmapped.
+        // This frees the lazily unmapped pages of all CPUs to the pool of this CPU. If this were also done
+        // before other operations, they would use frames that the first call of the test has unmapped.
         if matches!(call.operation(), "unmap_lazy" | "settle") {
             lazy.settle(cpu);
         }
@@ -192,7 +192,7 @@ impl Binding for OwnPages {
                 let pages = Pages::new(whole.start, 4);
                 touch(pages);
                 // A range with a swapped page cannot become a large page, but the attempt leaves the frames
-                // of one in the CPU's pool.
+                // of a large page in the CPU's pool.
                 let swapped = Pages::new(whole.start, 1);
                 assert_eq!(space.swap_out(cpu, swapped), Ok(1));
                 assert_eq!(space.promote(cpu, whole), Ok(0));

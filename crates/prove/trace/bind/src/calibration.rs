@@ -1,4 +1,4 @@
-//! Trials with known verdicts. The threads that make calls run these trials before the first test.
+//! Trials with known verdicts. Before the first test, these trials run on the threads that make calls.
 //! The results show knee whether QEMU reports exactly the memory that two threads share.
 
 use std::hint::black_box;
@@ -43,8 +43,8 @@ pub struct Trial {
     pub second: usize,
 }
 
-/// Returns all trials, in the order in which they run. For each kind, each thread runs once before and once
-/// after the next thread; the last thread's next thread is thread 0.
+/// Returns all trials, in the order in which they run. For each kind, each thread is paired with the
+/// thread of the next number, and the last thread with thread 0. Each pair runs in both orders.
 pub fn trials() -> Vec<Trial> {
     let pairs = (0..SIDES).map(|first| (first, (first + 1) % SIDES));
     let both = pairs.flat_map(|(first, second)| [(first, second), (second, first)]);

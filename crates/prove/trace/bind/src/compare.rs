@@ -76,7 +76,7 @@ mod tests {
         ];
         for (expecting, (expected, _)) in results.iter().enumerate() {
             for (returning, &(_, returned)) in results.iter().enumerate() {
-                // An integer that the model leaves open may have any value.
+                // If the model leaves an integer open, any value is accepted.
                 let open = (expecting, returning) == (4, 2);
                 let agrees = agree(expected.clone(), returned);
                 assert_eq!(agrees, expecting == returning || open, "{expected} {returned:?}");

@@ -1,4 +1,4 @@
-//! In a guest, gives each thread that makes calls its own virtual CPU.
+//! In a guest, gives a virtual CPU of its own to each thread that makes calls.
 //!
 //! The plugin identifies a thread by its virtual CPU; in QEMU's user mode, each thread has its own virtual
 //! CPU anyway. A thread does not stay pinned, because on a pinned thread, a library that asks for the number

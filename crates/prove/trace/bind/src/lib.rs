@@ -52,6 +52,8 @@
 //! | threads → CPUs of a guest | `cpu` |
 //! | the result of a call → whether the model allows it | `compare` |
 //! | lines of tests → lines of outcomes | `run` |
+//! | calls → their repetition, for `knee predict` | `repeat`, `repeated` |
+//! | outcomes → knee | `message` |
 #![forbid(unsafe_code)]
 
 use knee_commute::Model;
@@ -60,13 +62,20 @@ pub mod calibration;
 mod compare;
 mod cpu;
 mod given;
+mod making;
+mod message;
+mod repeat;
+mod repeated;
+mod reply;
 mod run;
 mod workers;
 
 pub use compare::Returned;
 pub use cpu::GUEST;
 pub use given::{Call, Setup};
-pub use run::{MESSAGE_PREFIX, Message, main};
+pub use message::{MESSAGE_PREFIX, Message};
+pub use repeated::{How, REPEAT_PREFIX, Repeat};
+pub use run::main;
 
 /// Makes a call. knee traces all accesses of an action, so the action should do nothing but make the call.
 /// Read the arguments in [`Binding::prepare`].

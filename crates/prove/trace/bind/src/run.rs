@@ -10,52 +10,30 @@ use knee_commute::{Finding, Model, Test, TestOutcome as Outcome, serve};
 use knee_harness::{Names, findings, orders};
 use knee_marks::{Mark, SIDES};
 use knee_plan::Session;
-use serde::{Deserialize, Serialize};
 
 use crate::calibration::{Trial, trials};
 use crate::compare::agrees;
 use crate::cpu;
-use crate::workers::{Reply, Workers, message};
+use crate::message::{Message, send};
+use crate::repeat::carry_out;
+use crate::repeated::REPEAT_PREFIX;
+use crate::reply::{Reply, message};
+use crate::workers::Workers;
 use crate::{Binding, Setup};
 
 /// The number of untraced runs of each order of a test's calls. The first run fills caches, and allocates and
 /// initializes memory that later runs reuse.
 const UNTRACED: u32 = 1;
-/// The number of traced runs of each order of a test's calls, which follow the untraced runs.
+/// The number of traced runs of each order of a test's calls. These runs follow the untraced runs.
 const TRACED: u32 = 2;
-
-/// The prefix of a line in which a binding sends knee a [`Message`], as JSON. The prefix distinguishes these
-/// lines from what the library writes to standard output.
-pub const MESSAGE_PREFIX: &str = "knee-bind ";
-
-/// A message of a binding to knee.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Message {
-    /// A line of the binding's `/proc/self/maps`. These messages precede the first test.
-    Mapping(String),
-    /// The trials that the binding runs before its first test; the plugin counts them as tests.
-    /// This message precedes the mappings.
-    Trials(Vec<Trial>),
-    /// An address in the stack of a thread that makes calls. These messages follow the mappings.
-    Thread(u64),
-    /// A test has ended. The binding runs tests in the order in which it receives them.
-    Done {
-        /// The ID of the test.
-        id: String,
-        /// The outcome of the test.
-        outcome: Outcome,
-        /// The number of runs that the plugin traced.
-        seen: u64,
-    },
-}
 
 /// The `main` of a program that binds a library to a model.
 ///
-/// With an argument, the program answers knee's requests about the model
-/// ([`knee_commute::serve`]). Without an argument, the program reads tests from standard input, one
-/// line of JSON each (see docs/commuting.md), runs them, and writes each outcome as a line that
-/// begins with [`MESSAGE_PREFIX`].
+/// With an argument, the program answers knee's requests about the model ([`knee_commute::serve`]). Without
+/// an argument, the program reads lines from standard input. Each line is a test in JSON (see
+/// docs/commuting.md) or a request to repeat calls ([`Repeat`](crate::Repeat)). The program runs the tests
+/// and the requests, and writes each outcome as a line that begins with
+/// [`MESSAGE_PREFIX`](crate::MESSAGE_PREFIX).
 pub fn main<B: Binding>() -> ExitCode {
     if std::env::args_os().len() > 1 {
         return serve(&B::model());
@@ -95,8 +73,12 @@ fn run<B: Binding>(tests: impl BufRead, out: &mut impl Write) -> io::Result<()> 
         Mark::End.emit();
     }
     for (nr, line) in tests.lines().enumerate() {
-        let mut seen = 0;
-        let (id, outcome) = match serde_json::from_str::<Test>(&line?) {
+        let (line, mut seen) = (line?, 0);
+        if let Some(request) = line.strip_prefix(REPEAT_PREFIX) {
+            carry_out(&workers, request, out)?;
+            continue;
+        }
+        let (id, outcome) = match serde_json::from_str::<Test>(&line) {
             Ok(test) => {
                 let test = Arc::new(test);
                 (test.id.clone(), outcome(&workers, &test, &mut seen))
@@ -122,13 +104,6 @@ fn mappings() -> io::Result<&'static [u8]> {
         Ok(&*lines.leak())
     });
     made.join().unwrap_or_else(|panic| Err(io::Error::other(message(&*panic))))
-}
-
-/// Writes a message with a single call and flushes it, because the program may crash in the next test.
-fn send(out: &mut impl Write, message: &Message) -> io::Result<()> {
-    let message = serde_json::to_string(message)?;
-    out.write_all(format!("{MESSAGE_PREFIX}{message}\n").as_bytes())?;
-    out.flush()
 }
 
 fn outcome<B: Binding>(workers: &Workers<B>, test: &Arc<Test>, seen: &mut u64) -> Outcome {
@@ -192,7 +167,7 @@ impl<B: Binding> Session for Library<'_, B> {
         std::mem::forget(binding);
         let not_prepared = replies.iter().find_map(|reply| match reply {
             Reply::NotPrepared(why) => Some(why.clone()),
-            Reply::Returned(_) | Reply::Panicked(_) => None,
+            Reply::Returned(_) | Reply::Panicked(_) | Reply::Timed { .. } => None,
         });
         if let Some(why) = not_prepared {
             return Err(Outcome::NotRun(why));
@@ -202,7 +177,7 @@ impl<B: Binding> Session for Library<'_, B> {
         let found =
             findings(self.test, expect, calls, &replies, |_, expected, reply| match reply {
                 Reply::Returned(returned) => agrees(&mut names, expected, *returned),
-                Reply::Panicked(_) | Reply::NotPrepared(_) => false,
+                Reply::Panicked(_) | Reply::NotPrepared(_) | Reply::Timed { .. } => false,
             });
         self.findings.extend(found);
         Ok(())
@@ -215,9 +190,11 @@ mod tests {
     use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
     use knee_commute::models::counter::counter;
-    use knee_commute::{Limits, Wanted, pairs};
+    use knee_commute::{Limits, TestCall, Wanted, pairs};
 
     use super::*;
+    use crate::message::MESSAGE_PREFIX;
+    use crate::repeated::{How, Repeat};
     use crate::{Action, Call, Returned};
 
     /// A counter without `dec_if_positive`. Its `inc_get` returns a value that is too great by 1.
@@ -259,7 +236,7 @@ mod tests {
         tests
     }
 
-    fn messages(lines: &str) -> Vec<(String, Outcome, u64)> {
+    fn all_messages(lines: &str) -> Vec<Message> {
         let mut out = Vec::new();
         run::<Counter>(lines.as_bytes(), &mut out).expect("nothing to fail");
         let out = String::from_utf8(out).expect("JSON");
@@ -267,10 +244,18 @@ mod tests {
             let message = line.strip_prefix(MESSAGE_PREFIX).expect("only messages");
             serde_json::from_str(message).expect("a message")
         });
-        messages
+        messages.collect()
+    }
+
+    fn messages(lines: &str) -> Vec<(String, Outcome, u64)> {
+        all_messages(lines)
+            .into_iter()
             .filter_map(|message| match message {
                 Message::Done { id, outcome, seen } => Some((id, outcome, seen)),
-                Message::Trials(_) | Message::Mapping(_) | Message::Thread(_) => None,
+                Message::Trials(_)
+                | Message::Mapping(_)
+                | Message::Thread(_)
+                | Message::Timed { .. } => None,
             })
             .collect()
     }
@@ -325,5 +310,49 @@ mod tests {
         assert_eq!(why(2), "an order contains a call that the test does not have");
         assert_eq!(done[3].0, "line 4");
         assert!(why(3).contains("expected"), "{}", why(3));
+    }
+
+    /// The answer to a request to repeat these operations in this many threads.
+    fn repeated(operations: &[&str], threads: usize, how: How) -> Message {
+        let call = |thread, operation: &&str| TestCall {
+            label: String::new(),
+            operation: (*operation).to_owned(),
+            process: 0,
+            thread,
+            cpu: thread,
+            arguments: serde_json::Map::new(),
+        };
+        let iteration = |thread| operations.iter().map(|name| call(thread, name)).collect();
+        let repeat = Repeat {
+            id: "it".to_owned(),
+            interface: "counter".to_owned(),
+            setup: Vec::new(),
+            threads: (0..threads).map(|thread| vec![iteration(thread)]).collect(),
+            how,
+        };
+        let request = serde_json::to_string(&repeat).expect("plain data");
+        all_messages(&format!("{REPEAT_PREFIX}{request}")).pop().expect("an answer")
+    }
+
+    #[test]
+    fn each_thread_makes_an_iteration_in_each_round() {
+        let how = How::Trace { rounds: 5 };
+        let done = |outcome, seen| Message::Done { id: "it".to_owned(), outcome, seen };
+        assert_eq!(repeated(&["inc", "get"], 3, how), done(Outcome::AsExpected, 15));
+        let why = "the binding has no operation dec_if_positive";
+        let not_run = Outcome::NotRun(why.to_owned());
+        assert_eq!(repeated(&["inc", "dec_if_positive"], 2, how), done(not_run, 1));
+        let why = "there must be from 1 to 4 threads, and each must have iterations";
+        assert_eq!(repeated(&["inc"], 5, how), done(Outcome::NotRun(why.to_owned()), 0));
+    }
+
+    #[test]
+    fn all_threads_are_timed() {
+        let how = How::Time { seconds: 0.01, most: 1 << 20 };
+        let Message::Timed { rates, .. } = repeated(&["inc"], 2, how) else {
+            panic!("the binding has the operation")
+        };
+        assert_eq!(rates.len(), 2);
+        assert!(rates.iter().all(|rate| rate.is_finite() && *rate > 0.0), "{rates:?}");
     }
 }

@@ -5,10 +5,7 @@
 //! the data of a test, and no other thread frees this data. Otherwise the allocator would move
 //! memory between the caches of two threads.
 
-use std::any::Any;
-use std::fmt::{self, Display, Formatter};
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 
@@ -16,29 +13,10 @@ use knee_commute::Test;
 use knee_marks::Mark;
 
 use crate::calibration::{self, Kind};
-use crate::{Action, Binding, Call, Returned, cpu};
-
-/// The result of a call.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Reply {
-    /// The call returned.
-    Returned(Returned),
-    /// The call panicked.
-    Panicked(String),
-    /// The call was not made: the binding does not have the operation, or cannot read its
-    /// arguments.
-    NotPrepared(String),
-}
-
-impl Display for Reply {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Returned(returned) => returned.fmt(f),
-            Self::Panicked(message) => write!(f, "panicked: {message}"),
-            Self::NotPrepared(why) => f.write_str(why),
-        }
-    }
-}
+use crate::making::{in_window, prepare};
+use crate::repeated::Repeated;
+use crate::reply::Reply;
+use crate::{Action, Binding, Returned, cpu};
 
 /// A call to make.
 struct Job<B> {
@@ -54,6 +32,9 @@ enum Turn<B> {
     Ready(io::Result<u64>),
     Try(Kind),
     Make(Job<B>),
+    Iterate(Arc<Repeated<B>>, u32),
+    /// Run and time iterations, for at most this many seconds and this many iterations.
+    Time(Arc<Repeated<B>>, f64, u64),
     Made(Reply),
 }
 
@@ -93,6 +74,10 @@ struct Worker<B> {
 impl<B> Worker<B> {
     fn request(&self, turn: Turn<B>) -> Reply {
         self.slot.put(turn);
+        self.reply()
+    }
+
+    fn reply(&self) -> Reply {
         self.slot.exchange(|turn| match turn {
             Turn::Made(reply) => Ok(reply),
             other => Err(other),
@@ -101,8 +86,8 @@ impl<B> Worker<B> {
 }
 
 impl<B: Binding> Workers<B> {
-    /// Starts `calls` threads one after the other, so that what a thread allocates at its start has the same
-    /// addresses in every process.
+    /// Starts `calls` threads one after the other, so that the memory that a thread allocates at its start
+    /// has the same addresses in every process.
     pub(crate) fn start(calls: usize) -> io::Result<Self> {
         let start = |nr| {
             let slot = Arc::new(Slot { turn: Mutex::new(Turn::Idle), changed: Condvar::new() });
@@ -128,6 +113,20 @@ impl<B: Binding> Workers<B> {
         self.0[nr].request(Turn::Make(job))
     }
 
+    /// Makes thread `nr` run its iteration of a round, and waits for the reply.
+    pub(crate) fn iterate(&self, of: &Arc<Repeated<B>>, nr: usize, round: u32) -> Reply {
+        self.0[nr].request(Turn::Iterate(Arc::clone(of), round))
+    }
+
+    /// Makes all threads run iterations at the same time, each for `seconds` seconds but at most `most`
+    /// iterations. Waits for the replies.
+    pub(crate) fn time(&self, of: &Arc<Repeated<B>>, seconds: f64, most: u64) -> Vec<Reply> {
+        let workers = &self.0[..of.repeat.threads.len()];
+        let start = |worker: &Worker<B>| worker.slot.put(Turn::Time(Arc::clone(of), seconds, most));
+        workers.iter().for_each(start);
+        workers.iter().map(Worker::reply).collect()
+    }
+
     /// Makes thread `nr` do its part of a trial, and waits until the thread has finished.
     pub(crate) fn try_out(&self, kind: Kind, nr: usize) {
         // A trial cannot fail, so the reply contains nothing.
@@ -140,45 +139,32 @@ fn work<B: Binding>(nr: usize, slot: &Slot<B>) {
     let stack = (&raw const here).expose_provenance() as u64;
     slot.put(Turn::Ready(cpu::go_to(nr).map(|()| stack)));
     loop {
-        let job = slot.exchange(|turn| match turn {
-            Turn::Make(job) => Ok(Ok(job)),
-            Turn::Try(kind) => Ok(Err(kind)),
-            other => Err(other),
+        let turn = slot.exchange(|turn| match turn {
+            Turn::Idle | Turn::Ready(_) | Turn::Made(_) => Err(turn),
+            turn => Ok(turn),
         });
-        let job = match job {
-            Ok(job) => job,
-            Err(kind) => {
-                calibration::window(kind, nr);
-                slot.put(Turn::Made(Reply::Returned(Returned::Nothing)));
-                continue;
+        // Dropping a job frees nothing, because the main thread keeps references: see the head of this file.
+        let reply = match &turn {
+            Turn::Make(job) => {
+                make(&*job.binding, &job.test, job.nr).unwrap_or_else(|failed| failed)
             }
+            Turn::Iterate(of, round) => of.iterate(nr, *round),
+            Turn::Time(of, seconds, most) => of.time(nr, *seconds, *most),
+            Turn::Try(kind) => {
+                calibration::window(*kind, nr);
+                Reply::Returned(Returned::Nothing)
+            }
+            Turn::Idle | Turn::Ready(_) | Turn::Made(_) => continue,
         };
-        let reply = make(&*job.binding, &job.test, job.nr);
-        // This frees nothing, because the main thread keeps references: see the head of this file.
-        drop(job);
+        drop(turn);
         slot.put(Turn::Made(reply));
     }
 }
 
-fn make<B: Binding>(binding: &B, test: &Test, nr: usize) -> Reply {
-    let call = Call(&test.calls[nr]);
-    let prepared = catch_unwind(AssertUnwindSafe(|| binding.prepare(&call)));
-    let mut action = match prepared {
-        Ok(Some(action)) => action,
-        Ok(None) => {
-            let why = format!("the binding has no operation {}", call.operation());
-            return Reply::NotPrepared(why);
-        }
-        Err(panic) => return Reply::NotPrepared(message(&*panic)),
-    };
+fn make<B: Binding>(binding: &B, test: &Test, nr: usize) -> Result<Reply, Reply> {
+    let mut action = prepare(binding, &test.calls[nr])?;
     let side = nr as u8;
-    match catch_unwind(AssertUnwindSafe(|| window(side, &mut action))) {
-        Ok(returned) => Reply::Returned(returned),
-        Err(panic) => {
-            Mark::Close(side).emit();
-            Reply::Panicked(message(&*panic))
-        }
-    }
+    in_window(side, || window(side, &mut action)).map(Reply::Returned)
 }
 
 /// Opens the side's window, makes the call, and closes the window. This function is not inlined, so that each
@@ -189,11 +175,4 @@ fn window(side: u8, action: &mut Action<'_>) -> Returned {
     let returned = action();
     Mark::Close(side).emit();
     returned
-}
-
-/// Returns the message of a panic.
-pub(crate) fn message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-    text.unwrap_or_else(|| "the binding panicked without a message".to_owned())
 }

@@ -1,5 +1,5 @@
-//! Addresses at which interrupts and exceptions enter the kernel, and at which the kernel switches
-//! tasks.
+//! Addresses at which interrupts and exceptions enter the kernel, at which the kernel switches tasks, and at
+//! which it begins work that operations have deferred.
 //!
 //! The plugin ignores what the CPU does between the entry of an interrupt and the return from it. It
 //! recognises an entry by its address, and a return by the instruction `iretq`. Exceptions also return with
@@ -12,7 +12,8 @@
 
 use crate::{CODE_BYTES, KernelSymbol, decode, encode, kernel_symbols};
 
-// The SIB bytes have scale 2, base rbx, and index rbp, rsi or rdi.
+// The SIB bytes have scale 2, base rbx, and index rdx, rbp, rsi or rdi.
+const SIB_DEFERRED: u8 = 0x53;
 const SIB_INTERRUPT: u8 = 0x6b;
 const SIB_FAULT: u8 = 0x73;
 const SIB_SWITCH: u8 = 0x7b;
@@ -33,6 +34,8 @@ pub enum EntryKind {
     Fault,
     /// The CPU switches from one task to another.
     Switch,
+    /// The CPU enters a function that does deferred work.
+    Deferred,
 }
 
 /// An address that the plugin has to know.
@@ -51,6 +54,7 @@ impl Entry {
             EntryKind::Interrupt => SIB_INTERRUPT,
             EntryKind::Fault => SIB_FAULT,
             EntryKind::Switch => SIB_SWITCH,
+            EntryKind::Deferred => SIB_DEFERRED,
         };
         let displacement = self.address as u32;
         (extend(displacement) == self.address && self.address >> 63 == 1)
@@ -64,6 +68,7 @@ impl Entry {
             SIB_INTERRUPT => EntryKind::Interrupt,
             SIB_FAULT => EntryKind::Fault,
             SIB_SWITCH => EntryKind::Switch,
+            SIB_DEFERRED => EntryKind::Deferred,
             _ => return None,
         };
         Some(Entry { kind, address: extend(displacement) })
@@ -97,8 +102,11 @@ pub fn entries(kallsyms: &str, mut found: impl FnMut(Entry)) {
 }
 
 fn kind(name: &str) -> Option<EntryKind> {
-    if name == "__switch_to_asm" {
-        return Some(EntryKind::Switch);
+    match name {
+        "__switch_to_asm" => return Some(EntryKind::Switch),
+        // Runs the RCU callbacks whose grace period has ended (kernel/rcu/tree.c).
+        "rcu_do_batch" => return Some(EntryKind::Deferred),
+        _ => {}
     }
     if name.starts_with("asm_sysvec_") {
         return Some(EntryKind::Interrupt);
@@ -127,6 +135,7 @@ mod tests {
             ffffffff81c00218 T asm_exc_nmi\n\
             ffffffff81c00300 T asm_common_interrupt\n\
             ffffffff81c00400 T __switch_to_asm\n\
+            ffffffff81c00480 t rcu_do_batch\n\
             ffffffffc0000000 t asm_sysvec_of_a_module\t[module]\n";
         let mut found = Vec::new();
         entries(kallsyms, |entry| found.push((entry.kind, entry.address & 0xfff)));
@@ -139,13 +148,16 @@ mod tests {
                 (EntryKind::Interrupt, 0x210),
                 (EntryKind::Interrupt, 0x218),
                 (EntryKind::Switch, 0x400),
+                (EntryKind::Deferred, 0x480),
             ]
         );
     }
 
     #[test]
     fn every_entry_is_decoded_and_is_not_a_mark() {
-        for kind in [EntryKind::Interrupt, EntryKind::Fault, EntryKind::Switch] {
+        let kinds =
+            [EntryKind::Interrupt, EntryKind::Fault, EntryKind::Switch, EntryKind::Deferred];
+        for kind in kinds {
             let entry = Entry { kind, address: 0xffff_ffff_81c0_0b90 };
             let code = entry.code().unwrap();
             assert_eq!(Entry::decode(&code), Some(entry));

@@ -28,7 +28,7 @@
 //! windows from other code. A guest may execute `Apart` before `Arm` if it sets one of these flags right
 //! after `Open`, clears the flag right before `Close`, and keeps it clear at all other times. If a guest
 //! opens a window outside of a test, the CPU flag must stay clear in this window, too. After `Apart`, kernel
-//! code that is translated while no window is open gets no callbacks. If a guest executes `Apart`, its
+//! code gets no callbacks if it is translated while no window is open. If a guest executes `Apart`, its
 //! virtual CPUs must share one host thread.
 //!
 //! ```

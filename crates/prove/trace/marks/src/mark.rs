@@ -28,7 +28,7 @@ pub enum Mark {
     /// From this mark on, QEMU translates code with callbacks. The guest boots at full speed before this
     /// mark.
     Arm,
-    /// The caches that the plugin models become empty: no virtual CPU holds any cache line.
+    /// The caches in the plugin's model become empty: no virtual CPU holds any cache line.
     Flush,
     /// From this mark on, the plugin watches kernel code only if QEMU translates it while a window is
     /// open; see the crate's documentation. This mark must precede `Arm`.

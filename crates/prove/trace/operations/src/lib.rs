@@ -17,10 +17,11 @@
 //!     fn map(&mut self, _: usize) -> Result<usize, ()> { Ok(0x1000) }
 //!     fn unmap(&mut self, _: usize, _: usize) -> Result<(), ()> { Ok(()) }
 //!     fn protect_page(&mut self, _: usize, _: bool) -> Result<(), ()> { Ok(()) }
-//!     fn discard_page(&mut self, _: usize) -> Result<(), ()> { Ok(()) }
+//!     fn discard(&mut self, _: usize, _: usize) -> Result<(), ()> { Ok(()) }
 //!     fn load(&mut self, _: usize) -> Result<(), ()> { Ok(()) }
 //!     fn store(&mut self, _: usize) -> Result<(), ()> { Ok(()) }
 //!     fn avoid_huge_pages(&mut self) -> Result<(), ()> { Ok(()) }
+//!     fn allow_huge_pages(&mut self, _: usize, _: usize) -> Result<(), ()> { Ok(()) }
 //!     fn out_of_memory() {}
 //! }
 //!

@@ -23,14 +23,19 @@ const NEIGHBOUR: usize = PAGES_APART / 2;
 const REGION: usize = 128 << 20;
 const MAPS: usize = 1024;
 const LARGEST: u32 = 32;
+/// The size of a huge page, and of the memory of `huge_fault`, in bytes. Linux refuses to map more memory
+/// than the guest has.
+const HUGE: usize = 2 << 20;
+const HUGE_REGION: usize = 512 << 20;
 
 /// The names of [`Operation::MEMORY`].
-pub const MEMORY_NAMES: [&str; 8] = [
+pub const MEMORY_NAMES: [&str; 9] = [
     "mmap",
     "munmap",
     "mprotect",
     "memread",
     "memwrite",
+    "huge_fault",
     "page_fault1",
     "mmap_churn1",
     "mmap_churn2",
@@ -49,14 +54,16 @@ pub trait Calls {
     fn unmap(&mut self, at: usize, bytes: usize) -> Result<(), Self::Error>;
     /// Makes a page writable or read-only.
     fn protect_page(&mut self, at: usize, writable: bool) -> Result<(), Self::Error>;
-    /// Discards a page, so that the next access allocates a new one.
-    fn discard_page(&mut self, at: usize) -> Result<(), Self::Error>;
+    /// Discards pages, so that the next access allocates new ones.
+    fn discard(&mut self, at: usize, bytes: usize) -> Result<(), Self::Error>;
     /// Loads from an address. Fails if the memory is not readable.
     fn load(&mut self, at: usize) -> Result<(), Self::Error>;
     /// Stores to an address. Fails if the memory is not writable.
     fn store(&mut self, at: usize) -> Result<(), Self::Error>;
     /// Makes sure that memory consists of pages of [`PAGE`] bytes.
     fn avoid_huge_pages(&mut self) -> Result<(), Self::Error>;
+    /// Makes sure that the kernel may use huge pages for this memory.
+    fn allow_huge_pages(&mut self, at: usize, bytes: usize) -> Result<(), Self::Error>;
     /// The error when memory has run out.
     fn out_of_memory() -> Self::Error;
 }
@@ -130,7 +137,7 @@ impl<C: Calls> Memory<C> {
     }
 
     fn discard_page(&mut self) -> Result<(), C::Error> {
-        self.calls.discard_page(self.at)
+        self.calls.discard(self.at, PAGE)
     }
 
     fn read_page(&mut self) -> Result<(), C::Error> {
@@ -154,6 +161,25 @@ impl<C: Calls> Memory<C> {
         let rest = bytes.checked_sub(PAGE).ok_or_else(C::out_of_memory)?;
         self.calls.store(at)?;
         self.region = Map { at: at + PAGE, bytes: rest };
+        Ok(())
+    }
+
+    /// Maps the task's region, with huge pages.
+    fn map_huge_region(&mut self) -> Result<(), C::Error> {
+        let at = self.calls.map(HUGE_REGION + HUGE)?.next_multiple_of(HUGE);
+        self.calls.allow_huge_pages(at, HUGE_REGION)?;
+        self.region = Map { at, bytes: HUGE_REGION };
+        Ok(())
+    }
+
+    /// Discards the first huge page of the region, and continues with the next one.
+    fn leave_huge_page(&mut self) -> Result<(), C::Error> {
+        let Map { at, bytes } = self.region;
+        self.calls.discard(at, HUGE)?;
+        self.region = match bytes - HUGE {
+            0 => Map { at: at + HUGE - HUGE_REGION, bytes: HUGE_REGION },
+            rest => Map { at: at + HUGE, bytes: rest },
+        };
         Ok(())
     }
 
@@ -183,12 +209,13 @@ impl<C: Calls> Memory<C> {
 
 impl<O: Owner> Operation<O, <O::Calls as Calls>::Error> {
     /// All operations on memory.
-    pub const MEMORY: [Self; 8] = [
+    pub const MEMORY: [Self; 9] = [
         Self::MMAP,
         Self::MUNMAP,
         Self::MPROTECT,
         Self::MEMREAD,
         Self::MEMWRITE,
+        Self::HUGE_FAULT,
         Self::PAGE_FAULT1,
         Self::MMAP_CHURN1,
         Self::MMAP_CHURN2,
@@ -235,6 +262,20 @@ impl<O: Owner> Operation<O, <O::Calls as Calls>::Error> {
         ..Self::plain("memwrite", "write to a page of memory for the first time", |own| {
             own.memory().write_page()
         })
+    };
+
+    /// Writes a huge page.
+    pub const HUGE_FAULT: Self = Operation {
+        set_up: |own| own.memory().map_huge_region(),
+        restore: |own| own.memory().leave_huge_page(),
+        ..Self::plain(
+            "huge_fault",
+            "write to the next huge page (2 MiB) of 512 MB of memory",
+            |own| {
+                let memory = own.memory();
+                memory.calls.store(memory.region.at)
+            },
+        )
     };
 
     /// Writes a page of a large region.

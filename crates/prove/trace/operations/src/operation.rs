@@ -19,8 +19,12 @@ pub struct Operation<O, E> {
     pub call: Step<O, E>,
     /// Runs after each operation, untraced.
     pub restore: Step<O, E>,
-    /// The number of iterations that the testcase of this name counts for the operation.
+    /// The number of iterations that the testcase of this name counts per operation.
     pub iterations: u32,
+    /// Some work of the testcase, such as going back to the beginning of a file, recurs only after several
+    /// operations. In each period of this many operations, such work occurs as often as in the testcase. The
+    /// period is a power of two, so that a multiple of the largest period is a multiple of every period.
+    pub period: u32,
 }
 
 /// A function that executes one part of an operation.
@@ -82,6 +86,7 @@ impl<O, E> Operation<O, E> {
             call,
             restore: nothing,
             iterations: 1,
+            period: 1,
         }
     }
 

@@ -19,11 +19,15 @@ use core::sync::atomic::{Ordering::Release, fence};
 
 use serde::{Deserialize, Serialize};
 
-use crate::plan::{Done, Plan};
+use crate::plan::{Done, Order, Plan, Run};
+use crate::returned::Returned;
+use crate::run::{MOST_TRACED, untraced};
+use crate::script::{Nr, Step};
 
 const WORD_BYTES: usize = 8;
 const HEADER_BYTES: usize = 4096;
-/// The average room for the report of a test, in bytes.
+/// The room in a report for everything except the runs, in bytes. The longest part is the reason why a set-up
+/// failed.
 const REPORT_BYTES: usize = 1024;
 
 /// A word of the header.
@@ -91,13 +95,30 @@ pub fn channel(plans: &[&Plan], symbols: usize) -> (Vec<u8>, usize) {
         append(plan, &mut content);
     }
     let reports_at = content.len().next_multiple_of(HEADER_BYTES);
-    let symbols_at = reports_at + (plans.len() * REPORT_BYTES).next_multiple_of(HEADER_BYTES);
+    let reports: usize = plans.iter().enumerate().map(|(nr, plan)| longest_report(nr, plan)).sum();
+    let symbols_at = reports_at + reports.next_multiple_of(HEADER_BYTES);
     for (word, value) in
         [(Word::Plans, plans.len()), (Word::ReportsAt, reports_at), (Word::SymbolsAt, symbols_at)]
     {
         content[word.at()..][..WORD_BYTES].copy_from_slice(&(value as u64).to_le_bytes());
     }
     (content, symbols_at + symbols)
+}
+
+/// Returns the maximum length of the report of plan `nr`, in bytes.
+fn longest_report(nr: usize, plan: &Plan) -> usize {
+    let learns =
+        |(_, step): &&(u8, Step)| matches!(step, Step::Learn { .. } | Step::LearnOpen { .. });
+    let inodes = vec![(Nr::MAX, u64::MAX); plan.steps.iter().filter(learns).count()];
+    let longest = Returned::Status { inode: u64::MAX, pages: i64::MIN, links: u64::MAX };
+    let run_bytes = |order: &Order| {
+        let returned = vec![longest; order.calls.len()];
+        let mut run = Vec::new();
+        append(&Run { order: plan.orders.len(), inodes: inodes.clone(), returned }, &mut run);
+        run.len()
+    };
+    let runs = (untraced(nr) + MOST_TRACED) as usize;
+    REPORT_BYTES + runs * plan.orders.iter().map(run_bytes).sum::<usize>()
 }
 
 /// Appends a value, preceded by its length.
@@ -141,8 +162,8 @@ impl Shared {
     /// Returns the channel in the memory at `at`. Fails if the memory is smaller than the header.
     ///
     /// # Safety
-    /// The memory is aligned to 8 bytes, is mapped for reading and writing, is never unmapped, and
-    /// nothing else in this program uses it.
+    /// The memory must be aligned to 8 bytes, must be mapped for reading and writing, and must never be
+    /// unmapped. Nothing else in this program may use it.
     pub unsafe fn new(at: *mut u8, bytes: usize) -> Result<Shared, ChannelError> {
         match bytes >= HEADER_BYTES {
             true => Ok(Shared { at, bytes, reported: 0 }),
@@ -216,8 +237,7 @@ mod tests {
     use super::*;
     use std::prelude::rust_2024::*;
 
-    use crate::plan::{Order, Run};
-    use crate::returned::Returned;
+    use crate::run::run_plans;
     use crate::script::Call;
 
     /// The guest's end of a channel in ordinary memory.
@@ -257,6 +277,24 @@ mod tests {
         let seen = reports(bytes);
         assert_eq!(seen.iter().map(|report| report.plan).collect::<Vec<_>>(), [0, 1]);
         assert_eq!(reports(&bytes[..bytes.len() - 1]).len(), 1, "an incomplete report is ignored");
+    }
+
+    #[test]
+    fn the_longest_report_of_each_plan_fits() {
+        let steps = vec![(0, Step::LearnOpen { inode: 0, fd: 3 }); 8];
+        let calls = vec![(1, Call::Fstat { fd: 3 }); 4];
+        let orders = vec![Order { expect: 0, calls: vec![0, 1, 2, 3] }; 96];
+        let plan = Plan { steps, calls, orders };
+        let plans = [&plan; 20];
+        let (_, mut shared) = connected(&plans);
+        let status = Returned::Status { inode: u64::MAX, pages: i64::MIN, links: u64::MAX };
+        let run = Run { order: 95, inodes: vec![(7, u64::MAX); 8], returned: vec![status; 4] };
+        let reported = run_plans(&mut shared, |plan, untraced, _| {
+            let runs = plan.orders.len() * (untraced + MOST_TRACED) as usize;
+            (Done::Ran(vec![run.clone(); runs]), u64::MAX)
+        });
+        assert_eq!(reported, Ok(()));
+        assert_eq!(shared.get(Word::Begun), plans.len());
     }
 
     #[test]

@@ -11,6 +11,13 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+/// A hash of the sources that knee and the kernel of a guest must have in common. knee's own kernel contains
+/// the hash in a note, because knee could misread the reports of a kernel that was built from other sources.
+pub const SOURCES: u64 = match u64::from_str_radix(env!("KNEE_SOURCES"), 10) {
+    Ok(hash) => hash,
+    Err(_) => panic!("the build script prints a number"),
+};
+
 mod channel;
 mod plan;
 mod returned;
@@ -20,7 +27,7 @@ mod script;
 pub use channel::{ChannelError, Report, Shared, Word, append, channel, first, reports};
 pub use plan::{Done, Order, Plan, Run};
 pub use returned::{Returned, SIGBUS, SIGSEGV};
-pub use run::{Session, run, run_plans};
+pub use run::{MOST_TRACED, Session, run, run_plans};
 pub use script::{
     CALLS, Call, Home, List, MOST, MOST_OCCUPIED, Mapped, Nr, Opened, PROCESSES, Step, Whence,
     ZEROES, content,

@@ -56,6 +56,13 @@ use crate::plan::{Done, Plan};
 /// tests first runs `COLD_RUNS` times untraced.
 const COLD_TESTS: usize = 16;
 const COLD_RUNS: u32 = 16;
+/// The maximum number of traced runs of each order. The channel has room for the results of these runs.
+pub const MOST_TRACED: u32 = 6;
+
+/// The number of untraced runs of each order of plan `nr`.
+pub(crate) fn untraced(nr: usize) -> u32 {
+    if nr < COLD_TESTS { COLD_RUNS } else { 0 }
+}
 
 /// How the calls of a test reach the threads that make them.
 pub trait Session {
@@ -94,20 +101,19 @@ pub trait Session {
     ) -> Result<(), Self::Error>;
 }
 
-/// Runs all plans of the channel, and reports their results. `run` runs one plan. The other arguments of `run`
-/// are the arguments `untraced` and `again` of [`run()`]; its result is the result of the plan and the number
-/// of traced runs.
+/// Runs all plans in the channel, and reports their results. The closure `run` runs one plan. Its arguments
+/// are the plan, and the arguments `untraced` and `again` of the function [`run()`]. The closure returns the
+/// result of the plan and the number of traced runs.
 ///
 /// # Errors
-/// Fails if the channel has no room for a report. No further plan is run.
+/// Fails if the channel has no room for a report. In that case, runs no further plan.
 pub fn run_plans(
     shared: &mut Shared,
     mut run: impl FnMut(&Plan, u32, &mut dyn FnMut(u32) -> bool) -> (Done, u64),
 ) -> Result<(), ChannelError> {
     for (nr, plan) in shared.plans().enumerate() {
         shared.set(Word::Begun, nr + 1);
-        let untraced = if nr < COLD_TESTS { COLD_RUNS } else { 0 };
-        let (done, seen) = run(&plan, untraced, &mut |traced| {
+        let (done, seen) = run(&plan, untraced(nr), &mut |traced| {
             let wanted = traced == 0 || shared.get(Word::Again) != 0;
             // The host sets the word while the guest is paused after a run.
             shared.set(Word::Again, 0);
@@ -118,8 +124,8 @@ pub fn run_plans(
     Ok(())
 }
 
-/// Runs each order: first `untraced` times to fill caches, then traced for as long as `again`
-/// returns true. The argument of `again` is the number of traced runs of this order so far.
+/// Runs each order: first without tracing, `untraced` times, to fill caches; then with tracing, for as long
+/// as `again` returns true. The argument of `again` is the number of traced runs of this order so far.
 ///
 /// Stops at the first error. Returns that error, if any, and the number of traced runs that reached
 /// [`Mark::End`]. The plugin writes one result for each of these runs.

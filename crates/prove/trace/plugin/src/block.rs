@@ -23,7 +23,8 @@ pub(crate) struct BlockStart {
     pub(crate) ends: Ends,
 }
 
-/// The number of significant bits of a virtual address, because the guest is not offered five-level page tables.
+/// The number of significant bits of a virtual address. The guest's CPUs do not support five-level page
+/// tables.
 pub(crate) const ADDRESS_BITS: u32 = 48;
 
 /// Returns the significant bits of a virtual address.
@@ -42,11 +43,12 @@ impl BlockStart {
     const LENGTH_BITS: u32 = 10;
     const ENTERS_BITS: u32 = 2;
 
-    /// Packs the block into one number, because QEMU stores only one number per callback. Virtual addresses
-    /// have 48 significant bits, because the guest is not offered five-level page tables.
+    /// Packs the block into one number, because QEMU stores only one number per callback. Only the
+    /// [significant bits](ADDRESS_BITS) of the address are stored.
     pub(crate) fn pack(&self) -> u64 {
         let enters = match self.enters {
-            None => 0,
+            // If the plugin logs accesses, a block that enters deferred work has a callback of its own.
+            None | Some(EntryKind::Deferred) => 0,
             Some(EntryKind::Interrupt) => 1,
             Some(EntryKind::Fault) => 2,
             Some(EntryKind::Switch) => 3,

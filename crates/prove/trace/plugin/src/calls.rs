@@ -114,6 +114,11 @@ impl Calls {
         self.call = pc;
     }
 
+    /// Whether the function in which the window began will have returned when the next block starts.
+    pub(crate) fn have_returned(&self) -> bool {
+        self.count == 0 && self.ends == Ends::Return
+    }
+
     /// Returns the chain of the running code.
     pub(crate) fn chain(&mut self) -> Chain {
         if let Some(chain) = self.chain {
@@ -197,7 +202,7 @@ mod tests {
     const FAULT: u64 = 0xffff_ffff_81a0_0000;
 
     /// Runs these blocks, each given as its address and how it ends. A block is 16 bytes long, and a call 5
-    /// bytes. Returns the address of the block of each caller of the last block.
+    /// bytes. For each caller of the last block, returns the address of the caller's block.
     fn callers(blocks: &[(u64, Ends)]) -> Vec<u64> {
         let mut calls = Calls::new();
         run(&mut calls, blocks);

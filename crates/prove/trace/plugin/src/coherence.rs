@@ -72,7 +72,7 @@ impl Caches {
         moves
     }
 
-    /// Returns the logged accesses of a side to the lines that have moved since the caches were emptied.
+    /// Returns a side's logged accesses to the lines that have moved since the caches were emptied.
     pub(crate) fn accesses(&self, side: &Side) -> Reported {
         side.log.report(|line| self.lines.get(&line).is_some_and(|holders| holders.moved))
     }

@@ -6,14 +6,14 @@
 //! code. Callbacks then receive the number of the CPU that *translated* the block, and the work of two CPUs
 //! looks like the work of one CPU.
 //!
-//! Before version 9.0, QEMU does not let plugins read registers, but its number is correct, so the plugin
-//! uses this number. With later versions, the plugin identifies a CPU by the base of the kernel's per-CPU
-//! data, which is unique to the CPU. While the kernel runs, this is the base of GS. While user code runs, the
-//! kernel's base is in the register that `swapgs` exchanges with the base of GS. Of the two registers, the
-//! one with an address in the upper half contains the kernel's base. The plugin reads the base at the start
-//! of each block that it traces: a CPU executes a block to its end before another CPU runs. It also reads the
-//! base at each mark, because marks are in user code, which is traced only if a setting asks for it. CPUs are
-//! numbered in the order in which they first appear.
+//! Before version 9.0, QEMU does not let plugins read registers, but the number that it passes to callbacks
+//! is correct, so the plugin uses that number. With later versions, the plugin identifies a CPU by the base
+//! of the kernel's per-CPU data, which is unique to the CPU. While the kernel runs, this is the base of GS.
+//! While user code runs, the kernel's base is in the register that `swapgs` exchanges with the base of GS. Of
+//! the two registers, the one with an address in the upper half contains the kernel's base. The plugin reads
+//! the base at the start of each block that it traces: a CPU executes a block to its end before another CPU
+//! runs. It also reads the base at each mark, because marks are in user code, which is traced only if a
+//! setting asks for it. CPUs are numbered in the order in which they first appear.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_uint;

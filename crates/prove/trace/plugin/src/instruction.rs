@@ -114,7 +114,7 @@ fn opcode(code: &[u8]) -> &[u8] {
     without_rex(&code[code.iter().take_while(|byte| is_prefix(byte)).count()..])
 }
 
-/// Returns the bytes after the REX prefix, if there is one. It follows all other prefixes.
+/// Returns the bytes without the REX prefix, if they begin with one. A REX prefix follows all other prefixes.
 fn without_rex(code: &[u8]) -> &[u8] {
     match code {
         [0x40..=0x4f, opcode @ ..] => opcode,

@@ -41,9 +41,9 @@
 //!   objects of the test stay in the guest's memory, where the reader of the results can examine them.
 //! * `moves=on`: the plugin also reports the lines that sides had to get from other CPUs (the
 //!   default is `off`).
-//! * `accesses=on`: with `moves=on`, the plugin also reports each access, in order, to the lines that have
-//!   moved between CPUs since the caches were emptied (the default is `off`). The other lines, which
-//!   are most lines of an operation, cannot make CPUs wait for each other.
+//! * `accesses=on`: with `moves=on`, the plugin also reports, in order, each access to the lines that have
+//!   moved between CPUs since the caches were emptied (the default is `off`). Most lines of an operation have
+//!   not moved, so they cannot make CPUs wait for each other.
 //! * `stack=off`: the plugin ignores the accesses of kernel code to its stack: pushes, pops, and operands
 //!   relative to the stack pointer (the default is `on`). Each task has its own stack, so these accesses
 //!   cause no conflicts, but they are a third of all accesses and lines.
@@ -65,8 +65,8 @@
 //! behaves differently (the module `calibration` of the crate knee-agent). The list below names each of these
 //! behaviours, the modules that rely on the behaviour, and the test that covers it:
 //!
-//! * QEMU executes each virtual CPU on one thread, and each block of instructions to its end. Modules:
-//!   `executing`, `vcpu`. Test: `each_side_is_on_its_own_virtual_cpu`.
+//! * QEMU executes each virtual CPU on one thread. A thread switches to another virtual CPU only at the end
+//!   of a block of instructions. Modules: `executing`, `vcpu`. Test: `each_side_is_on_its_own_virtual_cpu`.
 //! * QEMU before 10.0 passes the correct number of the executing CPU. QEMU 9.0 and later let plugins read the
 //!   registers of that CPU. Module: `executing`. Test: `each_side_is_on_its_own_virtual_cpu`.
 //! * QEMU translates code separately for each value of the flag AC. Modules: `translate`, and `apart` of

@@ -1,4 +1,4 @@
-//! A table of the cache lines that one side of a test touched, which is cleared in constant time.
+//! A table of the cache lines that one side of a test touched. The table is cleared in constant time.
 //!
 //! A test touches a few hundred lines, and thousands of tests run per second, so clearing the table must be
 //! cheap. Each slot stores the generation in which it was filled. Clearing the table begins the next

@@ -1,16 +1,18 @@
-//! A log of the accesses of one side, in order. Of the log, only the accesses to lines that move between CPUs
-//! are reported: these lines are known only when the test has ended.
+//! A log of the accesses of one side, in order. The plugin reports only the accesses to lines that move
+//! between CPUs. It knows these lines only when the test has ended, so it logs all accesses.
 
 use crate::lines::{Access, LINE_BYTES};
 use crate::place::{Place, Update};
 
 /// The maximum number of logged accesses. A log of this length takes 32 MiB.
 const MAX_LOGGED: usize = 1 << 20;
-/// The maximum number of accesses of a side that are reported. An operation makes a few hundred accesses to
-/// lines that move, or some thousands if it reuses memory that other CPUs have freed.
-const MAX_REPORTED: usize = 4096;
-/// The number of latest entries to which an access may belong. A string instruction accesses two operands in
-/// turn, and each of its accesses to a line belongs to one entry.
+/// The maximum number of accesses that the plugin reports for a side. An operation makes a few hundred
+/// accesses to lines that move, or a few thousand if it reuses memory that other CPUs have freed. Linux 6.7
+/// and later take up to 2016 free pages at once (63 << CONFIG_PCP_BATCH_SCALE_MAX), with several accesses to
+/// the `struct page` of each.
+const MAX_REPORTED: usize = 1 << 14;
+/// The number of latest entries with which a new access may be merged. A string instruction accesses its two
+/// operands in turn, and all its accesses to the same line become one entry.
 const LATEST: usize = 2;
 
 /// The kind of an access. A later kind includes the earlier ones, and a plain read-modify-write is a store.
@@ -44,7 +46,7 @@ pub(crate) struct Log {
     cut: bool,
 }
 
-/// The accesses of one side that are reported.
+/// The reported accesses of one side.
 pub(crate) struct Reported {
     pub(crate) accesses: Vec<Logged>,
     /// Whether accesses are missing.
@@ -174,7 +176,7 @@ mod tests {
     #[test]
     fn the_position_of_an_access_counts_the_instructions_before_it() {
         let mut log = Log::default();
-        // Two instructions of a block of ten, which ends with the side's 110th instruction.
+        // Two of the ten instructions of a block; the block ends with the side's 110th instruction.
         for rest in [10, 3] {
             let place = Place { pc: PC + rest as u64, rest, update: Update::Plain };
             let access = Access { physical: 0, address: 0, bytes: 1, pc: place.pc, store: false };

@@ -7,7 +7,7 @@
 //! {"schema":1,"plugin":"knee","user":false,"interrupts":316,"faults":25,"switches":1}
 //! ```
 //!
-//! The last three members say how many entry points of the kernel the guest has reported.
+//! The last three members say how many kernel entry points the guest has reported.
 //! With `"interrupts":0`, the plugin cannot recognise interrupts, so their accesses count as
 //! accesses of operations. When a test ends, the plugin writes a line for it (shown here as several
 //! lines):
@@ -27,7 +27,7 @@
 //!
 //! * `sides` lists the sides that opened a window. In `sides`, `read` and `written` are numbers of
 //!   distinct lines; in `conflicts` they are masks, with bit n for byte n of the line. `first` and `last` are
-//!   the lowest and the highest number of a byte that the side touched.
+//!   the numbers of the lowest and the highest byte that the side touched in the line.
 //! * `line` is the physical address of the line's first byte.
 //! * `writers` and `readers` are addresses of code, at most four in all; writers take precedence.
 //!   `callers` has a list for each of these addresses, in the same order: the call path of the code
@@ -37,15 +37,15 @@
 //! * A test is **interrupted** if `interrupts` is not 0 for some side. The plugin ignores the accesses of
 //!   interrupts, but records all accesses of the operation.
 //! * A test is **disturbed**, and should be repeated, if `switches` is not 0 for some side: the task was
-//!   switched out and back in. All accesses of the task are recorded, including those of the scheduler on
-//!   behalf of the task.
+//!   switched out and back in. All accesses of the task are recorded, including those that the scheduler
+//!   makes on behalf of the task.
 //! * A test is **incomplete** if a side has `unresolved` accesses, if a side's `overflowed` is true, if a
 //!   side closed fewer windows than it opened, or if the test has `stray` marks, which are marks out of
 //!   order.
 //!
 //! With `moves=on`, a test has three more members for the lines that its sides had to get from
 //! other CPUs. `taken` is the number of lines that a side wrote while other CPUs had them in their caches.
-//! `fetched` is the number of lines that a side read and that another CPU had modified. `moves` lists the
+//! `fetched` is the number of lines that a side read after another CPU had modified them. `moves` lists the
 //! first thousand of these lines: `from` is a mask of the CPUs that had the line in their caches, and `by`
 //! describes the accesses of the side, as in conflicts:
 //!
@@ -53,20 +53,30 @@
 //! {"taken":1,"fetched":0,"moves":[{"line":"0x3a4b040","taken":true,"from":"0x5","by":{"side":0,…}}]}
 //! ```
 //!
-//! With `accesses=on`, a test has a further member, which lists the accesses of each side to the lines that
-//! have moved since the caches were emptied, including those that moved in this test:
+//! With `accesses=on`, a test has a further member, which lists each side's accesses to the lines that have
+//! moved since the caches were emptied, including those that moved in this test:
 //!
 //! ```json
 //! {"accesses":[{"side":0,"cut":false,"lines":["0x3a4b040"],"code":["0xffffffff812f3a04"],
 //!   "list":[[24,0,16,4,0,3]]}]}
 //! ```
 //!
-//! * Each element of `list` stands for all accesses of one instruction to one line, in the order of their
-//!   execution. Its numbers are: how many instructions the side executed before this one; the line's index in
-//!   `lines`; the first byte in the line, and the number of bytes; the index in `code` of the instruction's
-//!   address; and the kind of the access. The kinds are 0 for a load, 1 for a store or a plain
-//!   read-modify-write, 2 for an atomic read-modify-write, and 3 for an atomic compare and exchange.
-//! * `cut` is true if later accesses of the side are missing. The list has at most 4096 elements.
+//! * Each element of `list` describes all accesses that one execution of an instruction makes to one line.
+//!   The elements are in the order of execution. The numbers in an element are: the number of instructions
+//!   that the side executed before this one; the index of the line in `lines`; the offset of the first
+//!   accessed byte in the line; the number of bytes; the index of the instruction's address in `code`; and
+//!   the kind of the access. The kinds are 0 for a load, 1 for a store or a plain read-modify-write, 2 for an
+//!   atomic read-modify-write, and 3 for an atomic compare and exchange.
+//! * `cut` is true if later accesses of the side are missing. The list has at most 16,384 elements.
+//!
+//! With `accesses=on`, the plugin also writes a line for each batch of deferred work that a virtual CPU has
+//! done, such as RCU callbacks that free memory after a grace period. `deferred` is the number of tests that
+//! had begun when the batch ended. The other members are those of a test with one side. The window of this
+//! side is the execution of the kernel function that does the work:
+//!
+//! ```json
+//! {"deferred":17,"sides":[{"side":0,"cpu":1,…}],"conflicts":[],"more":0,"stray":0,"taken":1,…}
+//! ```
 //!
 //! With `trace=INDEX`, the accesses of the test with that index precede the line of the test:
 //!
@@ -89,7 +99,7 @@ use crate::side::Side;
 /// The version of the schema above.
 const SCHEMA: u32 = 1;
 
-/// How many entry points of the kernel the guest has reported, by kind.
+/// How many kernel entry points the guest has reported, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Entries {
     pub(crate) interrupts: usize,
@@ -135,10 +145,35 @@ impl Output {
                 ))?;
             }
         }
+        self.result("test", test, sides, stray, moves, accesses)
+    }
+
+    /// Writes a batch of deferred work. `begun` is the number of tests that had begun when the batch ended.
+    pub(crate) fn deferred(
+        &mut self,
+        begun: u64,
+        sides: &[(usize, &Side)],
+        moves: &Moves<'_>,
+        accesses: &[(usize, Reported)],
+    ) -> io::Result<()> {
+        self.result("deferred", begun, sides, 0, Some(moves), accesses).map(drop)
+    }
+
+    /// Writes the result of a test or of a batch of deferred work. `kind` is the name of the first member of
+    /// the line, and `number` is the value of this member. Returns the number of listed conflicts.
+    fn result(
+        &mut self,
+        kind: &str,
+        number: u64,
+        sides: &[(usize, &Side)],
+        stray: u64,
+        moves: Option<&Moves<'_>>,
+        accesses: &[(usize, Reported)],
+    ) -> io::Result<usize> {
         let tables: Vec<_> = sides.iter().map(|(side, done)| (*side, &done.table)).collect();
         let (conflicts, more) = conflicts(&tables);
         self.write(format_args!(
-            "{{\"test\":{test},\"sides\":[{}],\"conflicts\":[{}],\"more\":{more},\"stray\":{stray}{}{}}}\n",
+            "{{\"{kind}\":{number},\"sides\":[{}],\"conflicts\":[{}],\"more\":{more},\"stray\":{stray}{}{}}}\n",
             List(sides.iter().map(|(side, done)| SideObject(*side, done))),
             List(conflicts.iter().map(|conflict| ConflictObject(conflict, sides))),
             MovesMembers(moves, sides),
@@ -277,7 +312,7 @@ impl Display for ListObject<'_> {
     }
 }
 
-/// An access, with the lines and the code of the list.
+/// An element of `list`: an access, and the lines and addresses of code to which its indices refer.
 struct AccessArray<'a>(Logged, &'a Distinct, &'a Distinct);
 
 impl Display for AccessArray<'_> {

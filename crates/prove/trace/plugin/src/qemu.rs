@@ -14,7 +14,7 @@
 //!   the bytes to the caller's buffer. In the C calling convention of x86-64, both variants can be called
 //!   with all three arguments.
 //! * Before API version 7, the first argument of the callbacks for translation and reset is the plugin's ID.
-//!   Version 7 removed this argument, and added the user data given at registration as the last argument. The
+//!   Version 7 removed this argument, and added a last argument: the user data given at registration. The
 //!   functions that register these callbacks take the user data as an additional argument, which older
 //!   versions ignore.
 //! * The CPU number that callbacks receive is wrong in some versions: see [`crate::executing`].
@@ -168,9 +168,8 @@ impl Instruction<'_> {
     /// Returns the bytes of the instruction.
     pub(crate) fn code(self) -> Code {
         let mut code = Code { bytes: [0; MAX_INSTRUCTION], length: 0 };
-        // SAFETY: see Block, and the head of this file for the two versions. The pointer that older
-        // versions return points to all bytes of the instruction, and is valid as long as the
-        // block.
+        // SAFETY: see Block, and the head of this file for the two versions. Older versions return
+        // a pointer to all bytes of the instruction. This pointer is valid as long as the block.
         unsafe {
             code.length = qemu_plugin_insn_size(self.0).min(MAX_INSTRUCTION);
             let bytes = code.bytes.as_mut_ptr();

@@ -1,5 +1,5 @@
-//! Settings that select what the plugin traces: kernel code, user code, accesses of kernel code to its stack,
-//! and the order of accesses.
+//! Settings that select what the plugin traces: kernel code, user code, the kernel's stack accesses, and the
+//! order of accesses.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -42,7 +42,7 @@ pub(crate) fn counts_kernel() -> bool {
     KERNEL.load(Relaxed)
 }
 
-/// Returns whether accesses of kernel code to its stack are traced.
+/// Returns whether the kernel's stack accesses are traced.
 pub(crate) fn counts_stack() -> bool {
     STACK.load(Relaxed)
 }

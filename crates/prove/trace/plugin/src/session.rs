@@ -31,13 +31,16 @@ struct Session {
     /// With the setting `moves=on`, the lines in each virtual CPU's modelled cache.
     caches: Option<Caches>,
     armed: bool,
-    /// Whether QEMU translates the code of windows separately: see [`apart`].
+    /// Whether QEMU translates code in windows separately: see [`apart`].
     apart: bool,
     /// The number of the current test.
     test: Option<u64>,
     begun: u64,
     /// The sides whose windows are closed.
     sides: [Option<Box<Side>>; SIDES],
+    /// Sides that are not in use, for the next windows of deferred work.
+    #[expect(clippy::vec_box, reason = "a side moves to a virtual CPU and back")]
+    spare: Vec<Box<Side>>,
     /// The number of marks in the wrong order since the last result.
     stray: u64,
 }
@@ -64,8 +67,9 @@ pub(crate) fn start(settings: Settings) -> Result<(), String> {
     let sides = std::array::from_fn(|_| Some(Box::new(Side::new())));
     let caches = moves.then(Caches::default);
     let (armed, apart, test, begun, stray) = (false, false, None, 0, 0);
+    let spare = Vec::new();
     let session =
-        Session { output, resume, trace, caches, armed, apart, test, begun, sides, stray };
+        Session { output, resume, trace, caches, armed, apart, test, begun, sides, spare, stray };
     *SESSION.lock().unwrap_or_else(PoisonError::into_inner) = Some(session);
     Ok(())
 }
@@ -84,14 +88,14 @@ pub(crate) fn has_windows() -> bool {
     WINDOWS.load(Relaxed) > 0
 }
 
-/// Handles [`Mark::Apart`](knee_marks::Mark::Apart): QEMU translates the code of windows separately
+/// Handles [`Mark::Apart`](knee_marks::Mark::Apart): QEMU translates code in windows separately
 /// from now on.
 pub(crate) fn apart() {
     with(|session| session.apart = true);
     WATCHING.store(false, Relaxed);
 }
 
-/// Records an entry point of the kernel that the guest reports.
+/// Records a kernel entry point that the guest reports.
 pub(crate) fn learn(entry: Entry) {
     let mut entries = ENTRIES.write().unwrap_or_else(PoisonError::into_inner);
     entries.get_or_insert_default().insert(entry.address, entry.kind);
@@ -111,6 +115,7 @@ fn entries() -> Entries {
             EntryKind::Interrupt => count.interrupts += 1,
             EntryKind::Fault => count.faults += 1,
             EntryKind::Switch => count.switches += 1,
+            EntryKind::Deferred => {}
         }
     }
     count
@@ -221,9 +226,45 @@ pub(crate) fn open(side: usize, cpu: c_uint, vcpu: &mut Vcpu) {
         };
         free.count.cpu = cpu;
         free.count.opened += 1;
+        // If a window for deferred work is still open, the thread that did the work was switched out.
+        if let Some(unfinished) = vcpu.close_deferred() {
+            WINDOWS.fetch_sub(1, Relaxed);
+            session.spare.push(unfinished);
+        }
         vcpu.open(side, free);
         WINDOWS.fetch_add(1, Relaxed);
         WATCHING.store(true, Relaxed);
+    });
+}
+
+/// Opens a window for deferred work.
+pub(crate) fn begin_deferred(cpu: c_uint, vcpu: &mut Vcpu) {
+    with(|session| {
+        if session.caches.is_none() {
+            return;
+        }
+        let mut side = session.spare.pop().unwrap_or_else(|| Box::new(Side::new()));
+        side.clear(false);
+        side.count.cpu = cpu;
+        (side.count.opened, side.count.closed) = (1, 1);
+        match vcpu.open_deferred(side) {
+            None => drop(WINDOWS.fetch_add(1, Relaxed)),
+            Some(unused) => session.spare.push(unused),
+        }
+    });
+}
+
+/// Ends a window for deferred work, and writes what was recorded in it.
+pub(crate) fn end_deferred(done: Box<Side>) {
+    WINDOWS.fetch_sub(1, Relaxed);
+    with(|session| {
+        if let Some(caches) = &mut session.caches {
+            let sides = [(0, &*done)];
+            let moves = caches.touched(&sides);
+            let accesses = [(0, caches.accesses(&done))];
+            report_error(session.output.deferred(session.begun, &sides, &moves, &accesses));
+        }
+        session.spare.push(done);
     });
 }
 
@@ -241,7 +282,7 @@ pub(crate) fn close(side: usize, vcpu: &mut Vcpu) {
             return;
         }
         done.count.closed += 1;
-        // The flag that marks the code of windows is a flag of the CPU. If the task was switched out, another
+        // The flag that marks code in windows belongs to the CPU. If the task was switched out, another
         // task may have run with the flag set, and may still have it set. So the flag is unreliable from then
         // on.
         session.apart &= done.count.switches == 0;

@@ -17,7 +17,7 @@ pub(crate) struct Side {
     pub(crate) calls: Calls,
     /// The accesses of the side, at most [`MAX_TRACE`]; `None` if the test is not traced.
     pub(crate) trace: Option<Vec<Access>>,
-    /// With the setting `accesses=on`, the accesses of the side in order; else empty.
+    /// With the setting `accesses=on`, the accesses of the side in order; otherwise empty.
     pub(crate) log: Log,
 }
 

@@ -2,13 +2,14 @@
 //!
 //! Kernel code, identified by addresses in the upper half, gets a callback per block and per memory access.
 //! User code gets callbacks only with `user=on`, because callbacks would slow down user threads that spin.
-//! With `scope=program`, user code gets callbacks and kernel code gets none. Before `Mark::Arm`, only the
-//! marks that precede tests get callbacks: with callbacks for all code, a guest takes nine times as long to
-//! boot. After `Mark::Apart`, kernel code that is translated while no window is open gets no callbacks.
+//! With `scope=program`, user code gets callbacks and kernel code gets none. Before `Mark::Arm`,
+//! callbacks are set only for the marks that precede tests: with callbacks for all code, a guest takes nine
+//! times as long to boot. After `Mark::Apart`, kernel code gets no callbacks if it is translated while no
+//! window is open.
 
 use std::ffi::{c_uint, c_void};
 
-use knee_marks::{Entry, Mark};
+use knee_marks::{Entry, EntryKind, Mark};
 
 use crate::block::{BlockStart, Ends};
 use crate::executing::{current, locate};
@@ -69,7 +70,10 @@ fn after_arming(block: &Block) {
     if kernel || user {
         let enters = if kernel { session::entry_at(first.address()) } else { None };
         let start = BlockStart { address: first.address(), length, enters, ends };
-        block.on_execute(on_block, start.pack());
+        match enters == Some(EntryKind::Deferred) && scope::logs_accesses() {
+            true => block.on_execute(on_deferred, start.pack()),
+            false => block.on_execute(on_block, start.pack()),
+        }
     }
     let log = scope::logs_accesses();
     let place = |insn: Instruction<'_>, code: &[u8], at: usize| {
@@ -154,8 +158,19 @@ extern "C" fn on_close(cpu: c_uint, side: *mut c_void) {
 
 extern "C" fn on_block(cpu: c_uint, start: *mut c_void) {
     if session::has_windows() {
-        vcpu(locate(cpu), |vcpu| vcpu.block(|| BlockStart::unpack(start.addr() as u64)));
+        let cpu = locate(cpu);
+        vcpu(cpu, |vcpu| {
+            if let Some(done) = vcpu.block(|| BlockStart::unpack(start.addr() as u64)) {
+                session::end_deferred(done);
+            }
+        });
     }
+}
+
+extern "C" fn on_deferred(cpu: c_uint, start: *mut c_void) {
+    let at = locate(cpu);
+    vcpu(at, |vcpu| session::begin_deferred(at, vcpu));
+    on_block(cpu, start);
 }
 
 extern "C" fn on_call(cpu: c_uint, pc: *mut c_void) {

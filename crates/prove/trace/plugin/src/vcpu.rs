@@ -10,9 +10,14 @@
 //!
 //! While a task is switched out, because it sleeps or was preempted, the accesses of its CPU are ignored. The
 //! plugin cannot see which task is running. But `__switch_to_asm` saves the registers of a task on the task's
-//! stack, saves the stack pointer in the `task_struct`, and reads all of them from the same addresses when it
-//! switches back. So the plugin stores the addresses that the switch writes. When a later switch reads from
-//! one of these addresses, the task is running again, inside as many interrupts as when it was switched out.
+//! stack, and saves the stack pointer in the `task_struct`. When it switches back, it reads these values from
+//! the same addresses. So the plugin records the addresses to which the switch writes. When a later switch
+//! reads from one of these addresses, the task is running again, at the same interrupt depth as when it was
+//! switched out.
+//!
+//! Deferred work is recorded separately, in windows of its own. Such a window opens when the CPU enters the
+//! kernel function that does deferred work, and closes when this function returns. It may open during an
+//! interrupt that arrives while a test's window is open.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_uint;
@@ -67,6 +72,9 @@ pub(crate) struct Vcpu {
     /// The addresses at which the task's registers were saved when it was switched out.
     saved: FirstFew<MAX_SAVED>,
     pages: Pages,
+    /// The window of the deferred work that this CPU is doing. While this window is open, nothing is recorded
+    /// in a test's window.
+    deferred: Option<Box<Vcpu>>,
 }
 
 impl Vcpu {
@@ -81,6 +89,7 @@ impl Vcpu {
             repeated: None,
             saved: FirstFew::EMPTY,
             pages: Pages::EMPTY,
+            deferred: None,
         }
     }
 
@@ -94,22 +103,66 @@ impl Vcpu {
         *self = Vcpu { side: Some((number, side)), counts: true, ..Vcpu::new() };
     }
 
+    /// Opens a window for deferred work. The next block begins a function, and the window ends when that
+    /// function returns. If such a window is already open, only returns `side`.
+    pub(crate) fn open_deferred(&mut self, side: Box<Side>) -> Option<Box<Side>> {
+        if self.deferred.is_some() {
+            return Some(side);
+        }
+        let mut window = Box::new(Vcpu::new());
+        window.open(0, side);
+        self.deferred = Some(window);
+        None
+    }
+
     /// Closes the window.
     pub(crate) fn close(&mut self) -> Option<(usize, Box<Side>)> {
         self.counts = false;
         self.side.take()
     }
 
-    /// Handles the start of a block.
+    /// Closes the window of deferred work.
+    pub(crate) fn close_deferred(&mut self) -> Option<Box<Side>> {
+        self.deferred.take()?.close().map(|(_, side)| side)
+    }
+
+    /// Handles the start of a block. If deferred work ended with the previous block, returns the side that
+    /// recorded the work.
     #[inline]
-    pub(crate) fn block(&mut self, start: impl FnOnce() -> BlockStart) {
+    pub(crate) fn block(&mut self, start: impl FnOnce() -> BlockStart) -> Option<Box<Side>> {
+        if self.deferred.is_some() {
+            let start = start();
+            let done = self.block_of_deferred(&start);
+            if done.is_some() {
+                self.add_block(&start);
+            }
+            return done;
+        }
+        if self.side.is_some() {
+            self.add_block(&start());
+        }
+        None
+    }
+
+    /// Handles the start of a block while a window for deferred work is open. If an interrupt arrives between
+    /// the function's return and the next block, the window ends only when the caller returns.
+    fn block_of_deferred(&mut self, start: &BlockStart) -> Option<Box<Side>> {
+        let window = self.deferred.as_mut()?;
+        let is_next = window.counts && window.returning.is_none() && start.enters.is_none();
+        if is_next && window.side.as_ref()?.1.calls.have_returned() {
+            return self.close_deferred();
+        }
+        window.add_block(start);
+        None
+    }
+
+    fn add_block(&mut self, start: &BlockStart) {
         if self.side.is_none() {
             return;
         }
-        let start = start();
         self.pages.block(start.address);
         if !self.counts || self.returning.is_some() || start.enters.is_some() {
-            self.follow(&start);
+            self.follow(start);
             self.counts = self.depth == 0 && self.presence == Presence::Here;
         }
         if self.counts
@@ -123,7 +176,7 @@ impl Vcpu {
                 self.repeated = None;
             }
             side.count.instructions += start.length as u64 - u64::from(again);
-            side.calls.block(&start);
+            side.calls.block(start);
         }
     }
 
@@ -163,12 +216,15 @@ impl Vcpu {
                 self.presence = Presence::Leaves(start.address);
                 self.saved = FirstFew::EMPTY;
             }
-            Some(EntryKind::Fault) | None => {}
+            Some(EntryKind::Fault | EntryKind::Deferred) | None => {}
         }
     }
 
     /// Handles a call instruction.
     pub(crate) fn call(&mut self, pc: u64) {
+        if let Some(window) = &mut self.deferred {
+            return window.call(pc);
+        }
         if self.counts
             && let Some((_, side)) = self.side.as_mut()
         {
@@ -178,6 +234,9 @@ impl Vcpu {
 
     /// Handles a repeated string instruction.
     pub(crate) fn repeat(&mut self, pc: u64) {
+        if let Some(window) = &mut self.deferred {
+            return window.repeat(pc);
+        }
         if self.counts {
             self.repeated = Some(pc);
         }
@@ -185,6 +244,9 @@ impl Vcpu {
 
     /// Handles an `iretq`; `behind` is the address after this instruction.
     pub(crate) fn returns(&mut self, behind: u64) {
+        if let Some(window) = &mut self.deferred {
+            return window.returns(behind);
+        }
         if self.depth > 0 && self.presence == Presence::Here {
             self.returning = Some(behind);
         }
@@ -213,6 +275,9 @@ impl Vcpu {
         pc: u64,
         place: Option<&Place>,
     ) {
+        if let Some(window) = &mut self.deferred {
+            return window.access(info, address, pc, place);
+        }
         if !self.counts {
             return self.recognise(info, address);
         }
@@ -288,7 +353,7 @@ mod tests {
         vcpu.open(0, Box::new(Side::new()));
         for step in blocks {
             match *step {
-                Ok((address, enters)) => vcpu.block(|| block(address, enters)),
+                Ok((address, enters)) => drop(vcpu.block(|| block(address, enters))),
                 Err(behind) => vcpu.returns(behind),
             }
         }
@@ -323,6 +388,32 @@ mod tests {
         let entry = Ok((KERNEL + 0x300, Some(EntryKind::Fault)));
         let (side, depth) = run(&[entry, Err(KERNEL + 0x202), Ok((0x40_0000, None))]);
         assert_eq!((side.count.instructions, side.count.interrupts, depth), (2, 0, 0));
+    }
+
+    #[test]
+    fn deferred_work_in_an_interrupt_is_recorded_apart_and_ends_when_its_function_returns() {
+        let mut vcpu = Vcpu::new();
+        vcpu.open(0, Box::new(Side::new()));
+        let run = |vcpu: &mut Vcpu, offset: u64, length, enters, ends| {
+            let start = BlockStart { length, enters, ends, address: KERNEL + offset };
+            vcpu.block(|| start).map(|side| side.count.instructions)
+        };
+        let (entry, plain) = (Some(EntryKind::Interrupt), None);
+        assert_eq!(run(&mut vcpu, 0, 1, plain, Ends::Otherwise), None);
+        assert_eq!(run(&mut vcpu, 0x100, 2, entry, Ends::Call), None);
+        assert!(vcpu.open_deferred(Box::new(Side::new())).is_none());
+        // The function calls another one, and is interrupted after that one has returned.
+        assert_eq!(run(&mut vcpu, 0x300, 10, plain, Ends::Call), None);
+        vcpu.call(KERNEL + 0x308);
+        assert_eq!(run(&mut vcpu, 0x400, 20, plain, Ends::Return), None);
+        assert_eq!(run(&mut vcpu, 0x100, 500, entry, Ends::Leaves), None);
+        vcpu.returns(KERNEL + 0x110);
+        assert_eq!(run(&mut vcpu, 0x30d, 40, plain, Ends::Return), None);
+        assert_eq!(run(&mut vcpu, 0x105, 7, plain, Ends::Leaves), Some(70));
+        vcpu.returns(KERNEL + 0x110);
+        assert_eq!(run(&mut vcpu, 0x8, 4, plain, Ends::Leaves), None);
+        let side = vcpu.close().unwrap().1;
+        assert_eq!((side.count.instructions, side.count.interrupts), (1 + 4, 1));
     }
 
     #[test]

@@ -15,8 +15,8 @@ pub struct Checked {
     pub outcome: Result<Outcome, End>,
     /// What the plugin observed in each traced run.
     pub runs: Vec<TestResult>,
-    /// Every access of the test's only run; empty without
-    /// [`CheckOptions::trace`](crate::CheckOptions::trace).
+    /// With [`CheckOptions::trace`](crate::CheckOptions::trace), every access of the first test, which then runs
+    /// only once. Otherwise empty.
     pub trace: Vec<TracedAccess>,
 }
 

@@ -37,6 +37,19 @@ pub enum CheckError {
         /// How the guest ended.
         end: End,
     },
+    /// knee's own kernel does not have enough memory for the tests and their results.
+    #[error(
+        "the guest has {available} MiB of memory for tests and their results, and these {tests} tests \
+         need {needed} MiB; run fewer tests at a time, with --shard I/N"
+    )]
+    TooLarge {
+        /// The number of tests.
+        tests: usize,
+        /// The memory that the tests and their results need, in MiB.
+        needed: u64,
+        /// The memory that the kernel has for them, in MiB.
+        available: u64,
+    },
     /// The guest or the program ended before its first test.
     #[error("the guest or program ended before its first test: {0}")]
     NotUp(End),

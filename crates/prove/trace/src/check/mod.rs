@@ -31,8 +31,8 @@ pub use error::CheckError;
 pub use session::CheckOptions;
 use session::{GuestSession, Job, Next};
 
-/// The number of tests in a guest above which knee boots another guest, if a CPU is free: a boot takes as
-/// long as several hundred tests.
+/// If there are more than this many tests per guest and a CPU is free, knee boots another guest: a boot takes
+/// as long as several hundred tests.
 const TESTS_PER_GUEST: usize = 300;
 /// Name of the kernel module with which the agent writes model-specific registers; see `apart.rs` of
 /// crate knee-agent.
@@ -62,7 +62,7 @@ pub fn check(
             }
         }
     }
-    // Each call of a test runs on a CPU of its own, and so do the steps of each process.
+    // Each call of a test runs on a CPU of its own, and each process executes its steps on a CPU of its own.
     let cpus = |job: &Job| job.plan.calls.len().max(job.plan.processes());
     let most = jobs.iter().map(cpus).max().unwrap_or(0) as u32;
     let mut options = options.clone();
@@ -91,7 +91,7 @@ pub fn check(
             let Ok((nr, checked, functions)) = receiver.recv() else { break };
             waiting.insert(nr, (checked, functions));
         }
-        // Each batch ends and kills its guest. One that waits for room in the channel notices that
+        // Now each batch ends and kills its guest. A batch that waits for room in the channel notices that
         // there is no receiver.
         stop.store(true, Ordering::Relaxed);
         drop(receiver);
@@ -103,7 +103,7 @@ pub fn check(
     })
 }
 
-/// Why the kernel cannot run a test, if it lacks one of the test's calls.
+/// Why the kernel cannot run a test, if one of the test's calls is missing from the kernel.
 fn missing(kernel: &GuestKernel, test: &Test) -> Option<String> {
     let GuestKernel::Knee(_) = kernel else { return None };
     let mut operations = test.calls.iter().map(|call| call.operation.as_str());

@@ -4,6 +4,8 @@
 //! ends after a run in which its calls share nothing. It also ends after a run in which its calls share the
 //! same data as in the previous valid run, because another run is unlikely to differ.
 
+use knee_plan::MOST_TRACED;
+
 use crate::datum::Datum;
 use crate::record::TestResult;
 
@@ -11,7 +13,7 @@ use crate::record::TestResult;
 const MAX_RUNS: u32 = 3;
 /// Maximum number of runs of a test whose only sharing is false sharing that depends on the addresses of
 /// objects. Objects have different addresses in each run, so the calls of a later run may share nothing.
-const MAX_PLACEMENTS: u32 = 6;
+const MAX_PLACEMENTS: u32 = MOST_TRACED;
 
 /// The runs of the current test.
 #[derive(Debug)]
@@ -23,8 +25,8 @@ pub(super) struct Repetition {
     before: Option<Shared>,
 }
 
-/// The data that calls share in a run, regardless of the lines' addresses. False sharing that depends on the
-/// addresses of objects is left out.
+/// The data that the calls share in a run, regardless of the lines' addresses. False sharing that depends on
+/// the addresses of objects is left out.
 #[derive(Debug, PartialEq, Eq)]
 struct Shared(Vec<Option<Datum>>);
 

@@ -27,9 +27,14 @@ use crate::process::Tracing;
 use crate::record::{Record, TestResult, TracedAccess};
 use crate::results::Results;
 
-/// Maximum number of accesses of a traced test: a test has some thousands. An access takes about 60 bytes.
+/// Maximum number of accesses of a traced test. A test makes a few thousand accesses. An access takes about
+/// 60 bytes of memory.
 const MAX_TRACE: usize = 4_000_000;
-/// Interval at which a session that waits for its guest looks whether to stop.
+/// The memory that knee's own kernel needs in addition to its image, its heap and the channel, in bytes: for
+/// its spaces, and for the pages of the tests. Three processes on four CPUs use less than 1 MiB.
+const KNEE_FRAMES: u64 = 16 * MIB;
+const MIB: u64 = 1 << 20;
+/// Interval at which a session that waits for its guest checks whether to stop.
 const STOP_PERIOD: Duration = Duration::from_millis(100);
 
 /// How to check.
@@ -117,6 +122,12 @@ impl<'a> GuestSession<'a> {
             }
             GuestKernel::Knee(kernel) => {
                 let (content, bytes) = channel(&plans, 0);
+                let needed = (bytes as u64).div_ceil(MIB);
+                let available =
+                    u64::from(guest.memory).saturating_sub((KNEE_CHANNEL_AT + KNEE_FRAMES) / MIB);
+                if needed > available {
+                    return Err(CheckError::TooLarge { tests: jobs.len(), needed, available });
+                }
                 let parameters = format!("check={}", bytes.div_ceil(PAGE));
                 let guest = Guest::start_knee(kernel, &parameters, &content, &guest)?;
                 let channel = Channel::of_guest(&guest, KNEE_CHANNEL_AT);
@@ -164,7 +175,7 @@ impl<'a> GuestSession<'a> {
         Ok(self.channel.begun()?)
     }
 
-    /// Waits for the next completed test, the end, or `stop`.
+    /// Waits until a test has been completed, the guest has ended, or `stop` is set.
     pub(super) fn next(&mut self, stop: &AtomicBool) -> Result<Next, CheckError> {
         loop {
             if stop.load(Ordering::Relaxed) {
@@ -207,6 +218,8 @@ impl<'a> GuestSession<'a> {
                 self.trace.push(access);
             }
             Event::Result(Record::Access(_)) => return Err(GuestError::TooMany("accesses").into()),
+            // Only measurements of costs use deferred work.
+            Event::Result(Record::Deferred(_)) => {}
             Event::End(end) => {
                 self.reports.extend(self.channel.reports()?);
                 self.end = Some(end);

@@ -17,7 +17,7 @@ pub struct Figures {
     /// The number of operations that are left out, because the task was switched out or the result
     /// is incomplete.
     pub disturbed: usize,
-    /// Instructions in the kernel.
+    /// Instructions in the kernel or in the program.
     pub instructions: Spread,
     /// Accesses to memory.
     pub accesses: Spread,
@@ -25,10 +25,13 @@ pub struct Figures {
     pub read: Spread,
     /// Distinct lines that are written.
     pub written: Spread,
-    /// Lines that an operation writes and that other CPUs held before.
+    /// Lines that an operation writes while other CPUs hold them.
     pub taken: Spread,
-    /// Lines that an operation only reads and that another CPU modified before.
+    /// Lines that an operation only reads and that were last modified by another CPU.
     pub fetched: Spread,
+    /// The mean number of instructions in the work that an operation defers: RCU callbacks, which run after a
+    /// grace period. The other figures do not include this work.
+    pub deferred: f64,
     /// Lines that move between CPUs. The line that moves most often is first.
     #[serde(skip)]
     pub lines: Vec<HotLine>,
@@ -95,11 +98,19 @@ impl Cost {
         self.operations.get(skipped..).unwrap_or_default()
     }
 
-    /// The operations that count: those after the warm-up whose task was not switched out and whose result is
-    /// complete.
+    /// The operations that count: those after the warm-up, except if the task was switched out or the result
+    /// is incomplete.
     pub(super) fn counted(&self, warm_up: u32) -> impl Iterator<Item = &TestResult> {
         let counts = |done: &&TestResult| !done.is_disturbed() && !done.is_incomplete();
         self.after(warm_up).iter().filter(counts)
+    }
+
+    /// The mean number of instructions in the deferred work of an operation. All rounds count, because the
+    /// operations of all rounds defer work.
+    fn deferred_instructions(&self) -> f64 {
+        let sides = self.deferred.iter().flat_map(|work| &work.sides);
+        let all: u64 = sides.map(|side| side.instructions).sum();
+        all as f64 / self.operations.len().max(1) as f64
     }
 
     /// The cost of an operation, computed without the first `warm_up` rounds.
@@ -118,6 +129,7 @@ impl Cost {
             written: of_side(|side| side.written as u64),
             taken: Spread::of(done.iter().map(|done| done.taken)),
             fetched: Spread::of(done.iter().map(|done| done.fetched)),
+            deferred: self.deferred_instructions(),
             lines: lines(&done, &self.data),
         }
     }
@@ -195,7 +207,10 @@ mod tests {
         let datum = Datum { fields: vec!["file.f_pos".to_owned()], beside: Vec::new() };
         let data = [(0x40, datum.clone()), (0x80, Datum::default())].into();
         let (words, nodes) = (BTreeMap::new(), Vec::new());
-        let figures = Cost { experiment, operations, data, words, nodes }.figures(1);
+        let later = done(1234, 0);
+        let deferred = vec![later.clone(), later];
+        let figures = Cost { experiment, operations, deferred, data, words, nodes }.figures(1);
+        assert_eq!(figures.deferred, 2.0 * 1234.0 / 6.0);
         assert_eq!((figures.operations, figures.disturbed), (3, 1));
         let expected = Spread { median: 500, min: 500, max: 530, mean: 510.0 };
         assert_eq!(figures.instructions, expected);

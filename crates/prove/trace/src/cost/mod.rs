@@ -15,24 +15,28 @@ pub use contention::{
     SharedLine, VISIT_DISTANCE, Visit,
 };
 pub use figures::{Figures, HotLine, Spread};
+pub(crate) use names::Data;
 
 use crate::calibration::Calibration;
 use crate::channel::Channel;
 use crate::check::CheckError;
 use crate::datum::Datum;
+use crate::error::GuestError;
 use crate::functions::Functions;
 use crate::guest::{End, Event, Guest, GuestOptions};
 use crate::guest_kernel::{GuestKernel, Names};
 use crate::initramfs::Initramfs;
 use crate::process::Tracing;
-use crate::record::{Record, TestResult};
+use crate::record::{Record, Side, TestResult};
 use crate::results::Results;
-use names::Data;
 
 /// Maximum number of guests that try one experiment, if each guest ends before completing it.
 const ATTEMPTS: u32 = 3;
-/// Rounds that are not to be counted. They fill the per-CPU caches, which refill from global lists about ten entries at a
-/// time.
+/// Maximum number of batches of deferred work in an experiment. Linux runs up to ten RCU callbacks in a
+/// batch, and each operation queues a few.
+const MOST_BATCHES: usize = 1 << 16;
+/// The number of warm-up rounds, which do not count. They fill the per-CPU caches, which the kernel refills
+/// from global lists about ten entries at a time.
 pub const WARM_UP: u32 = 16;
 
 /// The results of an experiment.
@@ -43,6 +47,9 @@ pub struct Cost {
     /// The results of the individual operations: round by round, and in each round in the order of
     /// the CPUs.
     pub operations: Vec<TestResult>,
+    /// Batches of work that the operations deferred: RCU callbacks, which run after a grace period. Each
+    /// batch contains the callbacks that a CPU ran one after the other.
+    pub deferred: Vec<TestResult>,
     /// The data in the lines that moved, by the lines' physical addresses.
     pub data: BTreeMap<u64, Datum>,
     /// The data in the words of these lines that the operations accessed atomically, by the words' physical
@@ -93,10 +100,11 @@ fn guest(
     let mut names = Names::of(kernel);
     let mut functions = Functions::default();
     let mut is_up = false;
-    // While an experiment waits for its last results, the guest may complete the next one.
+    // While knee waits for the last results of an experiment, the guest may complete the next experiment.
     let largest = rest.experiments.iter().map(|experiment| experiment.cpus).max().unwrap_or(0);
     let mut results = Results::with_room_for(2 * largest as usize * rest.rounds as usize);
     let mut waiting: VecDeque<Made> = VecDeque::new();
+    let mut deferred: Vec<TestResult> = Vec::new();
     // The names of the data that moved, keyed by the number of the test after which the guest paused.
     let mut data: BTreeMap<u64, Data> = BTreeMap::new();
     let rounds = u64::from(rest.rounds);
@@ -140,13 +148,20 @@ fn guest(
             Event::Result(Record::Test(result)) => {
                 if let (Some(names), false) = (names.of_data(), result.is_conflict_free()) {
                     let begin = data.last_key_value().map_or(0, |(last, _)| last + 1);
-                    data.insert(result.test, Data::of(|| results.since(begin), names));
+                    let of = || results.since(begin).chain(deferred.iter());
+                    data.insert(result.test, Data::of(of, |conflict| names.datum(conflict)));
                 }
                 if result.is_awaited() {
                     guest.resume()?;
                 }
                 guest.begin_step();
                 results.add(result)?;
+            }
+            Event::Result(Record::Deferred(work)) if calibration.is_over() => {
+                if deferred.len() == MOST_BATCHES {
+                    return Err(GuestError::TooMany("batches of deferred work").into());
+                }
+                deferred.push(work);
             }
             Event::Result(_) => {}
             Event::End(how) => end = how,
@@ -159,7 +174,14 @@ fn guest(
             let Data { lines: data, words } = data.get(&last(&made)).cloned().unwrap_or_default();
             rest.experiments.retain(|experiment| *experiment != made.experiment);
             let nodes = options.node_cpus();
-            let cost = Cost { experiment: made.experiment, operations, data, words, nodes };
+            // Work that ended before the first operation belongs to the set-up.
+            let (mut own, later): (Vec<TestResult>, Vec<TestResult>) =
+                deferred.into_iter().partition(|work| work.test <= last(&made));
+            deferred = later;
+            own.retain(|work| work.test > made.first && !work.is_incomplete());
+            number_cpus(made.experiment.cpus, &mut operations, &mut own);
+            let experiment = made.experiment;
+            let cost = Cost { experiment, operations, deferred: own, data, words, nodes };
             if report(cost, &functions).is_break() {
                 rest.experiments.clear();
                 return Ok(end);
@@ -171,6 +193,20 @@ fn guest(
             Err(CheckError::NoAnswer { path: kernel.path().to_owned(), end })
         }
         _ => Ok(end),
+    }
+}
+
+/// Numbers the CPUs of an experiment as the guest does, and removes the deferred work of other CPUs. The plugin
+/// numbers CPUs in the order in which they first appear (since QEMU 9.0). The tasks of an experiment take turns
+/// in the order of their CPUs.
+fn number_cpus(cpus: u32, operations: &mut [TestResult], deferred: &mut Vec<TestResult>) {
+    let numbered = operations.iter().zip((0..cpus).cycle());
+    let numbers: BTreeMap<u32, u32> =
+        numbered.filter_map(|(done, cpu)| Some((done.sides.first()?.cpu, cpu))).collect();
+    let is_of_task = |side: &Side| numbers.contains_key(&side.cpu);
+    deferred.retain(|work| work.sides.first().is_some_and(is_of_task));
+    for side in operations.iter_mut().chain(deferred).flat_map(|done| &mut done.sides) {
+        side.cpu = numbers.get(&side.cpu).copied().unwrap_or(side.cpu);
     }
 }
 

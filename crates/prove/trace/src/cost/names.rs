@@ -2,24 +2,24 @@
 
 use std::collections::BTreeMap;
 
-use crate::datum::{DataNames, Datum};
+use crate::datum::Datum;
 use crate::record::{Conflict, TestResult, Touch};
 
 /// The names of data that moved.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Data {
+pub(crate) struct Data {
     /// The data in lines, by physical address.
-    pub(super) lines: BTreeMap<u64, Datum>,
+    pub(crate) lines: BTreeMap<u64, Datum>,
     /// The data in words that are accessed atomically, by physical address.
-    pub(super) words: BTreeMap<u64, Datum>,
+    pub(crate) words: BTreeMap<u64, Datum>,
 }
 
 impl Data {
     /// Names the data in the lines that moved in these operations. The guest must be paused after the last
     /// operation.
-    pub(super) fn of<'r, I: Iterator<Item = &'r TestResult>>(
+    pub(crate) fn of<'r, I: Iterator<Item = &'r TestResult>>(
         operations: impl Fn() -> I,
-        names: &mut (impl DataNames + ?Sized),
+        mut name: impl FnMut(&Conflict) -> Datum,
     ) -> Data {
         let mut atomics: BTreeMap<u64, BTreeMap<u8, u8>> = BTreeMap::new();
         for access in operations().flat_map(|done| &done.accesses).flat_map(|side| &side.list) {
@@ -30,10 +30,10 @@ impl Data {
         let mut data = Data::default();
         for line in lines(operations()) {
             for (&offset, &bytes) in atomics.get(&line.line).into_iter().flatten() {
-                let word = names.datum(&word(&line, offset, bytes));
+                let word = name(&word(&line, offset, bytes));
                 data.words.insert(line.line + u64::from(offset), word);
             }
-            data.lines.insert(line.line, names.datum(&line));
+            data.lines.insert(line.line, name(&line));
         }
         data
     }

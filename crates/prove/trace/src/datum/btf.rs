@@ -17,9 +17,9 @@ pub(super) const MAX_BTF: u64 = 64 << 20;
 /// Maximum length of a chain of typedefs and qualifiers; a longer chain must be a cycle.
 const MAX_CHAIN: usize = 32;
 
-/// Maximum number of fields to look at for one name. The largest structs have a few hundred, including those
-/// of anonymous members. A description in which anonymous members contain themselves would otherwise take
-/// forever.
+/// Maximum number of fields to look at for one name. The largest structs have a few hundred fields, including
+/// those of anonymous members. Without this limit, the search would take forever if anonymous members
+/// contained themselves.
 const MAX_LOOKS: usize = 20_000;
 
 /// Why a description of types is invalid.

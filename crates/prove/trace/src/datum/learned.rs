@@ -28,7 +28,7 @@ impl<K, V> Default for CodeHistory<K, V> {
 }
 
 impl<K: Eq + Hash, V: Clone + PartialEq> CodeHistory<K, V> {
-    /// Records that the code with these keys has touched the data `touched`.
+    /// Records that the code with these keys has touched certain data, which are given as `touched`.
     pub(crate) fn learn(&mut self, keys: impl Iterator<Item = K>, touched: &V) {
         for key in keys {
             let known = Majority { value: touched.clone(), lead: 0, all: 0 };

@@ -1,4 +1,4 @@
-//! Names the kernel's data in a cache line that calls share, such as `file.f_count`.
+//! Names the kernel's data, such as `file.f_count`, in a cache line that is shared by calls.
 //!
 //! | where an address lies | how it is named |
 //! | --- | --- |
@@ -44,7 +44,7 @@ pub(crate) use names::DataNames;
 pub use resolver::Resolver;
 pub use symbols::{Symbol, Symbols};
 
-/// The data in a line that calls share.
+/// The data in a line that is shared by calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Datum {
     /// Fields or variables, in the order of their addresses. For true sharing, the data that one

@@ -1,4 +1,4 @@
-//! Names for the data in the lines of any guest.
+//! Names for the data in a guest's cache lines, whichever kernel the guest runs.
 
 use super::Datum;
 use crate::record::Conflict;

@@ -6,7 +6,7 @@ use super::btf::{Btf, TypeId};
 use super::memory::{Memory, PAGE_BYTES};
 use super::symbols::Symbols;
 
-/// Per-CPU variables whose types the kernel does not describe before Linux 6.12.
+/// Per-CPU variables whose types are not described by kernels before Linux 6.12.
 const TYPES: &[(&str, &str)] = &[("cpu_tlbstate", "tlb_state"), ("runqueues", "rq")];
 const MAX_CPUS: u64 = 4096;
 /// Maximum size in bytes of the space for allocations in each CPU's area.

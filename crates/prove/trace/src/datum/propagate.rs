@@ -32,7 +32,7 @@ const END_BYTES: u64 = 64;
 /// pointer to a single struct has the same type.
 const ARRAYS: &[&str] = &["pipe_inode_info.bufs"];
 const FILE_SYSTEM: &str = "file_system_type.name";
-/// For some file systems: the struct to which their `super_block.s_fs_info`, a `void *`, points.
+/// For some file systems: the struct to which the `void *` in their `super_block.s_fs_info` points.
 const PRIVATE: &[(&str, &str)] = &[
     ("btrfs", "btrfs_fs_info"),
     ("devtmpfs", "shmem_sb_info"),

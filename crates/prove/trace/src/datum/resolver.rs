@@ -83,7 +83,8 @@ impl Resolver {
 
     /// Whether calls share a line only because of an object's position in memory. This is so if the calls
     /// touch different bytes of the line, and the distance from one object of the slab cache to the next is
-    /// not a multiple of the line size: then the fields that share a line differ from object to object.
+    /// not a multiple of the line size. In this case, the fields that share a line differ from object to
+    /// object.
     fn is_by_position(&mut self, conflict: &Conflict) -> bool {
         let Some(types) = &mut self.types else { return false };
         let page = types.pages.as_ref().and_then(|pages| pages.at(&self.memory, conflict.line));

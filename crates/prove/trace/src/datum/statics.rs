@@ -7,7 +7,7 @@ use super::btf::{Btf, TypeId};
 use super::memory::Memory;
 use super::symbols::Symbols;
 
-/// Static structs that calls share, with their types.
+/// Static structs that are shared by calls, with their types.
 const STRUCTS: &[(&str, &str)] = &[
     ("contig_page_data", "pglist_data"),
     ("fsnotify_mark_srcu", "srcu_struct"),

@@ -40,7 +40,7 @@ pub(super) struct Types {
     fields: HashMap<(TypeId, u64, Option<&'static str>), Field>,
 }
 
-/// The name of the data at an address. The name applies to the `bytes` bytes from this address on.
+/// The name of the data at an address. The name applies to the `bytes` bytes that begin at this address.
 pub(super) struct Named {
     pub(super) name: String,
     pub(super) bytes: u64,
@@ -138,9 +138,9 @@ impl Types {
         cache.is_none_or(Cache::keeps_lines)
     }
 
-    /// Identifies an object whose cache has no known type. If the same code has accessed an object of this
-    /// cache before, and the type of that object is known, assumes the same type for `object`, because
-    /// `object` may have been freed since the access.
+    /// Identifies an object whose cache has no known type. `object` may have been freed since it was accessed.
+    /// So if the same code has accessed an object of this cache before, and the type of that object is known,
+    /// the function assumes that `object` has the same type.
     fn known_object(
         &mut self,
         memory: &Memory,

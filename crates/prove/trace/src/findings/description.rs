@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use super::SCHEMA;
 use crate::kernel::Kernel;
 
-/// Maximum number of shards. No check needs so many machines. The limit bounds the work that an invalid file
-/// can cause.
+/// Maximum number of shards. No check needs this many machines. The limit bounds the work that an invalid
+/// file can cause.
 const MAX_SHARDS: usize = 1 << 16;
 /// The `kind` that distinguishes `check.json` from other documents.
 pub(super) const KIND: &str = "commute check";
@@ -160,7 +160,7 @@ impl TestedProgram {
 }
 
 impl TestedProgram {
-    /// How `other` differs from this file. The result calls each file by the word `what`: `program` or
+    /// How `other` differs from this file. `what` is the word for such a file in the result: `program` or
     /// `kernel`.
     fn difference(&self, what: &str, other: &Self) -> Option<String> {
         if self.file == other.file {
@@ -203,7 +203,7 @@ pub fn plugin_digest() -> String {
     digest
 }
 
-/// A part of a check: every `of`-th test or set of operations, starting with the `index`-th. Written `2/3`.
+/// A part of a check: shard `I/N` has every N-th test or set of operations, starting with the I-th.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Shard {
     /// The number of this shard, from 1.
@@ -221,7 +221,8 @@ impl Shard {
         nr % self.of == self.index - 1
     }
 
-    /// Keeps those of all tests or sets that are part of the shard.
+    /// Removes the tests or sets that are not part of the shard. `all` must contain all tests or sets of the
+    /// check.
     pub fn retain<T>(self, all: &mut Vec<T>) {
         let mut nrs = 0..;
         all.retain(|_| nrs.next().is_some_and(|nr| self.has(nr)));
@@ -313,7 +314,7 @@ impl Check {
     pub fn difference(&self, other: &Self) -> Option<String> {
         let (a, b) = (self, other);
         let tested = a.tested.difference(&b.tested);
-        // Different shards of sets have different tests.
+        // If shards divide sets of operations, different shards have different tests.
         let compares_tests = a.sets.is_none() || a.shard.index == b.shard.index;
         if tested.is_some() {
             tested

@@ -98,9 +98,9 @@ pub enum FindingsError {
     TooMany {
         /// The record.
         dir: PathBuf,
-        /// The tests in it.
+        /// The number of tests in it.
         found: usize,
-        /// The tests of the check.
+        /// The number of tests in the check.
         count: usize,
     },
     /// Two records contain the same shard.

@@ -46,10 +46,10 @@ impl TestLine {
         let lines = |run: &TestResult, all: bool| -> Vec<SharedLine> {
             run.conflicts.iter().map(|c| SharedLine::of(c, functions, all)).collect()
         };
-        // Naming code takes longer than everything else here. For a cache line with known data, the names of
-        // the code are needed only if the record lists the cache line. With the verdict `conflict`, the
-        // record lists only cache lines of the last run. So the code of the other runs is named only if the
-        // verdict is `sometimes`.
+        // Finding functions takes longer than everything else here. The verdict compares cache lines by the names
+        // of their data. So if these names are known, the functions are needed only if the record lists the cache
+        // line. With the verdict `conflict`, the record lists only cache lines of the last run. So the functions
+        // of the other runs are found only if the verdict is `sometimes`.
         let runs = |all: bool| -> Vec<Vec<SharedLine>> {
             let is_last = |run| last.is_some_and(|last| std::ptr::eq(last, run));
             counted().map(|run| lines(run, all || is_last(run))).collect()
@@ -75,8 +75,9 @@ impl TestLine {
         operations(&self.test).collect()
     }
 
-    /// The verdict on two of the calls alone, given by their numbers. If the calls of the test share data in
-    /// every run, but these two calls share none of them with each other, the two calls are conflict-free.
+    /// The verdict on two of the calls, which are given by their numbers. If the test has the verdict
+    /// `conflict`, but these two calls share none of its data with each other, their verdict is
+    /// `conflict-free`. Otherwise, it is the verdict of the test.
     pub fn verdict_of(&self, calls: [usize; 2]) -> Verdict {
         match self.verdict {
             Verdict::Conflict if !self.conflicts.iter().any(|line| line.is_between(calls)) => {
@@ -130,8 +131,8 @@ fn operations(id: &str) -> impl Iterator<Item = &str> {
     id.split_once('/').map_or(id, |(names, _)| names).split(',')
 }
 
-/// Checks the operations in the id of a test. The evaluation of a record takes time and memory for each pair of
-/// operations of a test.
+/// Checks the operations in the id of a test. Their number is limited, because the evaluation of a record
+/// takes time and memory for each pair of them.
 ///
 /// # Errors
 /// Returns the reason. The caller reports the number of the line.

@@ -16,7 +16,7 @@
 //! ```
 //!
 //! `check.json` is replaced atomically. `tests.jsonl` grows by whole lines, each written by one
-//! system call, so that a killed knee loses at most the test in progress. If the machine crashes
+//! system call, so that at most the test in progress is lost if knee is killed. If the machine crashes
 //! while a line is written, the partial line is removed when the record is resumed. A check can be divided
 //! into shards, for example one for each machine. Each shard has a record of its own, and several of these
 //! records can be read as one.
@@ -25,10 +25,10 @@
 //!
 //! A test runs until its calls share nothing in one run, or the same data in two successive runs. It runs at
 //! most three times, or six times if its calls share lines *by position* only. The calls then touch different
-//! bytes of a line, and these bytes might be in different lines in another object of the same type. A run
-//! that was disturbed or is incomplete is not valid, and counts only towards this maximum. A conflict of the
-//! test is a datum that its calls share in **every** valid run. If the datum is unknown, the conflict is a
-//! line that the same functions write in every valid run.
+//! bytes of a line, and these bytes might be in different lines in another object of the same type. A
+//! disturbed or incomplete run is not valid, and counts only towards this maximum. A conflict of the test is
+//! a datum that its calls share in **every** valid run. If the datum is unknown, the conflict is a line that
+//! the same functions write in every valid run.
 //!
 //! * `conflict-free`: the calls share nothing in any valid run. This is also the verdict if some runs show no
 //!   sharing and all other runs show only sharing by position.

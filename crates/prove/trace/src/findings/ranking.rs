@@ -38,8 +38,8 @@ pub struct Ranking {
     pub fixes_cut: bool,
 }
 
-/// The most comparisons of two sets of data for the steps of a ranking: a few seconds. A step of the thousand sets of
-/// a large check takes a million.
+/// The maximum number of comparisons of two sets of data in all steps of a ranking. This many comparisons
+/// take a few seconds. For a large check with a thousand sets, a step makes a million comparisons.
 const MOST_COMPARISONS: usize = 1_000_000_000;
 
 /// A datum that tests share.
@@ -194,9 +194,9 @@ impl Left {
     }
 }
 
-/// The greedy sequence of fixes. `sets` contains the sets of data that tests share, each with the
-/// number of tests that share exactly this set. Also returns whether the sequence ends early because the next step
-/// would exceed the number of `comparisons` of sets.
+/// The greedy sequence of fixes. `sets` contains the sets of data that tests share, each with the number of
+/// tests that share exactly this set. `comparisons` is the maximum number of comparisons of two sets. Also
+/// returns whether the sequence ends early because the next step would exceed this maximum.
 fn fixes(
     sets: &BTreeMap<BTreeSet<String>, usize>,
     steps: usize,

@@ -21,8 +21,8 @@ pub struct Findings {
     pub tests: Vec<TestLine>,
     /// The shards that were read.
     pub shards: Vec<Shard>,
-    /// The number of tests of the check. If shards divide sets of operations, only a shard knows how many
-    /// tests it has, so this is the number of tests of the shards that were read.
+    /// The number of tests of the check. If shards divide sets of operations, only the record of a shard
+    /// contains the shard's number of tests. So this is the number of tests in the shards that were read.
     pub count: usize,
 }
 
@@ -39,9 +39,17 @@ impl Findings {
     /// # Errors
     /// If there is no record, or its content does not match the schema.
     pub fn open(dir: &Path) -> Result<Self, FindingsError> {
-        let check = read_check(dir)?;
+        let mut left = MOST_TESTS;
+        Self::of_check(read_check(dir)?, dir, &mut left)
+    }
+
+    /// Reads the tests of a record, which may have at most `left` bytes. Subtracts the size of these tests
+    /// from `left`.
+    fn of_check(check: Check, dir: &Path, left: &mut u64) -> Result<Self, FindingsError> {
         let path = dir.join(TESTS_FILE);
-        let (tests, _) = parse_tests(RegularFile::at(&path).read(), &path)?;
+        let text = RegularFile::at(&path).at_most(*left).read();
+        *left -= text.as_ref().map_or(0, |text| text.len() as u64);
+        let (tests, _) = parse_tests(text, &path)?;
         let (found, count) = (tests.len(), check.tests.count);
         if found > count {
             return Err(FindingsError::TooMany { dir: dir.to_owned(), found, count });
@@ -57,16 +65,22 @@ impl Findings {
     /// # Panics
     /// If `dirs` is empty.
     pub fn of_shards(dirs: &[PathBuf]) -> Result<Self, FindingsError> {
-        let mut read = Vec::with_capacity(dirs.len());
+        // A description is small, so all of them are compared before any tests are read.
+        let mut checks = Vec::with_capacity(dirs.len());
         for dir in dirs {
-            read.push((dir, Self::open(dir)?));
+            checks.push((dir, read_check(dir)?));
         }
-        read.sort_by_key(|(_, findings)| findings.check.shard.index);
-        refuse_other_shards(&read)?;
-        refuse_common_tests(&read)?;
-        let mut read = read.into_iter();
-        let (_, mut all) = read.next().expect("at least one directory");
-        for (_, Self { check, tests, .. }) in read {
+        checks.sort_by_key(|(_, check)| check.shard.index);
+        refuse_other_shards(&checks)?;
+        let mut left = MOST_TESTS;
+        let mut places = HashMap::new();
+        let mut checks = checks.into_iter();
+        let (dir, check) = checks.next().expect("at least one directory");
+        let mut all = Self::of_check(check, dir, &mut left)?;
+        refuse_common_tests(&mut places, dir, &all.tests)?;
+        for (dir, check) in checks {
+            let Self { check, tests, .. } = Self::of_check(check, dir, &mut left)?;
+            refuse_common_tests(&mut places, dir, &tests)?;
             all.shards.push(check.shard);
             if check.sets.is_some() {
                 all.count = all.count.saturating_add(check.tests.count);
@@ -76,7 +90,7 @@ impl Findings {
         Ok(all)
     }
 
-    /// How many of the [`count`](Self::count) tests have no result.
+    /// The number of tests without a result, out of [`count`](Self::count).
     pub fn missing(&self) -> usize {
         self.count.saturating_sub(self.tests.len())
     }
@@ -90,26 +104,26 @@ impl Findings {
     pub fn missing_shards(&self) -> Vec<Shard> {
         let of = self.check.shard.of;
         let here: BTreeSet<usize> = self.shards.iter().map(|shard| shard.index).collect();
-        // If there are fewer tests than shards, the last shards contain no tests, so their records are not
-        // needed. The same is true of sets.
+        // Shards divide sets of operations or tests. If there are fewer of these than shards, the last shards are
+        // empty, so their records are not needed.
         let divided = self.check.sets.as_ref().unwrap_or(&self.check.tests).count;
         let shards = (1..=of.min(divided)).map(|index| Shard { index, of });
         shards.filter(|shard| !here.contains(&shard.index)).collect()
     }
 }
 
-/// Refuses records that are not shards of the first one's check, and the same shard twice. They are in the order of the
-/// shards.
-fn refuse_other_shards(read: &[(&PathBuf, Findings)]) -> Result<(), FindingsError> {
-    let (first, of_first) = &read[0];
-    for pair in read.windows(2) {
-        let [(last, before), (dir, Findings { check, .. })] = pair else { unreachable!() };
+/// Refuses a record that is not a shard of the first record's check, and a shard that occurs twice. `checks`
+/// must be sorted by shard.
+fn refuse_other_shards(checks: &[(&PathBuf, Check)]) -> Result<(), FindingsError> {
+    let (first, of_first) = &checks[0];
+    for pair in checks.windows(2) {
+        let [(last, before), (dir, check)] = pair else { unreachable!() };
         let other = (*dir).clone();
-        if let Some(difference) = of_first.check.difference(check) {
+        if let Some(difference) = of_first.difference(check) {
             let one = (*first).clone();
             return Err(FindingsError::OtherShard { one, other, difference });
         }
-        if before.check.shard == check.shard {
+        if before.shard == check.shard {
             let (one, shard) = ((*last).clone(), check.shard.to_string());
             return Err(FindingsError::SameShard { one, other, shard });
         }
@@ -117,24 +131,30 @@ fn refuse_other_shards(read: &[(&PathBuf, Findings)]) -> Result<(), FindingsErro
     Ok(())
 }
 
-/// Refuses a test that is in two shards.
-fn refuse_common_tests(read: &[(&PathBuf, Findings)]) -> Result<(), FindingsError> {
-    let mut places: HashMap<&str, &PathBuf> = HashMap::new();
-    for (dir, findings) in read {
-        for TestLine { test, .. } in &findings.tests {
-            if let Some(one) = places.insert(test, dir) {
-                let (one, other, test) = (one.clone(), (*dir).clone(), test.clone());
-                return Err(FindingsError::SameTest { one, other, test });
-            }
+/// Refuses a test that is in two shards. `places` contains the tests of the previous shards. This function
+/// adds the tests in `dir`.
+fn refuse_common_tests<'d>(
+    places: &mut HashMap<String, &'d PathBuf>,
+    dir: &'d PathBuf,
+    tests: &[TestLine],
+) -> Result<(), FindingsError> {
+    for TestLine { test, .. } in tests {
+        if let Some(one) = places.insert(test.clone(), dir) {
+            let (one, other, test) = (one.clone(), dir.clone(), test.clone());
+            return Err(FindingsError::SameTest { one, other, test });
         }
     }
     Ok(())
 }
 
-/// The largest `check.json` that is read. Those of knee have a few kilobytes.
+/// The maximum number of bytes to read from the `tests.jsonl` of all shards together. It is the same as the
+/// maximum for any single file.
+const MOST_TESTS: u64 = 512 << 20;
+
+/// Maximum size of a `check.json`, in bytes. knee writes a few kilobytes.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// Reads `check.json` of the record in a directory.
+/// Reads the `check.json` of the record in a directory.
 ///
 /// # Errors
 /// If there is no record, or its content does not match the schema.
@@ -142,7 +162,7 @@ pub fn read_check(dir: &Path) -> Result<Check, FindingsError> {
     read_check_in(RegularFile::at(&dir.join(CHECK_FILE)), dir)
 }
 
-/// Reads `check.json` of the record `dir` from a file.
+/// Reads a `check.json` from `file`. `dir` is the directory of the record, for messages.
 pub(super) fn read_check_in(file: RegularFile<'_>, dir: &Path) -> Result<Check, FindingsError> {
     let path = dir.join(CHECK_FILE);
     let text = match file.at_most(MOST_BYTES).read() {
@@ -171,7 +191,8 @@ fn parse_check(text: &[u8]) -> Result<Check, String> {
         let found = &document["schema"];
         return Err(format!("it has schema {found}, but this version of knee reads {SCHEMA}"));
     }
-    // Parse the text again, because the errors of this parser contain the line and the column.
+    // Parse the text again instead of converting `document`, because only errors in text have a line and a
+    // column.
     let check: Check = serde_json::from_slice(text).map_err(fault)?;
     match check.shard.is_possible() {
         true => Ok(check),
@@ -179,8 +200,9 @@ fn parse_check(text: &[u8]) -> Result<Check, String> {
     }
 }
 
-/// The complete lines of a file of tests, which messages name `path`. Also returns the total size of these lines in
-/// bytes. A missing file counts as empty, because knee may have been killed before it created the file.
+/// The complete lines of a file of tests. Messages call the file `path`. Also returns the total size of these
+/// lines in bytes. A missing file counts as empty, because knee may have been killed before it created the
+/// file.
 pub(super) fn parse_tests(
     text: Result<Vec<u8>, FileError>,
     path: &Path,
@@ -212,6 +234,29 @@ mod tests {
     use super::super::Ids;
     use super::super::samples::{check, conflicting, free, record};
     use super::*;
+
+    #[test]
+    fn the_tests_of_all_shards_share_a_limit() {
+        let dir = tempfile::tempdir().unwrap();
+        let text = "not a test\n";
+        fs::write(dir.path().join(TESTS_FILE), text).unwrap();
+        let mut left = text.len() as u64 - 1;
+        let refused = Findings::of_check(check(Shard::WHOLE, &["a,b/0"]), dir.path(), &mut left);
+        assert!(refused.unwrap_err().to_string().contains("it is larger than"));
+        assert_eq!(left, text.len() as u64 - 1);
+    }
+
+    #[test]
+    fn shards_of_different_checks_are_refused_before_their_tests_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = ["one", "other"].map(|name| dir.path().join(name));
+        for path in &paths {
+            record(path, &check(Shard::WHOLE, &["a,b/0"]), &[]);
+            fs::write(path.join(TESTS_FILE), "not a test\n").unwrap();
+        }
+        let refused = Findings::of_shards(&paths).unwrap_err();
+        assert!(matches!(refused, FindingsError::SameShard { .. }), "{refused}");
+    }
 
     #[test]
     fn shards_are_read_as_one_record_in_their_order() {

@@ -1,4 +1,4 @@
-//! A cache line that calls share, with the functions that accessed it.
+//! A cache line that is shared by calls, with the functions that accessed it.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};

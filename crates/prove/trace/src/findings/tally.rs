@@ -48,7 +48,7 @@ impl Counts {
 pub struct Tally {
     total: Counts,
     sets: BTreeMap<Vec<String>, Counts>,
-    /// By the names of two operations in ascending order.
+    /// The key is the names of two operations, in ascending order.
     pairs: BTreeMap<[String; 2], Counts>,
     data: BTreeMap<String, usize>,
     unexpected: Vec<String>,
@@ -95,8 +95,9 @@ impl Tally {
         &self.sets
     }
 
-    /// For two operations, in either order: the counts of what a call of one and a call of the other share
-    /// with each other. A test with more than two calls counts once for each such pair of its calls.
+    /// The counts for a call of one operation and a call of the other, in either order. A conflict counts
+    /// only if it is between these two calls. A test with more than two calls counts once for each such pair
+    /// of its calls.
     pub fn pair(&self, a: &str, b: &str) -> Option<Counts> {
         self.pairs.get(&sorted(a, b)).copied()
     }

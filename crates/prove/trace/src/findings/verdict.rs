@@ -28,16 +28,16 @@ pub enum Verdict {
 /// Returns the verdict on a test, and the test's conflicts. `runs` contains, for each valid run, the lines
 /// that the calls share.
 ///
-/// Kernel objects have different addresses in each run, so lines are matched by their names. If several lines
-/// of a run have the same name, the conflicts contain as many of them as the run with the fewest lines of
-/// this name. A conflict lists only those data of its line that the calls share in every run.
+/// Kernel objects have different addresses in each run, so lines are matched by their names. If the number of
+/// lines with the same name differs from run to run, the conflicts contain only the smallest number of these
+/// lines. A conflict lists only those data of its line that the calls share in every run.
 ///
-/// Data that the calls share by position only are not a conflict, even if the calls share them in every run:
-/// with the same objects at other addresses, the calls would not share these data. A run in which the calls
-/// share nothing proves that such addresses exist. So if the calls share nothing in one run, and share lines
-/// by position only in the other runs, the test is conflict-free. Without this rule, the verdict would depend
-/// on the addresses in the first run: if the calls share nothing in the first run, the test is conflict-free
-/// and does not run again.
+/// If the calls share data only by position, these data are not a conflict, even if the calls share them in
+/// every run: with the same objects at other addresses, the calls would not share these data. A run in which
+/// the calls share nothing proves that such addresses exist. So if the calls share nothing in one run, and
+/// share lines by position only in the other runs, the test is conflict-free. Without this rule, the verdict
+/// would depend on the addresses in the first run: if the calls share nothing in the first run, the test is
+/// conflict-free and does not run again.
 pub(super) fn verdict(mut runs: Vec<Vec<SharedLine>>) -> (Verdict, Vec<SharedLine>) {
     let is_by_position = |run: &Vec<SharedLine>| run.iter().all(|line| line.by_position);
     if runs.iter().any(Vec::is_empty) && runs.iter().all(is_by_position) {

@@ -1,4 +1,4 @@
-//! Writes a record so that a killed knee loses at most the test in progress.
+//! Writes a record in such a way that at most the test in progress is lost if knee is killed.
 
 use std::fs::{self, DirEntry, File, OpenOptions};
 use std::io::{self, Write};
@@ -117,13 +117,14 @@ impl Writer {
 struct Place {
     /// Its path, for messages.
     dir: PathBuf,
-    /// Dropped before the directory, through which it is removed.
+    /// Declared before `open`, so that it is dropped first: the lock file is removed through the open
+    /// directory.
     _lock: LockFile,
     open: OwnDirectory,
 }
 
 impl Place {
-    /// Locks a record. Refuses a directory in which another user could lead the files of the record elsewhere.
+    /// Locks a record. Refuses a directory in which another user could replace the files of the record.
     fn lock(dir: &Path) -> Result<Self, FindingsError> {
         let open = OwnDirectory::open(dir).map_err(|error| match is_absence(&error) {
             true => FindingsError::NoRecord(dir.to_owned()),
@@ -134,7 +135,7 @@ impl Place {
         Ok(Self { dir: dir.to_owned(), _lock: lock, open })
     }
 
-    /// A path to a file in the directory, whatever is at the path of the directory by now.
+    /// A path to a file in the open directory. It stays valid even if the directory is moved or replaced.
     fn path(&self, name: &str) -> PathBuf {
         self.open.path().join(name)
     }

@@ -77,6 +77,7 @@ impl Packed {
         kernel: &Kernel,
         emulator: &Emulator,
         input: &[u8],
+        tracing: Tracing,
         patience: Duration,
     ) -> Result<ProgramGuest, GuestError> {
         let channel = Ram::new("knee-relay", RELAY_BYTES as u64)
@@ -90,7 +91,7 @@ impl Packed {
             memory: MEMORY,
             parameters: vec![isolated, "norandmaps".to_owned()],
             channel: Some(channel.clone()),
-            tracing: Some(Tracing { program: true, ..Tracing::default() }),
+            tracing: Some(tracing),
             patience,
             arguments: Vec::new(),
         };

@@ -9,6 +9,7 @@
 mod event;
 mod files;
 mod guest;
+mod repeat;
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -34,8 +35,13 @@ use crate::record::Record;
 use crate::results::Results;
 use crate::symbols::ProgramNames;
 
+/// Environment variable for programs that run for a prediction. If such a program panics, the message is
+/// short, because it has no backtrace.
+const NO_BACKTRACE: (&str, &str) = ("RUST_BACKTRACE", "0");
 /// Part of the panic message of a guest's kernel that has run out of memory (mm/oom_kill.c).
 const OUT_OF_MEMORY: &str = "Out of memory";
+
+pub use self::repeat::{Traced, time_program, trace_program};
 
 /// Checks whether this machine's user-mode QEMU can trace programs. A positive answer is cached.
 ///
@@ -56,8 +62,8 @@ pub enum ProgramHost<'k> {
 }
 
 /// Runs `tests`, each a line of JSON, in a program whose `main` calls `knee_bind::main`. Calls
-/// `report` for each test, in the order of the lines, until `report` returns `Break`. A program that
-/// prints nothing for as long as `patience` counts as hung.
+/// `report` for each test, in the order of the lines, until `report` returns `Break`. A program counts as
+/// hung if it prints nothing for as long as `patience`.
 pub fn check_program(
     host: ProgramHost<'_>,
     program: &Path,
@@ -72,7 +78,7 @@ pub fn check_program(
         rest = before;
     }
     let mut names = ProgramNames::default();
-    let launcher = Launcher::new(host, program)?;
+    let launcher = Launcher::new(host, program, false)?;
     while !rest.is_empty() {
         let mut process = Process::start(&launcher, rest, patience)?;
         names.restart();
@@ -119,32 +125,43 @@ enum Next {
 }
 
 /// Starts a program, and starts it again whenever it ends before the last test.
-enum Launcher<'a> {
+struct Launcher<'a> {
+    place: Place<'a>,
+    /// Whether the plugin reports the accesses to lines that move.
+    accesses: bool,
+}
+
+/// Where a program runs.
+enum Place<'a> {
     UserMode(&'a Path),
     Guest(&'a Kernel, &'a Emulator, Packed),
 }
 
 impl<'a> Launcher<'a> {
-    fn new(host: ProgramHost<'a>, program: &'a Path) -> Result<Self, GuestError> {
-        Ok(match host {
-            ProgramHost::UserMode => Self::UserMode(program),
+    fn new(host: ProgramHost<'a>, program: &'a Path, accesses: bool) -> Result<Self, GuestError> {
+        let place = match host {
+            ProgramHost::UserMode => Place::UserMode(program),
             ProgramHost::Guest(kernel, emulator) => {
-                Self::Guest(kernel, emulator, Packed::new(program)?)
+                Place::Guest(kernel, emulator, Packed::new(program)?)
             }
-        })
+        };
+        Ok(Self { place, accesses })
     }
 
     fn start(&self, input: &[u8], patience: Duration) -> Result<Running, GuestError> {
-        match self {
-            Self::UserMode(program) => {
+        let tracing = Tracing { accesses: self.accesses, ..Tracing::default() };
+        match &self.place {
+            Place::UserMode(program) => {
                 let mut launch = Launch::program(Command::new(QEMU_USER));
-                launch.trace(Tracing { user: true, ..Tracing::default() })?;
+                launch.trace(Tracing { user: true, ..tracing })?;
                 let input = Stdio::from(memory_file("knee-tests", input)?);
-                launch.command().arg(program).env(GUEST, "0").stdin(input);
+                let command = launch.command().arg(program).env(GUEST, "0").stdin(input);
+                command.envs(self.accesses.then_some(NO_BACKTRACE));
                 Ok(Running::UserMode(launch.start(patience)?))
             }
-            Self::Guest(kernel, emulator, packed) => {
-                let guest = packed.start(kernel, emulator, input, patience)?;
+            Place::Guest(kernel, emulator, packed) => {
+                let tracing = Tracing { program: true, ..tracing };
+                let guest = packed.start(kernel, emulator, input, tracing, patience)?;
                 Ok(Running::Guest(Box::new(guest)))
             }
         }
@@ -195,7 +212,7 @@ impl Running {
     }
 }
 
-/// A process of the program, with the remaining tests.
+/// A process of the program, which runs the remaining tests.
 struct Process {
     running: Running,
     /// `None` until the program has reported its trials.
@@ -253,11 +270,12 @@ impl Process {
             Ok(Message::Trials(made)) if made == trials() => {
                 self.calibration.get_or_insert_with(|| Calibration::of_program(made));
             }
-            Ok(Message::Trials(_) | Message::Done { .. }) if self.calibration.is_none() => {
-                let why = "the program uses another version of knee-bind; rebuild it";
-                return Err(CheckError::Agent(why.to_owned()));
+            Ok(Message::Trials(_) | Message::Done { .. } | Message::Timed { .. })
+                if self.calibration.is_none() =>
+            {
+                return Err(other_version());
             }
-            Ok(Message::Trials(_)) => {}
+            Ok(Message::Trials(_) | Message::Timed { .. }) => {}
             Ok(Message::Thread(stack)) => names.learn_thread(stack),
             Ok(Message::Done { .. }) if self.done.len() == self.expected => {
                 let why = "the program reports more tests than it was given";
@@ -291,4 +309,11 @@ impl Process {
         let (id, outcome, _) = self.done.pop_front()?;
         Some(Checked { id, outcome: Ok(outcome), runs, trace: Vec::new() })
     }
+}
+
+/// The error for a program that was built with another version of knee-bind.
+const OTHER_VERSION: &str = "the program uses another version of knee-bind; rebuild it";
+
+fn other_version() -> CheckError {
+    CheckError::Agent(OTHER_VERSION.to_owned())
 }

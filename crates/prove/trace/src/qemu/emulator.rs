@@ -101,7 +101,7 @@ impl Emulator {
         !self.sandbox().is_empty()
     }
 
-    /// The arguments that turn on QEMU's system-call filter, if it works.
+    /// The arguments that turn on QEMU's system-call filter; empty if the filter does not work.
     pub(crate) fn sandbox(&self) -> &'static [&'static str] {
         sandbox::arguments(self.command())
     }

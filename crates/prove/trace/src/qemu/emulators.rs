@@ -3,13 +3,13 @@
 //! A fetched QEMU is a directory with files from a suite's package qemu-system-x86 and from all
 //! packages that this package depends on. These packages include the C library, because this
 //! machine's C library may be incompatible. The directory's name consists of the suite and the version:
-//! `trixie_10.0.13+ds-0+deb13u1`. Only the files that a guest needs are kept: 90 MB of 250 MB. Their digests are
-//! recorded while they are unpacked from verified packages, and checked each time a command chooses the QEMU.
+//! `trixie_10.0.13+ds-0+deb13u1`. Only the files that a guest needs are kept: 90 MB of 250 MB. knee records
+//! their digests as soon as it has unpacked them from verified packages, and checks the digests each time a
+//! command chooses the QEMU.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use knee_host::OwnDirectory;
 use knee_host::regular_file::directory;
 use rustix::fs::syncfs;
 
@@ -17,7 +17,7 @@ use super::emulator::{Emulator, EmulatorError};
 use super::manifest;
 use super::root::is_needed;
 use crate::apt::{Apt, Package};
-use crate::cache::{cache, in_partial, locked, remove};
+use crate::cache::{cache, create, in_partial, locked, remove};
 use crate::package::{PackageError, unpack};
 
 /// The suites with a QEMU, each with the suites from which apt takes the QEMU's dependencies.
@@ -39,7 +39,8 @@ impl Emulators {
     /// The QEMUs in the user's cache directory, `$XDG_CACHE_HOME/knee/qemu`.
     ///
     /// # Errors
-    /// There is no such directory, or other users can change what is in it.
+    /// There is no place for a cache, another user can change what is in the directory, or something in it
+    /// belongs to another user.
     pub fn of_user() -> Result<Emulators, PackageError> {
         Ok(Emulators { dir: cache("qemu")? })
     }
@@ -54,7 +55,7 @@ impl Emulators {
         Ok(packages)
     }
 
-    /// The packages that have been fetched, and whose files have recorded digests.
+    /// The fetched packages whose files have recorded digests.
     pub fn fetched(&self) -> Vec<Package> {
         let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten();
         let entries = entries.filter(|entry| manifest::is_recorded(&entry.path()));
@@ -125,8 +126,7 @@ impl Emulators {
 fn download(package: &Package, dir: &Path) -> Result<PathBuf, PackageError> {
     let suites = SUITES.iter().find(|(suite, _)| *suite == package.suite);
     let apt = Apt::of_user(suites.map_or(&[], |(_, suites)| suites))?;
-    let root = dir.join("root");
-    OwnDirectory::create_private(&root).map_err(PackageError::write(&root))?;
+    let root = create(&dir.join("root"))?;
     for file in apt.download_closure(package, &dir.join("archives"))? {
         unpack(&file, &root, is_needed)?;
     }
@@ -145,7 +145,8 @@ mod tests {
 
     use super::*;
 
-    /// A directory with QEMUs of these names, each with a file, and with their digests.
+    /// Creates a directory with a QEMU for each name. Each QEMU is a file, a link to it, and the list of
+    /// digests.
     fn fetched(names: &[&str]) -> (tempfile::TempDir, Emulators) {
         let dir = tempfile::tempdir().unwrap();
         for name in names {
@@ -198,7 +199,7 @@ mod tests {
         fs::remove_file(&link).unwrap();
         symlink("qemu-system-x86_64", &link).unwrap();
         assert!(emulators.find("trixie").unwrap().is_some());
-        // An older knee recorded no digests, so its QEMUs are fetched again.
+        // Older versions of knee recorded no digests, so their QEMUs are fetched again.
         fs::remove_file(root.join("SHA256SUMS")).unwrap();
         assert_eq!((emulators.find("trixie").unwrap(), emulators.fetched().len()), (None, 0));
     }

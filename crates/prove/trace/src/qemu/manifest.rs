@@ -1,7 +1,7 @@
-//! The files of an unpacked QEMU and their digests, so that knee runs what apt verified.
+//! Records the digests of the files of an unpacked QEMU, so that knee runs only what apt has verified.
 //!
-//! `SHA256SUMS` in the directory of the QEMU has a line for each other file, in the format of sha256sum(1), and a
-//! line for each symbolic link.
+//! The digests are in the file `SHA256SUMS` in the directory of the QEMU. It has a line in the format of
+//! sha256sum(1) for every other file below the directory, and a line for every symbolic link.
 
 use std::fs;
 use std::io;
@@ -27,7 +27,8 @@ pub(super) fn record(root: &Path) -> Result<(), PackageError> {
     write_atomically(&path, lines.as_bytes()).map_err(PackageError::write(&path))
 }
 
-/// Whether `root` contains the recorded files, and nothing else. Files that cannot be read do not count.
+/// Whether `root` contains the recorded files, unchanged, and nothing else. Returns false if a file cannot be
+/// read.
 pub(super) fn is_intact(root: &Path) -> bool {
     let recorded = RegularFile::at(&path(root)).read_to_string();
     recorded.is_ok_and(|recorded| lines(root).is_ok_and(|lines| lines == recorded))
@@ -37,7 +38,7 @@ fn path(root: &Path) -> PathBuf {
     root.join(LIST)
 }
 
-/// A line for each link and each file but the list below `root`, sorted.
+/// The lines of the list, sorted: one for each link and each file below `root`, except the list itself.
 fn lines(root: &Path) -> io::Result<String> {
     let mut lines = Vec::new();
     let mut directories = vec![root.to_owned()];

@@ -6,8 +6,8 @@ use std::process::Command;
 
 /// The program.
 const PROGRAM: &str = "usr/bin/qemu-system-x86_64";
-/// The directories of libraries. Whether a package has its libraries below /usr depends on the
-/// suite.
+/// The directories of libraries. A package's libraries are below /usr in some suites, and below
+/// /lib in others.
 const LIBRARIES: [&str; 2] = ["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu"];
 /// The dynamic linker, in one of [`LIBRARIES`]. The symbolic link in /lib64 is not used, because its
 /// target may be an absolute path.

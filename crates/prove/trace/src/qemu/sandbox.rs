@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use knee_host::process::status;
 
-/// Everything that knee's guests do not need.
+/// Denies each group of system calls that knee's guests do not need.
 const FILTER: &str = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny";
 /// With these arguments, QEMU installs the filter, prints a list and exits.
 const PROBE: [&str; 2] = ["-cpu", "help"];

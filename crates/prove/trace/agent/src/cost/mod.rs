@@ -7,8 +7,10 @@
 //! sets up its own objects; in every later turn but the last, it does the operation once. Meanwhile the other
 //! tasks sleep, their CPUs are idle, and the plugin sees only the operation.
 
+mod linux;
 mod operations;
 mod own;
+mod region;
 mod task;
 mod testcases;
 mod turns;
@@ -27,7 +29,9 @@ pub use own::Operation;
 
 use crate::calibration;
 use crate::fault;
+use crate::layout::PAGE;
 use crate::workers::pin;
+use own::Own;
 use task::Task;
 use turns::Turns;
 
@@ -60,7 +64,7 @@ pub struct CostRequest {
 /// One operation on a number of CPUs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Experiment {
-    /// The name of the operation, in [`operations`].
+    /// The name of one of the [`operations`].
     pub operation: String,
     /// The number of CPUs that do the operation. The guest must have at least this many CPUs.
     pub cpus: u32,
@@ -118,6 +122,31 @@ pub(crate) fn run(request: &CostRequest) -> io::Result<()> {
     Ok(())
 }
 
+/// Repeats an operation on the running kernel, for strace or perf. The working directory must be empty. Calls
+/// getpriority before the first operation and after the last one, to mark where the operations begin and end.
+///
+/// # Errors
+/// There is no such operation, or one of its parts failed.
+pub(crate) fn repeat(operation: &str, rounds: u32) -> io::Result<()> {
+    let known = operations().find(|known| known.name == operation);
+    let operation = known.ok_or_else(|| io::Error::other("there is no such operation"))?;
+    fault::install();
+    let mut own = Own::new(0, 1, rounds, shared_file()?);
+    (operation.set_up)(&mut own)?;
+    let mark = || rustix::process::getpriority_process(None).map(drop);
+    mark()?;
+    for _ in 0..rounds {
+        operation.perform(&mut own).map_err(|(_, error)| error)?;
+    }
+    Ok(mark()?)
+}
+
+/// Creates and opens the file that all tasks share. It is one page long and is in the working directory.
+fn shared_file() -> io::Result<Arc<File>> {
+    fs::write("shared", [7; PAGE])?;
+    Ok(Arc::new(File::open("shared")?))
+}
+
 /// Removes everything in a directory.
 fn empty(directory: &Path) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
@@ -145,8 +174,7 @@ fn make(
     // The cache of a CPU may still hold lines of memory that an earlier experiment has freed. These
     // lines would change the figures of this experiment.
     Mark::Flush.emit();
-    fs::write("shared", [7; 4096])?;
-    let shared = Arc::new(File::open("shared")?);
+    let shared = shared_file()?;
     let neighbours = if mode == Mode::Threads { cpus } else { 1 };
     let task = |nr| Task { operation, nr, neighbours, turns, rounds, shared: Arc::clone(&shared) };
     let children: Vec<libc::pid_t> = match mode {

@@ -5,7 +5,7 @@ use rustix::pipe::PipeFlags;
 use rustix::{fs, io, pipe};
 
 use super::own::{Operation, Own};
-use super::testcases::TESTCASES;
+use super::testcases::TABLES;
 use crate::layout::PAGE;
 
 type Step = knee_operations::Step<Own, io::Errno>;
@@ -17,22 +17,18 @@ const fn on_name(name: &'static str, about: &'static str, call: Step) -> Operati
 
 /// Returns an operation on a descriptor of a one-page file. The descriptor's offset is 0.
 const fn on_file(name: &'static str, about: &'static str, call: Step) -> Operation {
-    Operation {
-        set_up: |own| own.create().and_then(|()| own.open()),
-        prepare: |own| fs::seek(own.file()?, SeekFrom::Start(0)).map(drop),
-        ..Operation::plain(name, about, call)
-    }
+    Operation { set_up: Own::open_own, prepare: Own::seek, ..Operation::plain(name, about, call) }
 }
 
-/// All operations: first the 18 calls of `posix` and `lseek_shared`, then iterations of testcases, which have the
-/// testcases' names.
+/// All operations: first the 18 calls of `posix`, `huge_fault` and `lseek_shared`, then one iteration of each
+/// testcase, under the testcase's name.
 pub fn operations() -> impl Iterator<Item = &'static Operation> + Clone {
-    CALLS.iter().chain(TESTCASES)
+    CALLS.iter().chain(testcases())
 }
 
 /// The iterations of testcases.
 pub fn testcases() -> impl Iterator<Item = &'static Operation> + Clone {
-    TESTCASES.iter()
+    TABLES.iter().copied().flatten()
 }
 
 const CALLS: &[Operation] = &[
@@ -82,6 +78,7 @@ const CALLS: &[Operation] = &[
     Operation::MPROTECT,
     Operation::MEMREAD,
     Operation::MEMWRITE,
+    Operation::HUGE_FAULT,
     Operation {
         prepare: |own| fs::seek(&own.shared, SeekFrom::Start(0)).map(drop),
         ..Operation::plain(
@@ -94,11 +91,10 @@ const CALLS: &[Operation] = &[
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
     use std::path::Path;
     use std::sync::Arc;
 
-    use super::super::empty;
+    use super::super::{empty, shared_file};
     use super::*;
 
     #[test]
@@ -109,9 +105,8 @@ mod tests {
         std::fs::create_dir(&directory).expect("make a directory");
         std::env::set_current_dir(&directory).expect("go there");
         for operation in operations() {
-            std::fs::write("shared", [7; PAGE]).expect("make a file");
-            let shared = Arc::new(File::open("shared").expect("open the file"));
-            let mut own = Own::new(1, 4, Arc::clone(&shared));
+            let shared = shared_file().expect("make and open a file");
+            let mut own = Own::new(1, 4, 3, Arc::clone(&shared));
             (operation.set_up)(&mut own).expect(operation.name);
             for _ in 0..3 {
                 for step in [operation.prepare, operation.call, operation.restore] {

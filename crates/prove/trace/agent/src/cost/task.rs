@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use knee_marks::Mark;
 use knee_operations::Part;
@@ -34,7 +35,7 @@ impl Task {
         let Task { operation, nr, neighbours, turns, rounds, shared } = self;
         pin(nr);
         let before = turns.arrive(nr);
-        let mut own = Own::new(nr, neighbours, shared);
+        let mut own = Own::new(nr, neighbours, rounds, shared);
         let sleeper = (operation.set_up)(&mut own)
             .map_err(|errno| failure((Part::SetUp, errno)))
             .and_then(|()| Sleeper::new(before))
@@ -42,6 +43,9 @@ impl Task {
         turns.pass(nr);
         for round in 0..rounds {
             turns.wait(nr, round + 2);
+            if (nr, round) == (0, 0) {
+                settle();
+            }
             if let (Ok(before), None) = (&sleeper, turns.failure())
                 && let Err(failed) = turn(operation, &mut own, before)
             {
@@ -49,13 +53,29 @@ impl Task {
             }
             turns.pass(nr);
         }
-        // Wait for one more turn, so that this task does not end while other tasks still do their last
+        // Wait for one more turn, so that this task does not end while another task is still in its last
         // operation.
         turns.wait(nr, rounds + 2);
         if nr == 0 {
+            settle();
             pause();
         }
         turns.pass(nr);
+    }
+}
+
+/// Waits until the kernel has done the work that it deferred until after a grace period. One grace period is
+/// not enough: a callback that is queued during a grace period runs only after a later one, and a callback
+/// may queue another one. CPUs run callbacks after a tick, and ticks come every 4 ms (HZ=250).
+fn settle() {
+    const GRACE_PERIODS: u32 = 3;
+    const TICKS: Duration = Duration::from_millis(12);
+    for _ in 0..GRACE_PERIODS {
+        // SAFETY: this system call reads no memory. With this command (MEMBARRIER_CMD_GLOBAL), the call
+        // waits for a grace period (kernel/sched/membarrier.c). If the kernel does not support this command,
+        // the figures omit some deferred work.
+        unsafe { libc::syscall(libc::SYS_membarrier, 1, 0, 0) };
+        std::thread::sleep(TICKS);
     }
 }
 

@@ -32,7 +32,7 @@ struct Shared {
 // SAFETY: while tasks run, only the task that has the turn accesses `failure`. Before the tasks
 // begin and after they have ended, only their parent accesses `failure`. A task passes its turn with
 // a Release operation, and the next task reads the new value with Acquire, so the accesses of the two
-// tasks are ordered. Fork and waitpid order the accesses of the parent.
+// tasks are ordered. The accesses of the parent are ordered by fork and waitpid.
 unsafe impl Sync for Shared {}
 
 impl Turns {

@@ -53,7 +53,7 @@ unsafe impl Send for LargePages {}
 impl LargePages {
     fn new() -> Self {
         let frames = LARGE_PAGES * TABLE as usize;
-        // A vector of zeros is fresh memory of the system, which gets pages when it is accessed.
+        // A vector of zeros is fresh memory from the system, which allocates each page on first access.
         let memory: &'static mut [u8] = vec![0; (frames + 1) * PAGE].leak();
         let start = memory.as_ptr().align_offset(PAGE);
         let free = (0..LARGE_PAGES).map(|number| Frame((FRAMES + number * TABLE as usize) as u64));
@@ -70,7 +70,7 @@ impl LargePages {
     }
 }
 
-// SAFETY: the frames come from the hosted machine, or from a list of large pages, each of which has one
+// SAFETY: the frames come from the hosted machine, or from a list of large pages. Each large page has one
 // owner. CPUs read the tables at each access.
 unsafe impl Machine for Uncached {
     type Platform = <Hosted as Machine>::Platform;
@@ -92,7 +92,7 @@ unsafe impl Machine for Uncached {
         self.hosted.allocate(frames)
     }
 
-    /// Frames of a large page that was split are not used again.
+    /// After a large page has been split, its frames are not used again.
     unsafe fn free(&self, frames: &[Frame]) {
         for frame in frames.iter().filter(|frame| LargePages::place(**frame).is_none()) {
             // SAFETY: the caller upholds the contract of `free`.
@@ -111,7 +111,7 @@ unsafe impl Machine for Uncached {
     fn address(&self, frame: Frame) -> NonNull<u8> {
         match LargePages::place(frame) {
             None => self.hosted.address(frame),
-            // SAFETY: the memory has all frames of large pages.
+            // SAFETY: the memory contains all frames of large pages.
             Some(place) => unsafe { self.large().memory.add(place * PAGE) },
         }
     }

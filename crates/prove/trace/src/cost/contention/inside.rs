@@ -13,7 +13,7 @@ pub(super) struct ByHold {
     pub(super) shared: Inside,
 }
 
-/// The sections in which a lock is held in one way.
+/// The exclusive sections of a lock, or its shared sections.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Inside {
     /// The number of instructions of each section.
@@ -32,7 +32,7 @@ struct Held {
     lines: BTreeSet<usize>,
 }
 
-/// The sections of each lock. `lines` are the lines of the locks.
+/// The sections of each lock. `lines` contains the line of each lock.
 pub(super) fn of_locks(iterations: &[Iteration], lines: &[usize]) -> Vec<ByHold> {
     let mut all = vec![ByHold::default(); lines.len()];
     for iteration in iterations {
@@ -47,6 +47,7 @@ pub(super) fn of_locks(iterations: &[Iteration], lines: &[usize]) -> Vec<ByHold>
                     inside.lines.push(held.lines.len() as u64);
                     return;
                 }
+                EventKind::Shootdown => return,
             };
             for held in held.iter_mut() {
                 if line != lines[held.lock] {
@@ -69,7 +70,7 @@ impl ByHold {
 }
 
 impl Inside {
-    /// The figures of sections in this many operations.
+    /// The figures of the sections, which occurred in this many operations.
     pub(super) fn figures(&self, operations: usize) -> LockSections {
         let sections = self.instructions.len() as f64;
         let mean = |(&line, &visits): (&usize, &usize)| (line, visits as f64 / sections);
@@ -82,11 +83,11 @@ impl Inside {
     }
 }
 
-/// For each of a number of lines, the lock that an operation always holds exclusively when it accesses the
-/// line; the innermost one if there are several, and `None` if there is none, or if the line contains the
-/// lock. `lines` are the lines of the locks.
-pub(super) fn guards(
-    iterations: &[Iteration],
+/// For each of the `number` lines, the lock that operations always hold exclusively when they access the
+/// line. If there are several such locks, this is the innermost one; if there is none, `None`. A lock in the
+/// line itself does not count. `lines` contains the line of each lock.
+pub(super) fn guards<'i>(
+    iterations: impl Iterator<Item = &'i Iteration>,
     lines: &[usize],
     number: usize,
 ) -> Vec<Option<usize>> {
@@ -96,7 +97,7 @@ pub(super) fn guards(
             let line = match event.kind {
                 EventKind::Visit(visit) => visit.line,
                 EventKind::Acquire { lock, .. } => lines[lock],
-                EventKind::Release { .. } => return,
+                EventKind::Release { .. } | EventKind::Shootdown => return,
             };
             let guarding = |lock: usize| {
                 let mut held = held.iter().filter(|held| held.hold == Hold::Exclusive);
@@ -114,14 +115,15 @@ pub(super) fn guards(
     guards.into_iter().map(|guards| guards?.last().copied()).collect()
 }
 
-/// Calls `each` for each event with the locks that are held when it happens, in the order in which they were
-/// taken. A lock is not held when it is taken, but is held when it is released.
+/// Calls `each` for each event, and passes the locks that are held at this event, in the order in which they
+/// were taken. A lock is not yet held at the event that takes it, but is still held at the event that
+/// releases it.
 fn walk(events: &[ContentionEvent], mut each: impl FnMut(&ContentionEvent, &mut Vec<Held>)) {
     let mut held: Vec<Held> = Vec::new();
     for event in events {
         each(event, &mut held);
         match event.kind {
-            EventKind::Visit(_) => {}
+            EventKind::Visit(_) | EventKind::Shootdown => {}
             EventKind::Acquire { lock, hold } => {
                 held.push(Held { lock, hold, since: event.at, lines: BTreeSet::new() });
             }

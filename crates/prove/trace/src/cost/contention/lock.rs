@@ -8,7 +8,7 @@ use crate::datum::Datum;
 pub enum Hold {
     /// No.
     Exclusive,
-    /// Others that hold the lock in the same way.
+    /// Yes, if they also hold it shared.
     Shared,
 }
 
@@ -42,7 +42,7 @@ impl LockKind {
 pub struct Lock {
     /// The index of its line in [`Contention::lines`](super::Contention::lines).
     pub line: usize,
-    /// The first byte of the word in the line that takes and releases the lock.
+    /// The offset in the line of the word that an operation changes to take or release the lock.
     pub offset: u8,
     /// The kind.
     pub kind: LockKind,
@@ -50,12 +50,11 @@ pub struct Lock {
     pub datum: Option<Datum>,
     /// The sections in which nobody else can hold the lock.
     pub exclusive: LockSections,
-    /// The sections in which others may hold the lock in the same way.
+    /// The sections in which others may also hold the lock shared.
     pub shared: LockSections,
 }
 
-/// The sections of a lock. If an operation downgrades a lock, this ends an exclusive section and begins a
-/// shared one.
+/// The sections of a lock. A downgrade ends an exclusive section and begins a shared one.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LockSections {
     /// The average number of sections per operation.

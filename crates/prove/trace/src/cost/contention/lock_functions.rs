@@ -23,8 +23,8 @@ const ACQUIRE: &[(&str, LockKind, Hold)] = &[
     ("mutex_trylock", LockKind::Mutex, Hold::Exclusive),
     ("ww_mutex_lock", LockKind::Mutex, Hold::Exclusive),
     ("ww_mutex_trylock", LockKind::Mutex, Hold::Exclusive),
-    // Rwsems, of which the locks of VMAs consist from 6.4 to 6.14: kernel/locking/rwsem.c. A downgrade turns
-    // the hold of a writer into that of a reader.
+    // Rwsems: kernel/locking/rwsem.c. From 6.4 to 6.14, the lock of a VMA contains an rwsem. A downgrade
+    // turns a writer's hold into a reader's.
     ("down_read", LockKind::RwSemaphore, Hold::Shared),
     ("rwsem_down_read", LockKind::RwSemaphore, Hold::Shared),
     ("downgrade_write", LockKind::RwSemaphore, Hold::Shared),
@@ -32,7 +32,8 @@ const ACQUIRE: &[(&str, LockKind, Hold)] = &[
     ("rwsem_down_write", LockKind::RwSemaphore, Hold::Exclusive),
 ];
 
-/// The lock that a function takes, and how; `None` if it takes none.
+/// The kind of lock that a function takes, and whether it takes the lock exclusively or shared; `None` if it
+/// takes no lock.
 pub(super) fn acquires(function: &str) -> Option<(LockKind, Hold)> {
     let name = function.trim_start_matches('_');
     let (_, kind, hold) = ACQUIRE.iter().find(|(prefix, ..)| name.starts_with(prefix))?;

@@ -1,17 +1,24 @@
 //! Finds lock sections in the accesses of an operation.
 //!
-//! A lock is taken by an atomic instruction in one of the functions that take locks, or by any compare and
-//! exchange of four bytes whose first byte a plain store sets later. The latter is how an inlined
-//! `spin_lock` and `spin_unlock` look (queued_spin_lock and queued_spin_unlock of
-//! include/asm-generic/qspinlock.h).
+//! In a kernel, a lock is taken by an atomic instruction in one of the functions that take locks, or by any
+//! compare and exchange of four bytes whose first byte is later written by a plain store. This compare and
+//! exchange and this store are an inlined `spin_lock` and `spin_unlock` (queued_spin_lock and
+//! queued_spin_unlock of include/asm-generic/qspinlock.h).
+//!
+//! Programs have many kinds of locks, which are released by stores or by atomic instructions. In a program, a
+//! compare and exchange takes a lock unless the previous access to the same word was a load. Without such a
+//! load, the compare and exchange expects a constant: the value of a free lock. The next write to the word
+//! releases the lock. After a load, a compare and exchange expects the loaded value, so it does not take a
+//! lock.
 
 use super::lock::{Hold, LockId, LockKind};
-use super::lock_functions::acquires;
+use super::lock_functions;
+use super::program_locks;
 use crate::record::{AccessKind, SharedAccess};
 
-/// The number of bytes of a spin lock or a reader-writer spin lock.
+/// The size in bytes of the word by which a spin lock or a reader-writer spin lock is taken.
 const SPIN_BYTES: u8 = 4;
-/// The number of bytes whose store releases a spin lock.
+/// The size in bytes of the store that releases a spin lock.
 const HELD_BYTES: u8 = 1;
 
 /// A lock section.
@@ -41,12 +48,15 @@ struct Taken {
     acquire: usize,
 }
 
-/// The lock sections of an operation, in the order of their ends. `function` returns the function that
-/// contains the code at an address. A lock that is taken or released outside of the operation has no section.
+/// The lock sections of an operation, in the order in which they end. `is_program` is true for a program and
+/// false for a kernel. `function` returns the name of the function that contains the code at an address. A
+/// lock has a section only if the operation both takes and releases it.
 pub(super) fn sections<'f>(
     accesses: &[SharedAccess],
+    is_program: bool,
     function: impl Fn(u64) -> Option<&'f str>,
 ) -> Vec<Section> {
+    let acquires = if is_program { program_locks::acquires } else { lock_functions::acquires };
     let mut taken: Vec<Taken> = Vec::new();
     let mut found = Vec::new();
     for (at, access) in accesses.iter().enumerate() {
@@ -60,7 +70,13 @@ pub(super) fn sections<'f>(
         };
         let is_end = |one: &Taken| is_of_word(one) && one.is_released(access, acquires);
         if let Some(end) = taken.iter().rposition(is_end) {
-            let Taken { kind, hold, acquire, .. } = taken.remove(end);
+            let Taken { kind, hold, acquire, by_access } = taken.remove(end);
+            // If a plain store releases a lock, the waiters must be spinning: a store cannot find out whether
+            // to wake a waiter.
+            let kind = match access.kind {
+                AccessKind::Store if by_access => LockKind::Spin,
+                _ => kind,
+            };
             found.push(Section { kind, hold, acquire, release: at });
             // A downgrade both ends and begins a section.
             if acquires.is_none() {
@@ -71,18 +87,31 @@ pub(super) fn sections<'f>(
         if !access.kind.is_atomic() || taken.iter().any(is_held) {
             continue;
         }
-        let by_access = access.kind == AccessKind::CompareExchange && access.bytes == SPIN_BYTES;
-        let spin = by_access.then_some((LockKind::Spin, Hold::Exclusive));
-        if let Some((kind, hold)) = acquires.or(spin) {
+        let by_access = access.kind == AccessKind::CompareExchange
+            && match is_program {
+                true => !is_loaded(accesses, at),
+                false => access.bytes == SPIN_BYTES,
+            };
+        let kind = if is_program { LockKind::Mutex } else { LockKind::Spin };
+        let unknown = by_access.then_some((kind, Hold::Exclusive));
+        if let Some((kind, hold)) = acquires.or(unknown) {
             taken.push(Taken { kind, hold, by_access: acquires.is_none(), acquire: at });
         }
     }
     found
 }
 
+/// Whether the previous access to the same word is a load.
+fn is_loaded(accesses: &[SharedAccess], at: usize) -> bool {
+    let SharedAccess { line, offset, .. } = accesses[at];
+    let mut before = accesses[..at].iter().rev();
+    let last = before.find(|access| (access.line, access.offset) == (line, offset));
+    last.is_some_and(|access| access.kind == AccessKind::Load)
+}
+
 impl Taken {
-    /// Whether an access that writes the lock's word releases the lock. `acquires` is the lock that the
-    /// function of the access takes.
+    /// Whether an access that writes the lock's word releases the lock. If the function that makes the access
+    /// takes a lock, `acquires` describes this lock.
     fn is_released(&self, access: &SharedAccess, acquires: Option<(LockKind, Hold)>) -> bool {
         let is_plain = access.kind == AccessKind::Store;
         match (self.kind, self.hold) {
@@ -90,8 +119,8 @@ impl Taken {
                 access.bytes == HELD_BYTES && (is_plain || !self.by_access)
             }
             (LockKind::RwSpin, _) => access.kind.is_atomic() && acquires.is_none(),
-            // Code that takes a lock may need several atomic instructions. Only a downgrade turns one hold
-            // into another.
+            // A function that takes a lock may use several atomic instructions, and these do not release the
+            // lock. But a downgrade turns an exclusive hold into a shared one.
             _ => acquires
                 .is_none_or(|(_, hold)| (self.hold, hold) == (Hold::Exclusive, Hold::Shared)),
         }

@@ -18,6 +18,7 @@ const FUNCTIONS: &[&str] = &[
     "downgrade_write",
     "up_read",
     "up_write",
+    "flush_tlb_mm_range",
 ];
 
 fn functions() -> Functions {
@@ -28,8 +29,8 @@ fn functions() -> Functions {
     functions
 }
 
-/// Parses an access such as `100 mutex_lock B8/4 cas`: the position, the function, the line and the first byte
-/// in it, the number of bytes, and the kind. The line is a letter.
+/// Parses an access such as `100 mutex_lock B8/4 cas`: the position, the function, the line and the first
+/// byte in it, the number of bytes, and the kind. The line is a letter.
 fn access(text: &str) -> SharedAccess {
     let words: Vec<&str> = text.split(' ').collect();
     let [at, function, to, kind] = words[..] else { panic!("{text}") };
@@ -65,7 +66,7 @@ fn operation(cpu: u32, accesses: &str) -> TestResult {
     result
 }
 
-/// The contention of operations, each with its CPU, on this many CPUs in two memory nodes.
+/// The contention of operations, each given with its CPU. There are `cpus` CPUs in two memory nodes.
 fn contention(cpus: u32, operations: &[(u32, &str)]) -> Contention {
     let operations = operations.iter().map(|(cpu, accesses)| operation(*cpu, accesses));
     contention_of(cpus, operations.collect())
@@ -76,6 +77,7 @@ fn contention_of(cpus: u32, operations: Vec<TestResult>) -> Contention {
     let cost = Cost {
         experiment: Experiment { operation: "open".to_owned(), cpus },
         operations,
+        deferred: Vec::new(),
         data: BTreeMap::new(),
         words: BTreeMap::new(),
         nodes: vec![half, half << (cpus / 2)],
@@ -83,7 +85,7 @@ fn contention_of(cpus: u32, operations: Vec<TestResult>) -> Contention {
     cost.contention(0, VISIT_DISTANCE, &functions())
 }
 
-/// The contention of an operation that two CPUs do.
+/// The contention of an operation that two CPUs perform.
 fn done_twice(accesses: &str) -> Contention {
     contention(2, &[(0, accesses), (1, accesses)])
 }
@@ -99,6 +101,7 @@ fn events_of(contention: &Contention) -> Vec<String> {
         EventKind::Visit(visit) => format!("{} {:?} {}", event.at, visit.kind, letter(visit.line)),
         EventKind::Acquire { lock: of, hold } => format!("{} {hold:?} {}", event.at, lock(of)),
         EventKind::Release { lock: of } => format!("{} Release {}", event.at, lock(of)),
+        EventKind::Shootdown => format!("{} Shootdown", event.at),
     };
     contention.iterations[0].events.iter().map(event).collect()
 }
@@ -112,17 +115,30 @@ fn visits_of(contention: &Contention) -> Vec<Visit> {
 }
 
 #[test]
-fn interrupted_operations_are_left_out_unless_most_of_them_are_interrupted() {
-    let interrupted = |accesses: &str| {
-        let mut operation = operation(1, accesses);
-        operation.sides[0].interrupts = 1;
+fn similar_operations_replace_interrupted_ones_unless_most_are_interrupted() {
+    let sized = |cpu, instructions, interrupts, accesses: &str| {
+        let mut operation = operation(cpu, accesses);
+        operation.sides[0].instructions = instructions;
+        operation.sides[0].interrupts = interrupts;
         operation
     };
     let (count, tick) = ("10 f A0/4 atomic", "10 f A0/4 atomic, 800 f B0/4 atomic");
-    let few = vec![operation(0, count), operation(1, count), interrupted(tick), interrupted(tick)];
-    let few = contention_of(2, few);
-    assert_eq!((few.iterations.len(), few.lines.len()), (2, 1));
-    let most = contention_of(2, vec![operation(0, tick), interrupted(tick), interrupted(tick)]);
+    let few = contention_of(
+        2,
+        vec![
+            sized(0, 1000, 0, count),
+            sized(1, 1000, 0, count),
+            sized(1, 5000, 0, count),
+            sized(0, 9000, 0, count),
+            sized(1, 2500, 1, tick),
+            sized(1, 6000, 1, tick),
+        ],
+    );
+    let instructions: Vec<u64> = few.iterations.iter().map(|one| one.instructions).collect();
+    assert_eq!(instructions, [1000, 1000, 5000, 9000, 1000, 5000]);
+    assert_eq!(few.lines.len(), 1);
+    let interrupted = sized(1, 1000, 1, tick);
+    let most = contention_of(2, vec![operation(0, tick), interrupted.clone(), interrupted]);
     assert_eq!((most.iterations.len(), most.lines.len()), (3, 2));
 }
 
@@ -133,6 +149,7 @@ fn accesses_that_follow_each_other_closely_are_one_visit() {
     let [first, second] = visits_of(&done)[..] else { panic!() };
     assert_eq!((first.accesses, first.atomics, first.instructions), (3, 2, 298));
     assert_eq!((second.accesses, second.atomics, second.instructions), (1, 0, 0));
+    assert_eq!((first.begins_with_load, second.begins_with_load), (true, false));
     assert_eq!(done.lines[0].visits, 2.0);
 }
 
@@ -178,10 +195,40 @@ fn a_spin_lock_is_recognised_by_its_function_or_by_its_release() {
     }
 }
 
+/// Two threads of a program perform an operation. Returns the events of the first thread's operation.
+fn events_of_program(accesses: &str) -> Vec<String> {
+    let operations = [0, 1].map(|cpu| operation(cpu, accesses)).into();
+    let cost = Cost {
+        experiment: Experiment { operation: "get".to_owned(), cpus: 2 },
+        operations,
+        deferred: Vec::new(),
+        data: BTreeMap::new(),
+        words: BTreeMap::new(),
+        nodes: Vec::new(),
+    };
+    let mut functions = functions();
+    functions.are_of_program = true;
+    events_of(&cost.contention(0, VISIT_DISTANCE, &functions))
+}
+
+#[test]
+fn a_program_takes_a_lock_by_comparing_with_a_constant() {
+    let events = events_of_program("0 f A0/1 cas, 50 f B0/8 store, 90 f A0/1 atomic");
+    assert_eq!(events, ["0 Exclusive mutex A0", "50 Store B", "90 Release mutex A0"]);
+    let events = events_of_program("0 f A0/4 cas, 90 f A0/4 store");
+    assert_eq!(events, ["0 Exclusive spin lock A0", "90 Release spin lock A0"]);
+    // A reference count is incremented because it is not zero, and later decremented.
+    let events = events_of_program("0 f A0/8 load, 5 f A0/8 cas, 400 f A0/8 atomic");
+    assert_eq!(events, ["0 CompareExchange A", "400 Atomic A"]);
+    // The names of kernel functions mean nothing in a program.
+    let events = events_of_program("0 mutex_lock A0/8 atomic, 400 f A0/8 atomic");
+    assert_eq!(events, ["0 Atomic A", "400 Atomic A"]);
+}
+
 #[test]
 fn atomic_instructions_without_a_matching_release_are_visits() {
     for accesses in [
-        // The lock is not released in the operation, was taken before, or could not be taken.
+        // The lock is not released in the operation, was taken before the operation, or could not be taken.
         "10 _raw_spin_lock A0/4 cas",
         "10 f A0/1 store",
         "10 _raw_spin_lock A0/4 load",
@@ -189,7 +236,7 @@ fn atomic_instructions_without_a_matching_release_are_visits() {
         "10 f A0/4 cas, 20 f A0/4 atomic",
         "10 f A0/4 cas, 20 f A4/1 store",
         "10 f A0/8 cas, 20 f A0/1 store",
-        // A mutex that is only taken.
+        // A mutex that is taken, but not released.
         "10 mutex_lock A0/8 cas, 20 mutex_lock A0/8 cas",
     ] {
         let done = done_twice(&format!("{accesses}, 900 f A60/4 store"));
@@ -274,6 +321,17 @@ fn accesses_to_the_line_of_a_lock_belong_to_its_section_unless_they_are_far_away
 }
 
 #[test]
+fn the_holder_of_a_lock_visits_its_line_again_however_dense_its_accesses_are() {
+    let done = done_twice(
+        "0 _raw_spin_lock A0/4 cas, 100 f A8/4 load, 200 f A8/4 store, 300 f A16/4 store, \
+         400 f A0/1 store, 450 f B0/4 load, 550 f B0/4 load, 650 f B0/4 store",
+    );
+    let expected =
+        ["0 Exclusive spin lock A0", "200 Store A", "400 Release spin lock A0", "450 Store B"];
+    assert_eq!(events_of(&done), expected);
+}
+
+#[test]
 fn the_scope_of_a_line_is_the_set_of_cpus_that_access_it() {
     let of = |users: &[u32]| {
         let operations: Vec<(u32, &str)> = (0..4)
@@ -295,8 +353,53 @@ fn warm_up_rounds_and_interrupted_tasks_do_not_count() {
     operations[3].sides[0].switches = 1;
     let experiment = Experiment { operation: "open".to_owned(), cpus: 2 };
     let (data, words, nodes) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
-    let cost = Cost { experiment, operations, data, words, nodes };
+    let deferred = Vec::new();
+    let cost = Cost { experiment, operations, deferred, data, words, nodes };
     let done = cost.contention(1, VISIT_DISTANCE, &functions());
     let cpus: Vec<u32> = done.iterations.iter().map(|iteration| iteration.cpu).collect();
     assert_eq!(cpus, [0, 0, 1]);
+}
+
+#[test]
+fn a_request_to_flush_other_cpus_is_a_shootdown_if_the_address_space_is_shared() {
+    let flush = "10 flush_tlb_mm_range A0/8 atomic, 20 f A8/8 load, 900 f B0/4 store";
+    let shootdown = ["10 Atomic A", "10 Shootdown", "900 Store B"];
+    assert_eq!(events_of(&done_twice(flush)), shootdown);
+    let apart = contention(2, &[(0, flush), (1, "900 f B0/4 store")]);
+    assert_eq!(events_of(&apart), ["900 Store B"]);
+}
+
+#[test]
+fn deferred_work_is_listed_apart_in_the_share_of_the_operations_that_count() {
+    let of_cpu = |cpu| [operation(cpu, "10 f A0/8 atomic"), operation(cpu, "10 f A0/8 atomic")];
+    let operations: Vec<TestResult> = [0, 1].into_iter().flat_map(of_cpu).collect();
+    let batch = |cpu| operation(cpu, "20 _raw_spin_lock B0/4 cas, 30 f B0/1 store");
+    let experiment = Experiment { operation: "open".to_owned(), cpus: 2 };
+    let (data, words, nodes) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+    let deferred = vec![batch(0), batch(0), batch(1), batch(1)];
+    let mut cost = Cost { experiment, operations, deferred, data, words, nodes };
+    // The first two operations are those of CPU 0. One of them does not count.
+    cost.operations[0].sides[0].switches = 1;
+    let done = cost.contention(0, VISIT_DISTANCE, &functions());
+    let cpus = |of: &[Iteration]| -> Vec<u32> { of.iter().map(|of| of.cpu).collect() };
+    assert_eq!(cpus(&done.iterations), [0, 1, 1]);
+    assert_eq!(cpus(&done.deferred), [0, 1, 1]);
+    let visits: Vec<(f64, f64)> =
+        done.lines.iter().map(|line| (line.visits, line.deferred)).collect();
+    assert_eq!(visits, [(1.0, 0.0), (0.0, 1.0)]);
+    assert_eq!(done.locks[0].exclusive.per_operation, 0.0);
+    assert_eq!(done.deferred[0].events.len(), 2);
+}
+
+#[test]
+fn cpus_have_the_numbers_of_their_tasks() {
+    let on = |cpu| operation(cpu, "");
+    let cpus =
+        |done: &[TestResult]| -> Vec<u32> { done.iter().map(|done| done.sides[0].cpu).collect() };
+    // The plugin saw CPU 2 first, and a CPU without a task does deferred work.
+    let mut operations = [1, 2, 0, 1, 2, 0].map(on);
+    let mut deferred = [0, 3, 1].map(on).to_vec();
+    crate::cost::number_cpus(3, &mut operations, &mut deferred);
+    assert_eq!(cpus(&operations), [0, 1, 2, 0, 1, 2]);
+    assert_eq!(cpus(&deferred), [2, 0]);
 }
