@@ -24,12 +24,12 @@ impl<'w> Call<'w> {
         self.nr
     }
 
-    /// The process that makes the call, of `processes` processes. Without loss of generality, process 0
-    /// makes the first call, and a call in a process that makes no earlier call is in the lowest such
-    /// process.
+    /// The process that makes the call, of `processes` processes. Without loss of generality, process 0 makes
+    /// the first call. Each later call is made either by a process that makes an earlier call, or by the
+    /// lowest process that makes no earlier call.
     pub fn process(&mut self, processes: u8) -> Result<u8, Stop> {
-        // The answers below depend on the earlier calls whose processes are known by now, so a call is
-        // asked for its process only once.
+        // The answers below depend on the earlier calls whose processes are known by now, so the process of a
+        // call is determined only once.
         if let Some(known) = self.execution.calls.get(self.nr).process {
             return Ok(known);
         }
@@ -160,7 +160,7 @@ mod tests {
     use crate::models::posix::posix;
     use crate::models::processes::processes;
 
-    /// The processes of the calls, in all tests of these calls.
+    /// For each test of these calls, the processes that make the calls.
     fn processes_of(model: &dyn Model, names: &[&str]) -> BTreeSet<Vec<u8>> {
         let operations = model.operations();
         let nr = |name: &&str| operations.iter().position(|(other, _)| other == name).unwrap();

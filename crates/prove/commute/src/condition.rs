@@ -3,9 +3,9 @@
 //! An exploration has many situations, and their conditions contain literals that do not matter. A literal is
 //! dropped from a condition if no situation with the opposite verdict satisfies the remaining literals. Then
 //! a greedy search selects enough of the shortened conditions to cover all situations. Terms with different
-//! labels count as unrelated, so two conditions that exclude each other only because such terms are related
-//! seem compatible. In this case a literal that could be dropped is kept: the condition is longer than
-//! necessary, but never wrong.
+//! labels count as unrelated. So if two conditions exclude each other only because such terms are related,
+//! the conditions seem compatible. In this case a literal that could be dropped is kept: the condition is
+//! longer than necessary, but never wrong.
 
 use std::collections::HashMap;
 

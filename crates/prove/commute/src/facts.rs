@@ -74,7 +74,7 @@ pub struct Facts {
     /// The names that are literal words.
     words: Vec<u32>,
     constants: Vec<u32>,
-    /// Pairs of fresh names that the explorer chose to be equal, each with the index of this choice.
+    /// Pairs of fresh names that the explorer made equal, each with the index of the explorer's choice.
     agreed: Vec<(u32, u32, usize)>,
     ints: Vec<IntInfo>,
     /// `bounds[i][j]` is the maximum of variable i - variable j.
@@ -184,7 +184,7 @@ impl Facts {
         of_class.map(|(.., choice)| *choice).max()
     }
 
-    /// The labels of each pair of names that the explorer chose to be equal.
+    /// The labels of each pair of names that the explorer made equal.
     pub(crate) fn agreed_names(&self) -> Vec<(String, String)> {
         let label = |id: u32| self.names[id as usize].label.clone();
         self.agreed.iter().map(|(a, b, _)| (label(*a), label(*b))).collect()
@@ -201,7 +201,7 @@ impl Facts {
         }
     }
 
-    /// A new integer from `least` to `most`. A bound of `None` allows any integer on its side.
+    /// A new integer from `least` to `most`. If a bound is `None`, the integer is not limited on that side.
     pub fn int(&mut self, label: impl Into<String>, least: Option<i64>, most: Option<i64>) -> Int {
         let var = self.ints.len();
         self.ints.push(IntInfo { label: label.into(), is_open: false, agreed: None });

@@ -97,9 +97,9 @@ impl Expect {
         self.order == ANY_ORDER
     }
 
-    /// The call numbers in this order, for a test with `of` calls: in ascending order if the results are the
-    /// same in every order. `None` if the order names a call that the test does not have or that has no
-    /// result.
+    /// The call numbers in this order: in ascending order if the results are the same in every order. `of` is
+    /// the number of calls in the test. `None` if the order names a call that the test does not have or that
+    /// has no result.
     pub fn calls(&self, of: usize) -> Option<Vec<usize>> {
         let calls: Vec<usize> = match self.is_of_any_order() {
             true => (0..of).collect(),

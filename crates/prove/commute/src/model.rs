@@ -41,8 +41,8 @@ pub fn pairs(model: &dyn Model) -> Vec<[usize; 2]> {
     pairs.map(|pair| [pair[0], pair[1]]).collect()
 }
 
-/// All sets of `calls` calls of `operations` operations. A set may call an operation several times. The
-/// number of an operation stands for a call, and the numbers of a set are in ascending order.
+/// All sets of `calls` calls in an interface that has `operations` operations. A set may call an operation
+/// several times. A set lists the number of each call's operation, in ascending order.
 pub fn sets(operations: usize, calls: usize) -> Vec<Vec<usize>> {
     (0..calls).fold(vec![Vec::new()], |sets, _| {
         let longer = |set: &Vec<usize>| {
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(sets(2, 1), [[0], [1]]);
         assert_eq!(sets(2, 2), [[0, 0], [0, 1], [1, 1]]);
         assert_eq!(sets(2, 3), [[0, 0, 0], [0, 0, 1], [0, 1, 1], [1, 1, 1]]);
-        // Binomial coefficients: the pairs and the sets of three of 18 calls.
+        // Of 18 operations, there are C(19, 2) sets of two calls and C(20, 3) sets of three.
         assert_eq!([2, 3].map(|calls| sets(18, calls).len()), [171, 1140]);
     }
 }

@@ -118,8 +118,8 @@ fn stuck(limit: Duration) -> Option<Snapshot> {
         .max_by_key(|execution| execution.running)
 }
 
-/// The number of situations that the running exploration has found so far; of several explorations, the
-/// largest number.
+/// The number of situations that the running exploration has found so far. If several explorations are
+/// running, the largest of their numbers.
 pub fn situations_so_far() -> usize {
     running().iter().map(|progress| progress.situations.load(Relaxed)).max().unwrap_or(0)
 }

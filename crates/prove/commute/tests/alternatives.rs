@@ -1,4 +1,4 @@
-//! Whether operations commute depends on what the interface returns and promises.
+//! Commutativity depends on what the interface returns and promises.
 
 mod support;
 
@@ -8,7 +8,7 @@ use knee_commute::{Extent, Interface, Limits, State, Verdict, explore, explore_p
 use snapbox::{assert_data_eq, str};
 use support::shown;
 
-/// Returns in how many of all situations two operations commute, such as `4 of 8`.
+/// Returns a text such as `4 of 8`: the two operations commute in four of eight situations.
 fn share<S: State>(interface: &Interface<S>, names: [&str; 2]) -> String {
     let operations = names.map(|name| interface.operation(name).unwrap());
     let situations = explore(interface, &operations, &Limits::default()).unwrap().situations;

@@ -30,7 +30,7 @@ impl Calls {
         self.record(nr).process = Some(process);
     }
 
-    /// The first of the calls before call `nr` that `process` makes. Process 0 makes the calls that do not
+    /// The first call that `process` makes, if it precedes call `nr`. Process 0 makes the calls that do not
     /// depend on their process.
     pub(crate) fn first_in(&self, process: u8, nr: usize) -> Option<usize> {
         (0..nr).find(|&earlier| self.get(earlier).process.unwrap_or(0) == process)

@@ -236,9 +236,9 @@ impl Execution {
     }
 
     /// Runs a search, which compares a key with the keys of entries, one after another. During the search,
-    /// comparisons ask questions and choose no values, even while states are compared. If comparisons chose
-    /// values, the explorer would choose the key of the first entry for a key that the interface leaves open,
-    /// and would miss the case in which the open key equals the key of a later entry.
+    /// comparisons ask questions and choose no values, even while states are compared. Suppose that the
+    /// interface leaves the key open. If comparisons chose values, the explorer would choose the key of the
+    /// first entry, and would miss the case in which the open key equals the key of a later entry.
     pub fn search<T>(&mut self, search: impl FnOnce(&mut Self) -> T) -> T {
         let is_comparing = std::mem::replace(&mut self.is_comparing, false);
         let result = search(self);

@@ -88,8 +88,8 @@ impl Path {
     }
 
     /// Returns the answer to a question. If the facts imply the answer, there is nothing to decide. Otherwise
-    /// the script gives the answer; past the end of the script, the answer is yes. An answer that the facts
-    /// do not imply is added to the facts.
+    /// the script gives the answer, which is then added to the facts; past the end of the script, the answer
+    /// is yes.
     pub(super) fn decide(&mut self, question: Question, facts: &mut Facts) -> Result<bool, Stop> {
         if let Some(known) = facts.answer(&question) {
             return Ok(known);

@@ -136,7 +136,7 @@ impl<V: State> Descriptors<V> {
         Ok(lowest)
     }
 
-    /// Any unused descriptor. A call that needs two descriptors passes 0 and then 1 as `nth`.
+    /// Any unused descriptor. If a call needs two descriptors, it passes 0 and then 1 as `nth`.
     pub(super) fn any(&self, nth: usize, call: &mut Call<'_>) -> Result<Int, Stop> {
         let above = DESCRIPTORS + 1 + (CALLS * nth) as i64;
         let fd = call.unused_int(["any unused fd", "another unused fd"][nth], above);

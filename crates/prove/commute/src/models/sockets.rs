@@ -1,11 +1,12 @@
 //! Datagram sockets: some keep the order of datagrams, and some do not.
 //!
 //! What keeps senders on one socket from scaling is the promised order, not the shared socket. While there is
-//! room, two `send` on one socket commute only if they send equal datagrams, because a `recv` can tell which
-//! datagram was sent first. Two `send_any` commute while there is room for both datagrams, and two `recv_any`
-//! commute while there is a datagram for each. A `send_any` and a `recv_any` commute while the socket is
-//! neither full nor empty. If the interface promises no order, an implementation can have a queue for each
-//! core. (Clements et al., "The scalable commutativity rule", SOSP 2013, section 4.)
+//! room, two calls of `send` on one socket commute only if they send equal datagrams, because a `recv` can
+//! tell which datagram was sent first. Two calls of `send_any` commute while there is room for both
+//! datagrams, and two calls of `recv_any` commute while there is a datagram for each. A `send_any` and a
+//! `recv_any` commute while the socket is neither full nor empty. If the interface promises no order, an
+//! implementation can have a queue for each core. (Clements et al., "The scalable commutativity rule", SOSP
+//! 2013, section 4.)
 //!
 //! Calls do not block: a call that sends to a full socket or receives from an empty socket returns
 //! EAGAIN. No datagram is lost or delivered twice.

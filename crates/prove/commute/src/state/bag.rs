@@ -4,14 +4,14 @@
 //! makes the orders agree. The explorer need not try all choices:
 //!
 //! - The orders agree if an initial element is reserved for each call, because no other call can take that
-//!   element away. The first order of the calls determines which element is reserved for which call: initial
-//!   element 0 for the call that takes an element first, element 1 for the next call, and so on.
+//!   element away. In the order in which the explorer runs calls, initial element 0 is reserved for the first
+//!   call that takes an element, element 1 for the next such call, and so on.
 //! - If the bag has initial elements, but not one for each call that takes an element, no choice makes the
 //!   orders agree. In some order, a call finds the bag empty or takes an element that another call has added.
 //!   In an order in which the same call comes first, the call gets an initial element.
-//! - If the bag has no initial elements, a call that takes an element finds the bag empty if the call comes
-//!   first. Each such call comes first in some order, so the orders agree only if every such call finds the
-//!   bag empty in every order. Then there is nothing to choose.
+//! - If the bag has no initial elements, the first call of an order finds the bag empty. Each call that takes
+//!   an element comes first in some order, so the orders agree only if every such call finds the bag empty in
+//!   every order. Then there is nothing to choose.
 
 use super::{Part, State};
 use crate::call::Call;

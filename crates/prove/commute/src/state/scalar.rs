@@ -27,8 +27,8 @@ impl State for Int {
 pub struct Natural(pub Int);
 
 impl Natural {
-    /// Treats this number as a count of holders, of which `holder` was one in the initial state: assumes that
-    /// the number is at least the number of different holders that are known.
+    /// Treats this number as a count of holders. In the initial state, `holder` was one of these holders.
+    /// Assumes that the number is at least the number of different holders that are known.
     pub fn assume_counts<H: State>(
         self,
         holder: &H,

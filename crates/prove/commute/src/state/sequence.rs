@@ -160,8 +160,9 @@ impl<V: State> State for Queue<V> {
     fn same(&self, other: &Self, execution: &mut Execution) -> Result<bool, Stop> {
         let (mut a, mut b) = (self.0.clone(), other.0.clone());
         if a.taken != b.taken {
-            // One queue has more initial elements left, so an initial element of one may be compared with an
-            // added element of the other. Take all initial elements, and compare the queues from the front.
+            // One queue has more initial elements left than the other, so an initial element of one may be
+            // compared with an added element of the other. Take all initial elements, and compare the queues
+            // from the front.
             let mut fronts = [Vec::new(), Vec::new()];
             for (sequence, front) in [&mut a, &mut b].into_iter().zip(&mut fronts) {
                 while sequence.has_initial(execution)? {

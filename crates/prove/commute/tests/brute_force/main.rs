@@ -167,7 +167,8 @@ fn process(args: &Args) -> i64 {
     args.iter().find(|(name, _)| *name == "process").map_or(0, |(_, process)| *process)
 }
 
-/// Whether each of these processes is the process of an earlier call or the lowest other process.
+/// Whether each of these processes either makes an earlier call or is the lowest process that makes no
+/// earlier call.
 fn are_lowest(mut processes: impl Iterator<Item = i64>) -> bool {
     let mut lowest = 0;
     processes.all(|process| {

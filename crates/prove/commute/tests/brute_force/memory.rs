@@ -17,7 +17,8 @@ struct Page {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Memory<const PROCESSES: usize>([BTreeMap<i64, Page>; PROCESSES]);
 
-/// The addresses that `mmap` may choose: as many as there are calls in two processes.
+/// The addresses that `mmap` may choose: one for each of two calls. The sets of three calls do not contain
+/// `mmap`.
 const NEW: [i64; 2] = [100, 101];
 const ZEROES: i64 = 0;
 
@@ -38,7 +39,7 @@ impl<const PROCESSES: usize> Concrete for Memory<PROCESSES> {
             |datum| flags.map(|writable| flags.map(|leaving| Page { datum, writable, leaving }));
         let mut pages: Vec<Page> = [0, 1].map(page).into_iter().flatten().flatten().collect();
         if PROCESSES > 2 {
-            // The calls of three processes do not unmap pages later.
+            // The test with three processes does not call `munmap_delayed`.
             pages.retain(|page| !page.leaving);
         }
         let maybe = || [None].into_iter().chain(pages.iter().copied().map(Some));

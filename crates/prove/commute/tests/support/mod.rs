@@ -6,8 +6,8 @@ fn all_of(formulas: &[String]) -> String {
     if formulas.is_empty() { "always".to_owned() } else { formulas.join(" and ") }
 }
 
-/// Returns a text with the conditions under which the named operations commute, and with the differences
-/// between the results of the orders under all other conditions.
+/// Returns a text with the conditions under which the named operations commute. For all other
+/// conditions, the text says how the orders of the calls differ.
 pub(crate) fn shown<S: State>(interface: &Interface<S>, names: &[&str]) -> String {
     let operations: Vec<_> = names.iter().map(|name| interface.operation(name).unwrap()).collect();
     let exploration = explore(interface, &operations, &Limits::default()).unwrap();

@@ -1,6 +1,6 @@
 //! Explorations as SMT-LIB 2.
 //!
-//! A term becomes a constant with the same label. Names of all sorts become constants of one
+//! A term becomes a constant with the same label. All names, whatever their sorts, become constants of one
 //! uninterpreted sort. One sort is enough, because no formula compares names of two sorts: if
 //! formulas are satisfiable, they are also satisfiable with different values for names of different
 //! sorts.

@@ -80,7 +80,7 @@ const SLOW: [&str; 1] = ["directories"];
 /// If this environment variable is set, z3 checks the slow interfaces, too.
 const ALL: &str = "KNEE_Z3_ALL";
 
-/// All pairs of a model, with the names of their operations.
+/// Explores all pairs of a model. Returns each exploration with the names of the pair's operations.
 fn explored(model: &dyn Model) -> Vec<(Vec<&str>, Exploration)> {
     let names = model.operations();
     let pairs = explore_pairs(model, &Limits::default(), |_, explored| explored.unwrap());

@@ -8,10 +8,11 @@
 //! sub-directories. `fstatx`, which does not return st_nlink, commutes with every `mkdir`.
 //!
 //! Calls take a directory and a name in it, as openat does. A call may still refer to a directory that
-//! `rmdir` has removed; the call finds nothing there. The model leaves out times. Their values would be open,
-//! and the explorer would choose them so that the orders agree. `rename` moves a directory only within its
-//! parent, and otherwise returns EXDEV. For a move to another parent, the call would have to make sure that
-//! no directory becomes its own ancestor, so the call would depend on every directory in between.
+//! `rmdir` has removed; the call finds nothing there. The model leaves out times. If it had times, their
+//! values would be open, and the explorer would choose them so that the orders agree. `rename` moves a
+//! directory only within its parent, and otherwise returns EXDEV. For a move to another parent, the call
+//! would have to make sure that no directory becomes its own ancestor, so the call would depend on every
+//! directory in between.
 
 pub mod tree;
 

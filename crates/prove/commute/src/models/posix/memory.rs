@@ -1,10 +1,10 @@
-//! Calls on memory, in pages.
+//! Memory calls. Addresses and offsets are in pages.
 
 use crate::models::posix::fd;
 use crate::models::posix::state::{Area, PROCESSES, Posix, Va};
 use crate::{Call, Execution, Int, Natural, Outcome, State, Stop, Term, Truth};
 
-/// The maximum of the argument `off` of `mmap`, in pages.
+/// The maximum offset `off` of `mmap`, in pages.
 const PAGES: i64 = 1_000_000;
 
 pub(super) fn mmap(state: &mut Posix, call: &mut Call<'_>) -> Result<Outcome, Stop> {

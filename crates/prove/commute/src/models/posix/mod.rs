@@ -1,7 +1,7 @@
-//! The POSIX calls of COMMUTER's model (Clements et al., SOSP 2013, section 5), with the same
-//! state: processes with descriptors and memory, one directory, files that consist of pages, and pipes.
-//! COMMUTER's model has two processes. This model has a third one, so that three calls can be in three
-//! processes. Two calls never use it.
+//! The POSIX calls of COMMUTER's model (Clements et al., SOSP 2013, section 5), with the same state:
+//! processes with descriptors and memory, one directory, files that consist of pages, and pipes. COMMUTER's
+//! model has two processes. This model has a third one, so that three calls can be in three processes. A pair
+//! of calls never uses the third process.
 //!
 //! The model assumes that files have no holes (no call writes beyond the end), that files and pipes
 //! are never full, and that the first process makes the first call. Where POSIX and Linux differ,

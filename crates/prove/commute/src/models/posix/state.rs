@@ -36,7 +36,7 @@ state! {
 pub(super) const PROCESSES: u8 = 3;
 
 impl Posix {
-    /// The process with this number. It is less than [`PROCESSES`].
+    /// The process with number `nr`, which is less than [`PROCESSES`].
     pub(super) fn process(&mut self, nr: u8) -> &mut Process {
         match nr {
             0 => &mut self.proc0,
