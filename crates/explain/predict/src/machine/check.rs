@@ -1,5 +1,8 @@
 //! Parsing and checking a machine.
 
+use std::ops::RangeInclusive;
+
+use knee_host::text::one_line;
 use knee_host::toml_text::{TomlError, from_toml};
 
 use super::fields::{Figure, Machine, Matrix};
@@ -10,8 +13,22 @@ pub(crate) const SCHEMA: u32 = 1;
 const MOST_PARTS: u32 = 4_096;
 /// The most CPUs.
 const MOST_CPUS: u64 = 65_536;
-/// The longest time, in ns, and the largest ratio.
-const LARGEST: f64 = 1e9;
+/// The most bytes of a title or a source. A page repeats the source at each figure.
+const LONGEST_TEXT: usize = 1_000;
+/// The most points of a line. knee measures at most 20.
+const MOST_POINTS: usize = 1_000;
+
+/// The values that a figure can have.
+struct Plausible {
+    values: RangeInclusive<f64>,
+    /// The range in words.
+    words: &'static str,
+}
+
+/// Times in ns, but not of a transfer between a CPU and itself. A cycle at 6 GHz takes 0.17 ns.
+const TIME: Plausible = Plausible { values: 0.1..=1e9, words: "from 0.1 ns to 1 second" };
+/// Times of work relative to other times of the same work, and speeds.
+const RATIO: Plausible = Plausible { values: 0.01..=100.0, words: "from 0.01 to 100" };
 
 /// What is wrong with the file of a machine.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -49,13 +66,17 @@ pub fn check_name(name: &str) -> Result<(), String> {
 }
 
 impl Machine {
-    /// Parses the text of a file.
+    /// Parses the text of a file. Newlines and tabs in the title and the sources are marked by
+    /// [`one_line`](knee_host::text::one_line).
     ///
     /// # Errors
     /// The error names the line or the key.
     pub fn parse(text: &str) -> Result<Self, MachineError> {
-        let machine: Self = from_toml(text)?;
+        let mut machine: Self = from_toml(text)?;
         machine.check()?;
+        for text in machine.sources.values_mut().chain([&mut machine.title]) {
+            *text = one_line(text).into_owned();
+        }
         Ok(machine)
     }
 
@@ -65,17 +86,25 @@ impl Machine {
             return Err(MachineError::Schema(self.schema));
         }
         check_name(&self.name).map_err(|reason| wrong("name", reason))?;
+        let texts = [("name", &self.name), ("title", &self.title)].into_iter();
+        let sources = self.sources.iter().flat_map(|(name, text)| [name, text]);
+        for (key, text) in texts.chain(sources.map(|text| ("sources", text))) {
+            if text.len() > LONGEST_TEXT {
+                return Err(wrong(key, format!("a text has more than {LONGEST_TEXT} bytes")));
+            }
+        }
         self.check_shape()?;
         for (key, figure) in self.figures() {
-            figure.check(&key)?;
+            let plausible = if key == "smt_slowdown" { RATIO } else { TIME };
+            figure.check(&key, &plausible)?;
             self.check_source(&key, &figure.source)?;
         }
         if let Some(contended) = &self.contended_ns {
-            check_points("contended_ns.points", &contended.points, self.cpus())?;
+            check_points("contended_ns.points", &contended.points, self.cpus(), &TIME)?;
             self.check_source("contended_ns.source", &contended.source)?;
         }
         if let Some(clock) = &self.clock {
-            check_points("clock.points", &clock.points, self.cores_per_socket())?;
+            check_points("clock.points", &clock.points, self.cores_per_socket(), &RATIO)?;
             self.check_source("clock.source", &clock.source)?;
         }
         self.matrix.as_ref().map_or(Ok(()), Matrix::check)
@@ -110,10 +139,10 @@ impl Machine {
 }
 
 impl Figure {
-    fn check(&self, key: &str) -> Result<(), MachineError> {
+    fn check(&self, key: &str, plausible: &Plausible) -> Result<(), MachineError> {
         let all = [self.low, Some(self.value), self.high];
-        if !all.into_iter().flatten().all(is_possible) {
-            return Err(wrong(key, "must be above 0, and at most 1 second"));
+        if !all.into_iter().flatten().all(|value| plausible.values.contains(&value)) {
+            return Err(wrong(key, format!("must be {}", plausible.words)));
         }
         if !all.into_iter().flatten().is_sorted() {
             return Err(wrong(key, "value must be between low and high"));
@@ -122,12 +151,16 @@ impl Figure {
     }
 }
 
-fn is_possible(value: f64) -> bool {
-    value > 0.0 && value <= LARGEST
-}
-
 /// Checks that counts ascend from 1 to at most `most`.
-fn check_points(key: &str, points: &[(u32, f64)], most: u32) -> Result<(), MachineError> {
+fn check_points(
+    key: &str,
+    points: &[(u32, f64)],
+    most: u32,
+    plausible: &Plausible,
+) -> Result<(), MachineError> {
+    if points.len() > MOST_POINTS {
+        return Err(wrong(key, format!("there are more than {MOST_POINTS} points")));
+    }
     let ascends = points.is_sorted_by(|(a, _), (b, _)| a < b);
     let counts = 1..=most;
     if points.is_empty() || !ascends || !points.iter().all(|(count, _)| counts.contains(count)) {
@@ -136,9 +169,9 @@ fn check_points(key: &str, points: &[(u32, f64)], most: u32) -> Result<(), Machi
             format!("must be points whose counts ascend from 1 to at most {most}"),
         ));
     }
-    match points.iter().all(|(_, value)| is_possible(*value)) {
+    match points.iter().all(|(_, value)| plausible.values.contains(value)) {
         true => Ok(()),
-        false => Err(wrong(key, "must be above 0")),
+        false => Err(wrong(key, format!("must be {}", plausible.words))),
     }
 }
 
@@ -148,7 +181,7 @@ impl Matrix {
         if self.ns.len() != cpus || self.ns.iter().any(|row| row.len() != cpus) {
             return Err(wrong("matrix.ns", "must have a row and a column for each of matrix.cpus"));
         }
-        let is_time = |ns: &f64| (0.0..=LARGEST).contains(ns);
+        let is_time = |ns: &f64| (0.0..=*TIME.values.end()).contains(ns);
         match self.ns.iter().flatten().all(is_time) {
             true => Ok(()),
             false => Err(wrong("matrix.ns", "must be times from 0 ns to 1 second")),

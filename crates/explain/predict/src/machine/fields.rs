@@ -23,8 +23,8 @@ pub struct Machine {
     pub cores_per_l3: u32,
     /// Hardware threads of a core.
     pub threads_per_core: u32,
-    /// Time in ns to take a modified cache line from another CPU, by the distance between the CPUs: half a round trip
-    /// of compare-and-swap.
+    /// Time in ns to take a modified cache line from another CPU, by the distance between the CPUs:
+    /// half a round trip of compare-and-swap.
     #[serde(default, skip_serializing_if = "Transfers::is_empty")]
     pub transfer_ns: Transfers,
     /// Time in ns from an atomic addition to the next, if CPUs add to one cache line all the time.
@@ -33,10 +33,15 @@ pub struct Machine {
     /// Speed of a core by the number of busy cores of its socket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<Clock>,
-    /// Time that work of a core takes if its other hardware thread is busy too, as a multiple of the time without.
+    /// Time that work of a core takes if its other hardware thread is busy too, as a multiple of
+    /// the time without.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub smt_slowdown: Option<Figure>,
-    /// Time in ns to interrupt other CPUs and wait for their answers, as for a TLB shootdown on x86.
+    /// Time in ns of an instruction that pauses a loop that waits: `pause` on x86.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause_ns: Option<Figure>,
+    /// Time in ns to interrupt other CPUs and wait for their answers, as for a TLB shootdown on
+    /// x86.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interrupt_ns: Option<Interrupts>,
     /// Time in ns from the wake-up of a sleeping thread on an idle CPU until it runs.
@@ -212,7 +217,8 @@ impl Machine {
         });
         let smt = self.smt_slowdown.iter().map(|figure| ("smt_slowdown", figure));
         let wake = self.wake_ns.iter().map(|figure| ("wake_ns", figure));
-        let single = interrupts.chain(smt).chain(wake);
+        let pause = self.pause_ns.iter().map(|figure| ("pause_ns", figure));
+        let single = interrupts.chain(smt).chain(pause).chain(wake);
         transfers.chain(single.map(|(key, figure)| (key.to_owned(), figure)))
     }
 }

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use knee_host::text::original;
+
 use super::fields::{Figure, Machine, Matrix};
 
 impl Machine {
@@ -71,6 +73,7 @@ fn points(text: &mut String, table: &str, points: &[(u32, f64)], source: &str) {
 
 /// A basic string of TOML.
 fn quoted(text: &str) -> String {
+    let text = original(text);
     let mut quoted = String::from("\"");
     for c in text.chars() {
         match c {

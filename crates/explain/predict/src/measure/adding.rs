@@ -14,7 +14,8 @@ const TIME: Duration = Duration::from_millis(3);
 /// Additions of all CPUs between two looks of a CPU at the clock.
 const BATCH: u64 = 100;
 
-/// The time from an addition to the next in ns, if all `cpus` add to one line. Measured several times.
+/// The time from an addition to the next in ns, if all `cpus` add to one line. Measured several
+/// times.
 ///
 /// # Errors
 /// Those of [`on_cpus`].

@@ -1,5 +1,6 @@
-//! Interrupts of other CPUs: membarrier(2) interrupts each CPU that runs a thread of this process, and waits for all
-//! of them (kernel/sched/membarrier.c), as a TLB shootdown on x86 does. arm64 broadcasts TLBI instead.
+//! Interrupts of other CPUs: membarrier(2) interrupts each CPU that runs a thread of this process,
+//! and waits for all of them (kernel/sched/membarrier.c), as a TLB shootdown on x86 does. arm64
+//! broadcasts TLBI instead.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,13 +11,14 @@ use super::figures::{line, powers_of_two};
 use super::together::on_cpus;
 use crate::machine::Interrupts;
 
-/// Measurements per number of CPUs, how often knee tries to take them, and calls that are timed together.
+/// Measurements per number of CPUs, how often knee tries to take them, and calls that are timed
+/// together.
 const TIMES: usize = 15;
 const TRIES: usize = 200;
 const CALLS: u32 = 30;
 
-/// The cost of interrupting `others` from the CPU `first`. `None` if this kernel does not permit it, or if other work
-/// kept the CPUs busy.
+/// The cost of interrupting `others` from the CPU `first`. `None` if this kernel does not permit
+/// it, or if other work kept the CPUs busy.
 ///
 /// # Errors
 /// Those of [`on_cpus`].
@@ -36,7 +38,8 @@ pub(super) fn cost(first: u32, others: &[u32]) -> io::Result<Option<Interrupts>>
     Ok(line(&points))
 }
 
-/// Times of a call on the first of the CPUs in ns, while the other ones are busy with threads of this process.
+/// Times of a call on the first of the CPUs in ns, while the other ones are busy with threads of
+/// this process.
 fn times(cpus: &[u32]) -> io::Result<Vec<f64>> {
     let turns: Vec<Line> = cpus.iter().map(|_| Line(AtomicU64::new(0))).collect();
     let is_over = AtomicBool::new(false);

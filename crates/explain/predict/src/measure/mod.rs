@@ -5,17 +5,19 @@
 //! | transfer | two threads pass a cache line to and fro by compare-and-swap |
 //! | contended addition | threads on 1, 2, 4 … CPUs add to one cache line |
 //! | clock | the reference loop of knee runs on 1, 2, 4 … cores |
+//! | pause | a thread executes 10,000 of them in a row (x86 only) |
 //! | hardware threads | the reference loop runs on both threads of a core |
 //! | interrupts | membarrier(2) interrupts the CPUs of 1, 2, 4 … other threads |
 //! | wake-up | two threads, on different cores if there are several, wake each other by turns |
 //!
-//! Each figure is the median of many short measurements, so that an interrupt or another program affects few of them.
-//! The range contains the middle 80 % of them, or of the pairs of CPUs.
+//! Each figure is the median of many short measurements, so that an interrupt or another program
+//! affects few of them. The range contains the middle 80 % of them, or of the pairs of CPUs.
 
 mod adding;
 mod exchange;
 mod figures;
 mod interrupts;
+mod pausing;
 mod plan;
 mod shape;
 mod speed;
@@ -66,7 +68,7 @@ pub fn measure(plan: &Plan<'_>, show: &mut dyn FnMut(Step)) -> io::Result<Measur
     let cores = first_threads(plan.topology);
     let core_counts = powers_of_two(cores.len());
     let pairs = pairs(&order);
-    let of = (pairs.len() + counts.len() + CLOCK_ROUNDS * core_counts.len() + 3) as u64;
+    let of = (pairs.len() + counts.len() + CLOCK_ROUNDS * core_counts.len() + 4) as u64;
     let mut done = 0;
     let mut step = |about| {
         show(Step { done, of, about });
@@ -134,6 +136,14 @@ pub fn measure(plan: &Plan<'_>, show: &mut dyn FnMut(Step)) -> io::Result<Measur
         Some((a, b)) => figure(speed::slowdowns(a, b)?),
         None => None,
     };
+
+    step("pause of a waiting loop");
+    if let Some(&first) = order.first() {
+        machine.pause_ns = figure(pausing::times(first)?);
+    }
+    if machine.pause_ns.is_none() {
+        missing.push("the pause of a waiting loop: knee measures it only on x86".to_owned());
+    }
 
     step("interrupts");
     match order[..] {

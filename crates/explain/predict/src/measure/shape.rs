@@ -27,6 +27,7 @@ pub(super) fn of(plan: &Plan<'_>) -> Machine {
         clock: None,
         smt_slowdown: None,
         interrupt_ns: None,
+        pause_ns: None,
         wake_ns: None,
         sources: [(SOURCE.to_owned(), plan.source.clone())].into(),
         matrix: None,
@@ -58,7 +59,8 @@ pub(super) fn missing(machine: &Machine) -> Vec<String> {
     let reason = |distance: Distance| match distance {
         Distance::Core => "transfers within a core: each core has only one usable hardware thread",
         Distance::L3 => {
-            "transfers within an L3 cache: no L3 cache that is one of several in its socket has two usable cores"
+            "transfers within an L3 cache: no L3 cache that is one of several in its socket has \
+             two usable cores"
         }
         Distance::Socket => "transfers within a socket: each socket has only one usable core",
         Distance::Machine => "transfers between sockets: there is only one socket",
@@ -75,7 +77,8 @@ pub(super) fn missing(machine: &Machine) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// A topology of two threads per core, two cores per L3 cache, two L3 caches per socket and two sockets.
+    /// A topology of two threads per core, two cores per L3 cache, two L3 caches per socket and two
+    /// sockets.
     fn topology() -> Topology {
         let sysfs = tempfile::tempdir().unwrap();
         let write = |path: String, text: String| {

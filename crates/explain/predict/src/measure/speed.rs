@@ -35,7 +35,8 @@ pub(super) fn of(cpus: &[u32]) -> io::Result<Option<f64>> {
     Ok(speeds.map(|speeds| speeds.iter().sum::<f64>() / speeds.len() as f64))
 }
 
-/// How much longer work takes on a hardware thread while the other one is busy, measured several times.
+/// How much longer work takes on a hardware thread while the other one is busy, measured several
+/// times.
 ///
 /// # Errors
 /// Those of [`on_cpus`].

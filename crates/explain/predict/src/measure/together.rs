@@ -9,8 +9,8 @@ use std::thread::{Builder, scope};
 
 use knee_host::affinity::pin;
 
-/// Runs `work` on each of the CPUs, when all threads run on theirs, and returns the results in the order of the
-/// CPUs. `work` gets the index of its CPU.
+/// Runs `work` on each of the CPUs, when all threads run on theirs, and returns the results in the
+/// order of the CPUs. `work` gets the index of its CPU.
 ///
 /// # Errors
 /// A thread cannot be started, or cannot be bound to its CPU. No thread begins its work then.

@@ -2,7 +2,8 @@
 
 use oorandom::Rand64;
 
-use crate::machine::{Distance, Machine};
+use super::workload::Workload;
+use crate::machine::{Distance, Figure, Machine};
 
 /// Time in ns to pass a line between the hardware threads of a core, if the machine has no figure.
 /// The figures of the built-in machines are from 8 to 13.
@@ -46,12 +47,20 @@ impl Range {
 /// How uncertain the inputs are.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Uncertainty {
-    /// Factor of the time of each distance. A processor of the same family differs by this much.
+    /// Factor of the time of each distance. A processor of the same family differs by up to 18 %, and
+    /// a contended transfer from that between two CPUs: Sapphire Rapids has 52 ns instead of 55 ns,
+    /// Cascade Lake 46 ns instead of 47 ns, and Skylake 55 to 60 ns instead of 47 ns.
     pub transfer: Range,
-    /// Factor of the time of an iteration on one CPU.
+    /// Factor of the time of an iteration on one CPU. The layout of a kernel's memory changes the rate
+    /// of one task from boot to boot, and the traced kernel is seldom exactly the measured one.
     pub iteration: Range,
-    /// Factor of the time inside locks, at the same time of the iteration. Instructions inside and
-    /// outside of locks differ in speed.
+    /// Factor of the time of an iteration that another workload does not share, which the time was
+    /// computed for.
+    pub relative: Range,
+    /// Factor of the time inside locks, at the same time of the iteration. The lower end is faster
+    /// code than the mean, which also enters and leaves the kernel. The upper end is slower code:
+    /// sections are short, and next to atomic instructions and to data that other CPUs have taken,
+    /// which keep a processor from executing several instructions at the same time.
     pub section: Range,
     /// Probability with which the nearest core gets a line next, rather than the one that has waited
     /// longest. `None` is 0.65 to 1 for processors with one L3 cache per socket. The published
@@ -61,15 +70,38 @@ pub struct Uncertainty {
     /// between sockets takes 80 ns longer. For processors with several L3 caches per socket, no
     /// such figure is known: 0 to 1.
     pub near_first: Option<Range>,
-    /// Transfers that it takes to pass a queued lock on, by kernel/locking/qspinlock.c. The store
-    /// that releases the word waits for the copy of the waiter that polls it, and this waiter then
-    /// loads the word: 2. One CPU joins the queue in each section, and changes the word. If it does
-    /// so during the section, the holder has to take the word back for its next access, and if it
-    /// does so during the release, the release waits: up to 2 more.
-    pub handover: Range,
+    /// Share of a transfer's time during which the CPU that had the line can still use it: the
+    /// request travels to this CPU first, and then the line back. Half of the time, if both parts
+    /// take as long; the line may wait in either part.
+    pub kept: Range,
+    /// Transfers of a load and a compare-and-swap that follows. On Cascade Lake, such a loop takes
+    /// 91 ns with 47 ns per transfer: 2. Loads that copy the line at the same time save up to a
+    /// half, and attempts that fail after they have lost the line cost as much.
+    pub compare: Range,
+    /// Factor of the instructions of a lock's slow path. They are counted in the source, without
+    /// knowing which way a processor takes, and how many of them it executes at the same time.
+    pub slow_path: Range,
+    /// Time in ns of a pause between two loads of a waiting CPU, if the machine has no figure: from
+    /// arm64, which waits for an event instead, to Skylake.
+    pub pause_ns: Range,
+    /// Time in ns to interrupt one CPU and wait for its answer, if the machine has no figure.
+    pub interrupt_ns: Range,
+    /// The same for each further CPU. With [`handler_ns`](Self::handler_ns), it is calibrated on
+    /// Skylake, where N threads that flush each other's TLBs take 1.45 µs longer for each further
+    /// thread (N. Amit, "x86/mm/tlb: avoid reading mm_tlb_gen when possible", aa44284960d5). An
+    /// iteration of that testcase, tlb_flush1, makes two shootdowns: two more CPUs to interrupt, and
+    /// two more interrupts to handle. How the sum is divided is unknown.
+    pub interrupt_each_ns: Range,
+    /// Time in ns that an interrupt takes from the interrupted CPU.
+    pub handler_ns: Range,
     /// How much slower a thread is if the other thread of its core is busy too, if the machine has
     /// no figure.
     pub smt_slowdown: Range,
+    /// Factor of the time of instructions with all cores of a socket busy, besides that of the
+    /// clock: misses of the L2 cache take longer, and the clock is that of a small loop. Intel
+    /// guarantees 2.0 GHz for heavy work on all cores of the Gold 5418Y, which runs the loop at 2.8
+    /// GHz; work in a kernel is between. Below that number of cores, it is proportional.
+    pub crowding: Range,
     /// Speed with all cores of a socket busy, relative to one, if the machine has no figure.
     /// Sapphire Rapids has 0.74; processors with a fixed clock have 1.
     pub clock: Range,
@@ -78,12 +110,20 @@ pub struct Uncertainty {
 impl Default for Uncertainty {
     fn default() -> Self {
         Self {
-            transfer: Range::new(0.8, 1.2),
-            iteration: Range::new(0.95, 1.05),
-            section: Range::new(0.7, 1.3),
+            transfer: Range::new(0.75, 1.25),
+            iteration: Range::new(0.9, 1.1),
+            relative: Range::new(1.0, 1.0),
+            section: Range::new(0.8, 1.6),
             near_first: None,
-            handover: Range::new(2.0, 4.0),
+            kept: Range::new(0.3, 0.9),
+            compare: Range::new(1.5, 2.5),
+            slow_path: Range::new(0.5, 1.5),
+            pause_ns: Range::new(0.0, 56.0),
+            interrupt_ns: Range::new(1_000.0, 3_000.0),
+            interrupt_each_ns: Range::new(150.0, 450.0),
+            handler_ns: Range::new(275.0, 575.0),
             smt_slowdown: Range::new(1.3, 2.0),
+            crowding: Range::new(1.0, 1.2),
             clock: Range::new(0.74, 1.0),
         }
     }
@@ -108,12 +148,26 @@ pub struct Inputs {
     pub clock: Vec<(u32, f64)>,
     /// How much slower a thread is if the other thread of its core is busy too.
     pub smt_slowdown: f64,
+    /// Factor of the time of instructions with all cores of a socket busy.
+    pub crowding: f64,
     /// Probability with which the nearest CPU gets a line next.
     pub near_first: f64,
-    /// Transfers that pass a lock on.
-    pub handover: f64,
     /// Factor of the time inside locks.
     pub section: f64,
+    /// Share of a transfer's time during which the previous CPU keeps the line.
+    pub kept: f64,
+    /// Transfers of a load and a compare-and-swap.
+    pub compare: f64,
+    /// Factor of the instructions of a lock's slow path.
+    pub slow_path: f64,
+    /// Time in ns of a pause of a waiting CPU.
+    pub pause_ns: f64,
+    /// Time in ns to interrupt a CPU and wait for its answer.
+    pub interrupt_ns: f64,
+    /// The same for each further CPU.
+    pub interrupt_each_ns: f64,
+    /// Time in ns that an interrupt takes from the interrupted CPU.
+    pub handler_ns: f64,
 }
 
 impl Inputs {
@@ -157,19 +211,33 @@ impl Inputs {
         let iteration_ns = iteration_ns * choose(uncertainty.iteration);
         let section = choose(uncertainty.section);
         let near_first = choose(uncertainty.near_first.unwrap_or_else(|| arbitration(machine)));
-        let handover = choose(uncertainty.handover);
-        let smt_slowdown = choose(match &machine.smt_slowdown {
-            Some(figure) => {
-                Range::new(figure.low.unwrap_or(figure.value), figure.high.unwrap_or(figure.value))
-            }
-            None => uncertainty.smt_slowdown,
-        });
+        let smt_slowdown = choose(known(machine.smt_slowdown.as_ref(), uncertainty.smt_slowdown));
         let of_all_cores = choose(uncertainty.clock);
         let clock = match &machine.clock {
             Some(clock) => clock.points.clone(),
             None => vec![(1, 1.0), (machine.cores_per_socket().max(2), of_all_cores)],
         };
-        Ok(Self { iteration_ns, transfer_ns, clock, smt_slowdown, near_first, handover, section })
+        let interrupts = machine.interrupt_ns.as_ref();
+        let first = interrupts.map(|found| &found.first);
+        let each = interrupts.and_then(|found| found.each.as_ref());
+        let mut inputs = Self {
+            iteration_ns,
+            transfer_ns,
+            clock,
+            smt_slowdown,
+            near_first,
+            section,
+            crowding: choose(uncertainty.crowding),
+            kept: choose(uncertainty.kept),
+            compare: choose(uncertainty.compare),
+            slow_path: choose(uncertainty.slow_path),
+            pause_ns: choose(known(machine.pause_ns.as_ref(), uncertainty.pause_ns)),
+            interrupt_ns: choose(known(first, uncertainty.interrupt_ns)),
+            interrupt_each_ns: choose(known(each, uncertainty.interrupt_each_ns)),
+            handler_ns: choose(uncertainty.handler_ns),
+        };
+        inputs.iteration_ns *= choose(uncertainty.relative);
+        Ok(inputs)
     }
 
     /// Speed of a core with so many busy cores in its socket: interpolated between the known
@@ -185,6 +253,13 @@ impl Inputs {
             (None, None) => 1.0,
         }
     }
+}
+
+/// The range of a machine's figure, or otherwise this one.
+fn known(figure: Option<&Figure>, otherwise: Range) -> Range {
+    figure.map_or(otherwise, |Figure { value, low, high, .. }| {
+        Range::new(low.unwrap_or(*value), high.unwrap_or(*value))
+    })
 }
 
 fn arbitration(machine: &Machine) -> Range {
@@ -212,8 +287,12 @@ fn transfers(machine: &Machine) -> Result<[f64; 4], MissingFigure> {
     ])
 }
 
-/// What is assumed because the machine has no figure, each as a sentence.
-pub fn assumptions(machine: &Machine, uncertainty: &Uncertainty) -> Vec<String> {
+/// What is assumed because the machine has no figure that the workloads need, each as a sentence.
+pub fn assumptions<'w>(
+    machine: &Machine,
+    uncertainty: &Uncertainty,
+    workloads: impl Iterator<Item = &'w Workload> + Clone,
+) -> Vec<String> {
     let mut assumptions = Vec::new();
     for distance in machine.distances() {
         if machine.transfer_ns.at(distance).is_some() {
@@ -237,6 +316,18 @@ pub fn assumptions(machine: &Machine, uncertainty: &Uncertainty) -> Vec<String> 
         let assumed = range(uncertainty.clock);
         assumptions.push(format!(
             "clock is missing; knee assumes a speed of {assumed} with all cores busy."
+        ));
+    }
+    if machine.pause_ns.is_none() && workloads.clone().any(|workload| !workload.locks.is_empty()) {
+        let assumed = range(uncertainty.pause_ns);
+        assumptions.push(format!("pause_ns is missing; knee assumes {assumed} ns."));
+    }
+    if machine.interrupt_ns.is_none() && workloads.clone().any(Workload::has_shootdowns) {
+        let Range { low, high } = uncertainty.interrupt_ns;
+        assumptions.push(format!(
+            "interrupt_ns is missing; knee assumes {} to {} µs for one CPU, as on x86.",
+            low / 1e3,
+            high / 1e3
         ));
     }
     assumptions

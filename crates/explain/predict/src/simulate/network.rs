@@ -36,7 +36,7 @@ pub(super) fn network(workload: &Workload, usages: &[Usage], think_ns: f64) -> O
         let place = match usage.station {
             Station::Line(line) => lines[line],
             Station::Lock(lock) => locks[lock],
-            Station::LockWord(_) => return None,
+            Station::Shootdown => return None,
         };
         if place.is_other || place.is_inside && place.is_outside || usage.instances > 1 {
             return None;
@@ -52,11 +52,11 @@ pub(super) fn network(workload: &Workload, usages: &[Usage], think_ns: f64) -> O
 fn places(workload: &Workload) -> (Vec<Place>, Vec<Place>) {
     let mut lines = vec![Place::default(); workload.lines.len()];
     let mut locks = vec![Place::default(); workload.locks.len()];
-    for iteration in workload.recorded.iter().flat_map(|recorded| &recorded.iterations) {
+    for iteration in workload.iterations() {
         let mut held: Vec<usize> = Vec::new();
         for step in &iteration.steps {
             match *step {
-                Step::Compute { .. } => {}
+                Step::Compute { .. } | Step::Shootdown => {}
                 Step::Visit { line, access } => {
                     let is_other = matches!(access, Access::Load | Access::Store);
                     lines[line].add(!held.is_empty(), is_other);
@@ -64,7 +64,11 @@ fn places(workload: &Workload) -> (Vec<Place>, Vec<Place>) {
                 // A lock that each task has for itself is not simulated.
                 Step::Acquire { lock, .. } if workload.locks[lock].scope == Scope::Task => {}
                 Step::Acquire { lock, hold } => {
-                    locks[lock].add(!held.is_empty(), hold == Hold::Shared);
+                    let is_shared = hold == Hold::Shared;
+                    locks[lock].add(!held.is_empty(), is_shared);
+                    // What happens to the line is part of the lock, unless readers count
+                    // themselves.
+                    lines[workload.locks[lock].line].add(true, is_shared);
                     held.push(lock);
                 }
                 Step::Release { lock } => held.retain(|other| *other != lock),

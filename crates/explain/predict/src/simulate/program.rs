@@ -2,6 +2,11 @@
 
 use super::workload::{Access, Hold, Recorded, Scope, Step, Workload};
 
+/// Instructions from one load of a line to another one that a processor executes at the same time.
+/// The reorder buffer of Haswell holds 192, and that of Skylake 224 (Intel 64 and IA-32
+/// Architectures Optimization Reference Manual).
+const SAME_LOAD: f64 = 100.0;
+
 /// The programs of a workload.
 #[derive(Debug)]
 pub(super) struct Programs {
@@ -42,6 +47,8 @@ pub(super) enum Operation {
         lock: u32,
         hold: Hold,
     },
+    /// Interrupts of the CPUs of all other tasks.
+    Shootdown,
     /// The end of an iteration.
     End,
 }
@@ -104,12 +111,25 @@ impl Program {
             program.starts.push(program.operations.len() as u32);
             // The locks that are held.
             let mut held: Vec<(usize, Hold)> = Vec::new();
+            let mut done = 0.0;
+            // The line that the last visit loads, and the instructions until then.
+            let mut loaded: Option<(usize, f64)> = None;
             for step in &iteration.steps {
                 match *step {
                     Step::Compute { instructions } => {
+                        done += instructions;
                         program.compute(instructions, !held.is_empty());
                     }
                     Step::Visit { line, access } => {
+                        // The first attempt of a loop takes the line for itself, even if it fails, so
+                        // a load before it is all that the loop needs besides.
+                        let is_loaded =
+                            loaded.is_some_and(|(of, at)| of == line && done - at < SAME_LOAD);
+                        let access = match access {
+                            Access::CompareExchange if is_loaded => Access::Atomic,
+                            access => access,
+                        };
+                        loaded = (access == Access::Load).then_some((line, done));
                         if workload.lines[line].scope != Scope::Task {
                             program.operations.push(Operation::Visit { line: line as u32, access });
                         }
@@ -121,6 +141,7 @@ impl Program {
                             program.operations.push(Operation::Acquire { lock, hold });
                         }
                     }
+                    Step::Shootdown => program.operations.push(Operation::Shootdown),
                     Step::Release { lock } => {
                         if let Some(nr) = held.iter().position(|(other, _)| *other == lock) {
                             let (_, hold) = held.remove(nr);

@@ -9,11 +9,19 @@ use super::inputs::Inputs;
 use super::workload::{Scope, Workload};
 use crate::machine::{Distance, Machine};
 
+/// The fewest cores of a socket that crowd each other as [`Inputs::crowding`] says. A machine with
+/// fewer is part of a socket, such as a virtual machine, or has more power for each.
+const CORES_OF_A_SOCKET: u32 = 16;
+
 /// The CPUs of the tasks.
 #[derive(Debug)]
 pub(super) struct Seats {
     seats: Vec<Seat>,
     several_l3s: bool,
+    /// Number of sockets up to the last one with a task.
+    sockets: usize,
+    /// Number of groups.
+    groups: usize,
     /// The smallest distance between two tasks, beyond which no nearer one need be looked for.
     pub(super) nearest: Distance,
     /// The largest distance between two tasks.
@@ -32,6 +40,8 @@ pub(super) struct Seat {
     busy_cores: u32,
     /// Busy hardware threads of its core.
     busy_threads: u32,
+    /// The share of the other cores of its socket that are busy.
+    crowd: f64,
 }
 
 impl Seats {
@@ -56,6 +66,7 @@ impl Seats {
                 *cores_of_socket.entry(cpu.package).or_default() += 1;
             }
         }
+        let other_cores = f64::from(machine.cores_per_socket().max(CORES_OF_A_SOCKET) - 1);
         let mut tasks_of_node: HashMap<usize, usize> = HashMap::new();
         let seat = |cpu: &Cpu| {
             let node = cpu.node as usize % nodes;
@@ -78,10 +89,15 @@ impl Seats {
                 group,
                 busy_cores: cores_of_socket[&cpu.package],
                 busy_threads: threads_of_core[&cpu.core],
+                crowd: f64::from(cores_of_socket[&cpu.package] - 1) / other_cores,
             }
         };
-        let seats = cpus.iter().map(seat).collect();
+        let seats: Vec<Seat> = cpus.iter().map(seat).collect();
+        let count =
+            |instance: fn(&Seat) -> usize| seats.iter().map(|seat| instance(seat) + 1).max();
         let mut seats = Self {
+            sockets: count(|seat| seat.instance(Scope::Node)).unwrap_or(0),
+            groups: count(|seat| seat.group).unwrap_or(0),
             seats,
             several_l3s: machine.l3s_per_socket > 1,
             nearest: Distance::Machine,
@@ -117,7 +133,11 @@ impl Seats {
 
     /// How many lines or locks of this scope there are.
     pub(super) fn instances(&self, scope: Scope) -> usize {
-        self.seats.iter().map(|seat| seat.instance(scope)).max().map_or(0, |last| last + 1)
+        match scope {
+            Scope::Global | Scope::Task => 1,
+            Scope::Node => self.sockets,
+            Scope::Group => self.groups,
+        }
     }
 }
 
@@ -135,6 +155,7 @@ impl Seat {
     /// How many times as long the task's instructions take as alone on the machine.
     pub(super) fn slowdown(&self, inputs: &Inputs) -> f64 {
         let others = f64::from(self.busy_threads - 1);
-        (1.0 + others * (inputs.smt_slowdown - 1.0)) / inputs.speed(self.busy_cores)
+        let crowding = 1.0 + self.crowd * (inputs.crowding - 1.0);
+        (1.0 + others * (inputs.smt_slowdown - 1.0)) * crowding / inputs.speed(self.busy_cores)
     }
 }

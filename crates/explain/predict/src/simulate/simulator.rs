@@ -1,14 +1,16 @@
 //! The curve: simulations for each number of tasks.
 
 use knee_host::Placement;
+use knee_results::prediction::Class;
 use knee_stats::{median, usl::percentiles};
 
-use super::class::{Class, is_contention};
+use super::class::{class, is_contention};
 use super::engine::{Engine, Length};
 use super::inputs::{Inputs, MissingFigure, Uncertainty};
 use super::network::network;
 use super::program::Programs;
 use super::seats::Seats;
+use super::unfair::without_handover;
 use super::usage::Usage;
 use super::workload::{Workload, WorkloadError};
 use crate::machine::Machine;
@@ -22,6 +24,9 @@ const DRAW: Length = Length { warm_up: 1, rounds: 2, least: 200, most_events: 20
 const EVENTS_OF_DRAWS: u64 = 2_000_000;
 /// The fewest draws, unless the plan has fewer.
 const FEWEST_DRAWS: usize = 50;
+
+/// Share of the draws inside the bands of [`Plan::new`].
+pub const CONFIDENCE: f64 = 0.9;
 
 /// What to predict.
 #[derive(Debug, Clone, Copy)]
@@ -54,7 +59,7 @@ impl<'a> Plan<'a> {
             placement: Placement::default(),
             uncertainty: Uncertainty::default(),
             draws: 200,
-            confidence: 0.9,
+            confidence: CONFIDENCE,
             seed: 1,
         }
     }
@@ -84,7 +89,18 @@ pub enum PredictError {
         /// Its CPUs.
         cpus: u32,
     },
+    /// Each task of so many would have too many lines and locks of its own.
+    #[error(
+        "{tasks} tasks would use more than {MOST_INSTANCES} lines and locks; predict fewer tasks"
+    )]
+    Instances {
+        /// Number of tasks.
+        tasks: u32,
+    },
 }
+
+/// The most lines and locks of a simulation. Each takes some hundred bytes.
+const MOST_INSTANCES: usize = 1 << 22;
 
 /// The prediction for a number of tasks.
 #[derive(Debug, Clone, PartialEq)]
@@ -109,7 +125,7 @@ pub struct Point {
     pub bound: f64,
     /// What limits it.
     pub class: Class,
-    /// The lines and locks between which tasks wait, the busiest first, in the middle of all
+    /// The lines and locks for which tasks wait, the busiest first, in the middle of all
     /// ranges. The first is the *binding station*. Empty for one task, which does not wait.
     pub usages: Vec<Usage>,
     /// The rate by [mean value analysis](super::mva) of these stations, as a check of the
@@ -176,7 +192,7 @@ impl<'a> Simulator<'a> {
     /// The prediction for a number of tasks.
     ///
     /// # Errors
-    /// The machine does not have that many CPUs.
+    /// The machine does not have that many CPUs, or the tasks would use too many lines.
     pub fn point(&self, tasks: u32) -> Result<Point, PredictError> {
         let Plan { workload, machine, .. } = self.plan;
         if !(1..=machine.cpus()).contains(&tasks) {
@@ -184,8 +200,13 @@ impl<'a> Simulator<'a> {
             return Err(PredictError::Tasks { tasks, machine: machine_name, cpus: machine.cpus() });
         }
         let seats = Seats::new(machine, self.plan.placement, workload, tasks);
+        let locks = workload.locks.iter().map(|lock| lock.scope);
+        let scopes = workload.lines.iter().map(|line| line.scope).chain(locks);
+        if scopes.map(|scope| seats.instances(scope)).sum::<usize>() > MOST_INSTANCES {
+            return Err(PredictError::Instances { tasks });
+        }
         let free = free_rate(&seats, &self.middle);
-        let (rate, usages, rates) = match seats.len() == 1 || !self.programs.is_shared {
+        let (rate, mut usages, rates) = match seats.len() == 1 || !self.programs.is_shared {
             true => {
                 let rates = self.draws.iter().map(|inputs| free_rate(&seats, inputs));
                 (free, Vec::new(), rates.collect())
@@ -194,6 +215,8 @@ impl<'a> Simulator<'a> {
         };
         let band = percentiles(rates.clone(), self.plan.confidence);
         let (low, high) = band.unwrap_or((rate, rate));
+        let analysis = self.analysis(&usages, f64::from(tasks) / free * 1e9, tasks);
+        without_handover(&mut usages, workload, self.plan.iteration_ns);
         let plateau = usages.first().map_or(f64::INFINITY, |usage| usage.plateau);
         Ok(Point {
             tasks,
@@ -203,8 +226,8 @@ impl<'a> Simulator<'a> {
             rates,
             free,
             bound: free.min(plateau),
-            class: Class::of(workload, tasks, &usages, rate / free),
-            analysis: self.analysis(&usages, f64::from(tasks) / free * 1e9, tasks),
+            class: class(workload, &usages, rate / free),
+            analysis,
             middle: rate,
             usages,
         })
@@ -225,7 +248,7 @@ impl<'a> Simulator<'a> {
         // In a short measurement, more than the mean number of short iterations may end.
         let at_most_free = |rate: f64, inputs: &Inputs| (rate * 1e9).min(free_rate(seats, inputs));
         let rate = at_most_free(engine.measure(MIDDLE), &self.middle);
-        let usages = Usage::of(workload, &engine.found());
+        let usages = Usage::of(workload, &engine.found(), seats.len());
         let most_events = engine.handled() + EVENTS_OF_DRAWS;
         let mut rates = Vec::with_capacity(self.draws.len());
         for inputs in &self.draws {

@@ -1,7 +1,7 @@
 //! How busy lines and locks are.
 
 use super::engine::{Found, Tally};
-use super::workload::Workload;
+use super::workload::{SHOOTDOWN, Workload};
 
 /// What tasks wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -10,8 +10,8 @@ pub enum Station {
     Line(usize),
     /// A lock, by its index.
     Lock(usize),
-    /// The word of a lock, by the index of the lock: the number of its readers.
-    LockWord(usize),
+    /// Interrupts of other CPUs.
+    Shootdown,
 }
 
 /// How a station is used at a number of tasks.
@@ -41,24 +41,32 @@ pub struct Usage {
 
 impl Usage {
     /// The stations in use, the busiest first.
-    pub(super) fn of(workload: &Workload, found: &Found) -> Vec<Self> {
+    pub(super) fn of(workload: &Workload, found: &Found, tasks: usize) -> Vec<Self> {
         let lines = workload.lines.iter().enumerate();
         let lines = lines.map(|(nr, line)| (Station::Line(nr), &line.name));
-        let locks = || workload.locks.iter().enumerate();
-        let of_locks = locks().map(|(nr, lock)| (Station::Lock(nr), &lock.name));
-        let words = locks().map(|(nr, lock)| (Station::LockWord(nr), &lock.name));
-        let mut usages: Vec<Self> = lines
-            .chain(of_locks)
-            .chain(words)
+        let locks = workload.locks.iter().enumerate();
+        let locks = locks.map(|(nr, lock)| (Station::Lock(nr), &lock.name));
+        let mut usages: Vec<Self> = locks
+            .chain(lines)
             .zip(&found.tallies)
-            .filter_map(|((station, name), tallies)| Self::new(station, name, tallies, found))
+            .filter_map(|((station, name), tallies)| Self::new(station, name, tallies, 1, found))
             .collect();
+        // Each task waits for the CPUs that it interrupts.
+        let shootdowns = std::slice::from_ref(&found.shootdowns);
+        usages.extend(Self::new(Station::Shootdown, SHOOTDOWN, shootdowns, tasks, found));
         // A lock comes before the lines that it protects, which cannot be busier.
         usages.sort_by(|a, b| b.utilisation.total_cmp(&a.utilisation));
         usages
     }
 
-    fn new(station: Station, name: &str, tallies: &[Tally], found: &Found) -> Option<Self> {
+    /// How one station is used, each instance of which serves so many tasks at the same time.
+    fn new(
+        station: Station,
+        name: &str,
+        tallies: &[Tally],
+        at_once: usize,
+        found: &Found,
+    ) -> Option<Self> {
         let most = |value: fn(&Tally) -> f64| tallies.iter().map(value).fold(0.0, f64::max);
         let sum = |value: fn(&Tally) -> f64| tallies.iter().map(value).sum::<f64>();
         let services = sum(|tally| tally.services as f64);
@@ -66,7 +74,7 @@ impl Usage {
         if services == 0.0 || busy == 0.0 {
             return None;
         }
-        let utilisation = (most(|tally| tally.busy) / found.window).min(1.0);
+        let utilisation = (most(|tally| tally.busy) / found.window / at_once as f64).min(1.0);
         Some(Self {
             station,
             name: name.to_owned(),

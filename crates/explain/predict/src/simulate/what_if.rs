@@ -1,11 +1,11 @@
 //! What would come next: the workload after a change.
 
-use super::workload::{Iteration, Scope, Step, Workload};
+use super::workload::{Iteration, Lock, SHOOTDOWN, Scope, Step, Workload};
 
 /// The largest `iterations` of [`Workload::batch`]. The recorded iterations are repeated as often.
 pub const MOST_ITERATIONS: usize = 256;
-/// The most iterations of all traced CPUs after a change.
-const MOST_RECORDED: usize = 1 << 20;
+/// The most steps of all traced CPUs after a change. Each takes 24 bytes.
+const MOST_STEPS: usize = 1 << 24;
 
 /// Why a change is impossible.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -18,27 +18,32 @@ pub enum ChangeError {
     Batch,
     /// The changed workload would be too long.
     #[error(
-        "the workload would have more than {MOST_RECORDED} iterations; trace fewer rounds, or take smaller \
+        "the workload would have more than {MOST_STEPS} steps; trace fewer rounds, or take smaller \
          batches"
     )]
     TooLong,
 }
 
-/// The lines and locks with a name.
+/// The lines and locks with a name, and the locks in these lines, or the shootdowns.
 struct Named {
     lines: Vec<usize>,
     locks: Vec<usize>,
+    shootdowns: bool,
 }
 
 impl Named {
     fn find(workload: &Workload, name: &str) -> Result<Self, ChangeError> {
         let lines = workload.lines.iter().enumerate().filter(|(_, line)| line.name == name);
-        let locks = workload.locks.iter().enumerate().filter(|(_, lock)| lock.name == name);
+        let line_of = |lock: &Lock| workload.lines.get(lock.line);
+        let is_named =
+            |lock: &Lock| lock.name == name || line_of(lock).is_some_and(|line| line.name == name);
+        let locks = workload.locks.iter().enumerate().filter(|(_, lock)| is_named(lock));
         let named = Self {
             lines: lines.map(|(index, _)| index).collect(),
             locks: locks.map(|(index, _)| index).collect(),
+            shootdowns: name == SHOOTDOWN && workload.has_shootdowns(),
         };
-        match named.lines.is_empty() && named.locks.is_empty() {
+        match named.lines.is_empty() && named.locks.is_empty() && !named.shootdowns {
             true => Err(ChangeError::Unknown(name.to_owned())),
             false => Ok(named),
         }
@@ -51,6 +56,7 @@ impl Named {
     fn uses(&self, step: &Step) -> bool {
         match step {
             Step::Compute { .. } => false,
+            Step::Shootdown => self.shootdowns,
             Step::Visit { line, .. } => self.lines.contains(line),
             Step::Acquire { lock, .. } | Step::Release { lock } => self.has_lock(*lock),
         }
@@ -78,8 +84,8 @@ impl Named {
 }
 
 impl Workload {
-    /// The workload without visits of this line, or without this lock. Lines that were visited
-    /// under the lock remain.
+    /// The workload without visits of this line and the locks in it, or without this lock. Other
+    /// lines that were visited under the lock remain.
     ///
     /// # Errors
     /// Nothing has the name.
@@ -91,12 +97,16 @@ impl Workload {
         Ok(changed)
     }
 
-    /// The workload with such a line or lock for each task.
+    /// The workload with such a line or lock for each task. Nobody has to interrupt a task whose
+    /// address space is its own.
     ///
     /// # Errors
     /// Nothing has the name.
     pub fn split(&self, name: &str) -> Result<Self, ChangeError> {
         let named = Named::find(self, name)?;
+        if named.shootdowns {
+            return self.without(name);
+        }
         let mut changed = self.clone();
         named.lines.into_iter().for_each(|line| changed.lines[line].scope = Scope::Task);
         named.locks.into_iter().for_each(|lock| changed.locks[lock].scope = Scope::Task);
@@ -108,15 +118,15 @@ impl Workload {
     /// time.
     ///
     /// # Errors
-    /// Nothing has the name, the number is 0 or above [`MOST_ITERATIONS`], or the workload would have more than
-    /// a million iterations.
+    /// Nothing has the name, the number is 0 or above [`MOST_ITERATIONS`], or the workload would have more
+    /// than 16 million steps.
     pub fn batch(&self, name: &str, iterations: usize) -> Result<Self, ChangeError> {
         if !(1..=MOST_ITERATIONS).contains(&iterations) {
             return Err(ChangeError::Batch);
         }
         let named = Named::find(self, name)?;
-        let recorded: usize = self.recorded.iter().map(|cpu| cpu.iterations.len()).sum();
-        if recorded.saturating_mul(iterations) > MOST_RECORDED {
+        let steps: usize = self.iterations().map(|iteration| iteration.steps.len()).sum();
+        if steps.saturating_mul(iterations) > MOST_STEPS {
             return Err(ChangeError::TooLong);
         }
         let mut changed = self.clone();

@@ -2,22 +2,21 @@
 
 use std::collections::BTreeSet;
 
+use serde::{Deserialize, Serialize};
+
 /// Recorded iterations of an operation, and the lines and locks that they use.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Workload {
     /// The iterations of each traced CPU. Each task replays those of one CPU.
     pub recorded: Vec<Recorded>,
     /// The cache lines that CPUs share.
     pub lines: Vec<Line>,
-    /// The locks that CPUs share. A lock's word is part of the lock: there is no line for it.
+    /// The locks that CPUs share.
     pub locks: Vec<Lock>,
-    /// Whether tasks interrupt each other's CPUs and wait for them, as for a TLB shootdown. That is not simulated, so
-    /// points of several tasks are of [`Class::D`](super::Class::D).
-    pub interrupts: bool,
 }
 
 /// The iterations of a traced CPU, in order. A task replays them again and again.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Recorded {
     /// The memory node of the CPU. A task replays the iterations of a CPU whose node is that of the
     /// task's own CPU, modulo the number of traced nodes or of
@@ -61,7 +60,13 @@ pub enum Step {
         /// Index in [`Workload::locks`].
         lock: usize,
     },
+    /// An interrupt of the CPUs of all other tasks, which use the same address space, and waiting
+    /// until all of them have answered: a TLB shootdown.
+    Shootdown,
 }
+
+/// The name of [`Step::Shootdown`] among the names of lines and locks.
+pub const SHOOTDOWN: &str = "TLB shootdown";
 
 /// What a visit does to a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,7 +91,7 @@ pub enum Hold {
 }
 
 /// A cache line, or several of the same kind.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Line {
     /// Its name, such as `aa_profile.label.count`.
     pub name: String,
@@ -95,10 +100,13 @@ pub struct Line {
 }
 
 /// A lock, or several of the same kind.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Lock {
     /// Its name, such as `files_struct.file_lock`.
     pub name: String,
+    /// The line that contains its word: an index in [`Workload::lines`]. Taking and releasing the
+    /// lock uses this line, without being a [`Step::Visit`].
+    pub line: usize,
     /// How tasks wait for it.
     pub kind: LockKind,
     /// Who shares one.
@@ -106,7 +114,8 @@ pub struct Lock {
 }
 
 /// How tasks wait for a lock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum LockKind {
     /// They spin in a queue, like those of qspinlock or qrwlock.
     Spin,
@@ -114,10 +123,13 @@ pub enum LockKind {
     Mutex,
     /// The same, with readers.
     RwSemaphore,
+    /// They spin, sleep or overtake each other, as a lock of a program allows.
+    Futex,
 }
 
 /// Which tasks share one line or lock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Scope {
     /// All tasks.
     Global,
@@ -131,6 +143,10 @@ pub enum Scope {
     Task,
 }
 
+/// The most locks that a task holds at once: `MAX_LOCK_DEPTH` of Linux (include/linux/sched.h), beyond which its checker
+/// of locks gives up.
+const MOST_HELD: usize = 48;
+
 /// What is wrong with a workload.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WorkloadError {
@@ -140,6 +156,9 @@ pub enum WorkloadError {
     /// No time can pass.
     #[error("the iterations of traced CPU {0} contain no instructions")]
     NoInstructions(usize),
+    /// The line of a lock does not exist.
+    #[error("the line of {0} is not among those that the tasks share")]
+    NoLine(String),
     /// An index, or a number of instructions, does not exist.
     #[error("iteration {iteration} of traced CPU {cpu} contains an invalid step (number {step})")]
     Step {
@@ -159,6 +178,14 @@ pub enum WorkloadError {
         iteration: usize,
         /// Name of the lock.
         lock: String,
+    },
+    /// More locks are held at once than in any program.
+    #[error("iteration {iteration} of traced CPU {cpu} holds more than {MOST_HELD} locks at once")]
+    Depth {
+        /// Index of the traced CPU.
+        cpu: usize,
+        /// Index of its iteration.
+        iteration: usize,
     },
     /// Tasks that replay this could deadlock.
     #[error("{first} and {second} are taken in both orders (ABBA); they may be several locks")]
@@ -182,10 +209,25 @@ impl Iteration {
 }
 
 impl Workload {
+    /// Whether tasks interrupt each other.
+    pub fn has_shootdowns(&self) -> bool {
+        self.steps().any(|step| *step == Step::Shootdown)
+    }
+
+    /// The iterations of all traced CPUs.
+    pub fn iterations(&self) -> impl Iterator<Item = &Iteration> {
+        self.recorded.iter().flat_map(|recorded| &recorded.iterations)
+    }
+
+    /// The steps of all iterations.
+    pub fn steps(&self) -> impl Iterator<Item = &Step> {
+        self.iterations().flat_map(|iteration| &iteration.steps)
+    }
+
     /// Mean number of instructions of an iteration.
     pub fn mean_instructions(&self) -> f64 {
-        let all = || self.recorded.iter().flat_map(|recorded| &recorded.iterations);
-        all().map(Iteration::instructions).sum::<f64>() / all().count() as f64
+        let instructions = self.iterations().map(Iteration::instructions).sum::<f64>();
+        instructions / self.iterations().count() as f64
     }
 
     /// Checks that tasks can replay it.
@@ -195,6 +237,9 @@ impl Workload {
     pub fn check(&self) -> Result<(), WorkloadError> {
         if self.recorded.is_empty() || self.recorded.iter().any(|cpu| cpu.iterations.is_empty()) {
             return Err(WorkloadError::Empty);
+        }
+        if let Some(lock) = self.locks.iter().find(|lock| lock.line >= self.lines.len()) {
+            return Err(WorkloadError::NoLine(lock.name.clone()));
         }
         let mut orders = BTreeSet::new();
         for (cpu, recorded) in self.recorded.iter().enumerate() {
@@ -224,6 +269,7 @@ impl Workload {
             let is_valid = match *step {
                 Step::Compute { instructions } => instructions.is_finite() && instructions >= 0.0,
                 Step::Visit { line, .. } => line < self.lines.len(),
+                Step::Shootdown => true,
                 Step::Acquire { lock, .. } | Step::Release { lock } => lock < self.locks.len(),
             };
             if !is_valid {
@@ -231,6 +277,9 @@ impl Workload {
             }
             match *step {
                 Step::Acquire { lock, .. } if held.contains(&lock) => return unbalanced(lock),
+                Step::Acquire { .. } if held.len() == MOST_HELD => {
+                    return Err(WorkloadError::Depth { cpu, iteration: nr });
+                }
                 Step::Acquire { lock, .. } => {
                     orders.extend(held.iter().map(|&outer| (outer, lock)));
                     held.push(lock);
@@ -245,32 +294,38 @@ impl Workload {
         held.first().map_or(Ok(()), |&lock| unbalanced(lock))
     }
 
-    /// Checks that no lock is taken, over any number of others, inside itself.
+    /// Checks that no lock is taken, over any number of others, inside itself: removes locks inside of which no other one
+    /// is taken, until none is left.
     fn check_orders(&self, orders: &BTreeSet<(usize, usize)>) -> Result<(), WorkloadError> {
-        let mut reached = orders.clone();
-        loop {
-            let longer: Vec<(usize, usize)> = reached
-                .iter()
-                .flat_map(|&(first, second)| {
-                    let from = orders.range((second, 0)..=(second, usize::MAX));
-                    from.map(move |&(_, third)| (first, third))
-                })
-                .filter(|pair| !reached.contains(pair))
-                .collect();
-            if longer.is_empty() {
-                break;
+        let mut outer: Vec<Vec<usize>> = vec![Vec::new(); self.locks.len()];
+        let mut inside = vec![0_usize; self.locks.len()];
+        for &(first, second) in orders {
+            outer[second].push(first);
+            inside[first] += 1;
+        }
+        let mut innermost: Vec<usize> = (0..inside.len()).filter(|&nr| inside[nr] == 0).collect();
+        while let Some(lock) = innermost.pop() {
+            for &first in &outer[lock] {
+                inside[first] -= 1;
+                if inside[first] == 0 {
+                    innermost.push(first);
+                }
             }
-            reached.extend(longer);
         }
-        let is_circular = |&&(first, second): &&(usize, usize)| {
-            first < second && reached.contains(&(second, first))
+        // Inside each lock that is left, another one that is left is taken. A walk over as many of them as there are locks
+        // ends in a circle.
+        let mut next: Vec<Option<usize>> = vec![None; self.locks.len()];
+        for &(first, second) in orders.iter().rev().filter(|(_, second)| inside[*second] > 0) {
+            next[first] = Some(second);
+        }
+        let Some(left) = (0..inside.len()).find(|&nr| inside[nr] > 0) else { return Ok(()) };
+        let walk = (0..inside.len()).try_fold(left, |lock, _| next[lock]);
+        let Some((one, other)) = walk.and_then(|lock| Some((lock, next[lock]?))) else {
+            return Ok(());
         };
-        match reached.iter().find(is_circular) {
-            Some(&(first, second)) => Err(WorkloadError::Order {
-                first: self.locks[first].name.clone(),
-                second: self.locks[second].name.clone(),
-            }),
-            None => Ok(()),
-        }
+        Err(WorkloadError::Order {
+            first: self.locks[one.min(other)].name.clone(),
+            second: self.locks[one.max(other)].name.clone(),
+        })
     }
 }

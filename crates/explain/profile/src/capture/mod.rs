@@ -10,9 +10,9 @@ mod size;
 mod stacks;
 
 use knee_host::json::at_most;
-use knee_results::{ITERATIONS, PointId};
+use knee_results::{CaseId, ITERATIONS, Mode, PointId};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 pub use file::CaptureError;
 pub(crate) use file::other_schema;
@@ -90,7 +90,7 @@ pub enum Unit {
 }
 
 /// The work of a testcase or a server while it was sampled.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Work {
     /// The point whose tasks were sampled.
     #[serde(flatten)]
@@ -106,6 +106,29 @@ pub struct Work {
     /// Whether other work disturbed so much of the sampling that nothing may be concluded from the costs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub disturbed: bool,
+}
+
+// `#[serde(flatten)]` would keep unknown fields of a file in memory, in many times their size.
+impl<'de> Deserialize<'de> for Work {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Fields {
+            testcase: CaseId,
+            mode: Mode,
+            tasks: u32,
+            iterations: u64,
+            #[serde(default = "iterations")]
+            unit: String,
+            server: Option<UnderLoad>,
+            #[serde(default)]
+            disturbed: bool,
+        }
+
+        let Fields { testcase: case, mode, tasks, iterations, unit, server, disturbed } =
+            Fields::deserialize(from)?;
+        let point = PointId { case, mode, tasks };
+        Ok(Self { point, iterations, unit, server, disturbed })
+    }
 }
 
 /// The state of a server under load while it was sampled.

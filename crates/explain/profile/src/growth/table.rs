@@ -18,6 +18,9 @@ use super::{Growth, Point, Row};
 use crate::capture::{one_of, with_article};
 use crate::diff::Measure;
 
+/// The name of a function of which not even the module is known.
+const UNKNOWN_CALLER: &str = "[unknown]";
+
 /// The table, of at most `most` functions. Its last line counts the others.
 pub fn table(growth: &Growth, most: usize) -> Table {
     let Growth { testcase, points, rows, .. } = growth;
@@ -79,8 +82,8 @@ pub fn table(growth: &Growth, most: usize) -> Table {
     for row in grew.iter().take(most) {
         let costs = row.own.iter().map(|own| Cell::from(cost(growth, *own))).collect();
         table.row(framed(change(growth, row), costs, row.name.clone()));
-        if !row.from.is_empty() {
-            let from = format!("  from {}", row.from.join(" < "));
+        if let Some(callers) = callers(&row.from) {
+            let from = format!("  from {callers}");
             table.row(framed(String::new(), blank(), from));
         }
     }
@@ -91,6 +94,14 @@ pub fn table(growth: &Growth, most: usize) -> Table {
         _ => format!("({rest} more grew; {within} others grew by less than the sampling error, or not at all)"),
     });
     table
+}
+
+/// `rwsem_down_write_slowpath < down_write_killable`: the callers, with one name for several unknown ones of a module in a row.
+/// `None` if all are unknown.
+fn callers(from: &[String]) -> Option<String> {
+    let mut names: Vec<&str> = from.iter().map(String::as_str).collect();
+    names.dedup_by(|a, b| a == b && a.starts_with('['));
+    names.iter().any(|name| *name != UNKNOWN_CALLER).then(|| names.join(" < "))
 }
 
 fn cost(growth: &Growth, cost: f64) -> String {
@@ -105,4 +116,21 @@ fn change(growth: &Growth, row: &Row) -> String {
     let change = row.own_growth.change();
     let sign = if change < 0.0 { '-' } else { '+' };
     format!("{sign}{} ± {}", cost(growth, change.abs()), cost(growth, row.own_growth.error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_callers_are_named_once_and_not_alone() {
+        let shown = |names: &[&str]| {
+            callers(&names.iter().map(|&name| name.to_owned()).collect::<Vec<String>>())
+        };
+        assert_eq!(shown(&["a", "a", "b"]).unwrap(), "a < a < b");
+        assert_eq!(shown(&["[unknown]", "[unknown]", "main"]).unwrap(), "[unknown] < main");
+        assert_eq!(shown(&["[libc.so.6]", "[libc.so.6]"]).unwrap(), "[libc.so.6]");
+        assert_eq!(shown(&["[unknown]", "[unknown]"]), None);
+        assert_eq!(shown(&[]), None);
+    }
 }

@@ -14,12 +14,11 @@ mod kinds;
 mod machinery;
 mod table;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
-use knee_host::json::with_one_line_strings;
+use knee_host::json::{has_fields, with_one_line_strings};
 use schemars::JsonSchema;
-use serde::de::IgnoredAny;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 pub(crate) use contention::{Contention, Thread};
 pub use table::table;
@@ -76,7 +75,7 @@ pub struct Waits {
 }
 
 /// Where threads waited for a lock.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Site {
     /// The kind of lock, as `perf lock contention` writes it: `spinlock`, `mutex`, `rwsem:R` and `rwsem:W`
     /// for readers and writers, and so on.
@@ -88,6 +87,27 @@ pub struct Site {
     pub waits: Waits,
     /// Call paths to the function, ordered by waiting time, the longest first.
     pub stacks: Vec<WaitStack>,
+}
+
+// `#[serde(flatten)]` would keep unknown fields of a file in memory, in many times their size.
+impl<'de> Deserialize<'de> for Site {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Fields {
+            lock: String,
+            function: String,
+            acquisitions: u64,
+            total_ns: u64,
+            longest_ns: u64,
+            still_waiting: u64,
+            stacks: Vec<WaitStack>,
+        }
+
+        let Fields { lock, function, acquisitions, total_ns, longest_ns, still_waiting, stacks } =
+            Fields::deserialize(from)?;
+        let waits = Waits { acquisitions, total_ns, longest_ns, still_waiting };
+        Ok(Self { lock, function, waits, stacks })
+    }
 }
 
 /// A call path on which threads waited.
@@ -139,8 +159,7 @@ impl LockWaits {
 
     /// Whether a text contains lock waits of any schema.
     pub fn is(text: &[u8]) -> bool {
-        serde_json::from_slice::<HashMap<String, IgnoredAny>>(text)
-            .is_ok_and(|file| file.contains_key("sites") && file.contains_key("losses"))
+        has_fields(text, &["sites", "losses"])
     }
 
     /// Waiting time per iteration, in nanoseconds; `None` if the target does not count iterations.

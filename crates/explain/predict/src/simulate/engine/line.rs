@@ -17,6 +17,10 @@ pub(super) struct Line {
     sharers: Vec<u64>,
     /// The transfer under way.
     pub(super) current: Option<(usize, Access)>,
+    /// When the caches that have the line lose it to this transfer.
+    pub(super) kept_until: f64,
+    /// Tasks with a copy that wait until another one changes the line.
+    pub(super) pollers: Vec<usize>,
     pub(super) queue: VecDeque<Waiter<Access>>,
     pub(super) tally: Tally,
 }
@@ -42,6 +46,12 @@ impl Line {
             Copies::One => self.last == task,
             Copies::Several => access == Access::Load && self.has_copy(task),
         }
+    }
+
+    /// Whether the access needs no other CPU although the line is on its way to another one: the
+    /// request has not reached the CPU's cache yet.
+    pub(super) fn keeps(&self, task: usize, access: Access, now: f64) -> bool {
+        now < self.kept_until && self.copies != Copies::Nowhere && self.is_local(task, access)
     }
 
     /// Whether CPUs that load it can do so at the same time.

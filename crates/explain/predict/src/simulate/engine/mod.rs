@@ -3,7 +3,11 @@
 mod events;
 mod line;
 mod lock;
+mod polling;
 mod sections;
+mod shootdown;
+mod store;
+mod stores;
 mod tally;
 mod task;
 mod visits;
@@ -22,7 +26,7 @@ use self::task::Task;
 use super::inputs::Inputs;
 use super::program::{Operation, Programs};
 use super::seats::{Seat, Seats};
-use super::workload::{Hold, Scope, Workload};
+use super::workload::{Scope, Workload};
 use crate::machine::Distance;
 
 /// Instructions take up to this share more or less time than their mean, so that tasks do not fall
@@ -60,9 +64,10 @@ pub(super) struct Found {
     pub(super) rate: f64,
     /// The measured time in ns.
     pub(super) window: f64,
-    /// The tallies of each line, then of each lock, then of the word of each lock: one for each
-    /// instance.
+    /// The tallies of each lock, and then of each line: one for each instance.
     pub(super) tallies: Vec<Vec<Tally>>,
+    /// The shootdowns of all tasks.
+    pub(super) shootdowns: Tally,
 }
 
 /// A simulation.
@@ -83,8 +88,9 @@ pub(super) struct Engine<'a> {
     line_places: Vec<(Scope, usize)>,
     /// Scope and first instance of each lock of the workload.
     lock_places: Vec<(Scope, usize)>,
-    /// The line that is the word of the first lock. Those of the others follow.
-    words: usize,
+    /// The line of each lock of the workload.
+    lines_of_locks: Vec<usize>,
+    shootdowns: Tally,
     /// Iterations per ns in the measured time.
     rate: f64,
     completed: u64,
@@ -110,12 +116,16 @@ impl<'a> Engine<'a> {
             }
             (places, count)
         };
-        let (line_places, words) = places(&mut workload.lines.iter().map(|line| line.scope));
-        let (lock_places, locks) = places(&mut workload.locks.iter().map(|lock| lock.scope));
+        let (line_places, lines) = places(&mut workload.lines.iter().map(|line| line.scope));
+        let (lock_places, _) = places(&mut workload.locks.iter().map(|lock| lock.scope));
+        let locks = workload
+            .locks
+            .iter()
+            .flat_map(|lock| (0..seats.instances(lock.scope)).map(|_| Lock::new(lock.kind)));
         let mut random = Rand32::new(seed);
         let mut events = Events::default();
         let of_instruction = programs.pace(inputs.section);
-        let groups = 1 + seats.iter().map(|seat| seat.group).max().unwrap_or(0);
+        let groups = seats.instances(Scope::Group);
         let task = |(nr, seat): (usize, &'a Seat)| {
             let start = f64::from(random.rand_float()) * inputs.iteration_ns;
             events.add(start, Event::Task(nr));
@@ -133,11 +143,12 @@ impl<'a> Engine<'a> {
             events,
             random,
             tasks,
-            lines: (0..words + locks).map(|_| Line::default()).collect(),
-            locks: (0..locks).map(|_| Lock::default()).collect(),
+            lines: (0..lines).map(|_| Line::default()).collect(),
+            locks: locks.collect(),
             line_places,
             lock_places,
-            words,
+            lines_of_locks: workload.locks.iter().map(|lock| lock.line).collect(),
+            shootdowns: Tally::default(),
             rate: 0.0,
             completed: 0,
             handled: 0,
@@ -162,6 +173,7 @@ impl<'a> Engine<'a> {
         self.start = now;
         self.lines.iter_mut().for_each(|line| line.tally.restart(now));
         self.locks.iter_mut().for_each(|lock| lock.tally.restart(now));
+        self.shootdowns = Tally::default();
         self.completed = 0;
         let before = self.progress();
         self.simulate((length.rounds * tasks).max(length.least), length.most_events);
@@ -187,7 +199,7 @@ impl<'a> Engine<'a> {
             self.now = time;
             self.handled += 1;
             match event {
-                Event::Task(task) => self.go_on(task),
+                Event::Task(task) => self.resume(task),
                 Event::Line(line) => self.end_transfer(line),
             }
         }
@@ -198,10 +210,10 @@ impl<'a> Engine<'a> {
         let most = 2 * EVENTS_IN_ORDER * self.tasks.len() as u64;
         self.next_shuffle = self.handled + 1 + u64::from(self.random.rand_range(0..most as u32));
         for line in &mut self.lines {
-            shuffled(&mut line.queue, &mut self.random);
+            shuffled(&mut line.queue, 0, &mut self.random);
         }
         for lock in &mut self.locks {
-            shuffled(&mut lock.queue, &mut self.random);
+            shuffled(&mut lock.queue, lock.polling, &mut self.random);
         }
     }
 
@@ -216,9 +228,8 @@ impl<'a> Engine<'a> {
         let of_locks = |locks: &[Lock]| locks.iter().map(of_lock).collect();
         let lines = self.line_places.iter().map(|place| of_lines(&self.lines[instances(place)]));
         let locks = self.lock_places.iter().map(|place| of_locks(&self.locks[instances(place)]));
-        let words = &self.lines[self.words..];
-        let words = self.lock_places.iter().map(|place| of_lines(&words[instances(place)]));
-        Found { rate: self.rate, window, tallies: lines.chain(locks).chain(words).collect() }
+        let tallies = locks.chain(lines).collect();
+        Found { rate: self.rate, window, tallies, shootdowns: self.shootdowns.clone() }
     }
 
     /// Events so far.
@@ -240,19 +251,14 @@ impl<'a> Engine<'a> {
                     !engine.visit(task, line, access)
                 }
                 Operation::Acquire { lock, hold } => {
-                    let lock = of_task.own(engine.lock_places[lock as usize]);
-                    !match hold {
-                        Hold::Exclusive => engine.acquire(task, lock),
-                        Hold::Shared => engine.acquire_shared(task, lock),
-                    }
+                    let (lock, line) = engine.own_lock(task, lock as usize);
+                    !engine.acquire(task, lock, line, hold)
                 }
                 Operation::Release { lock, hold } => {
-                    let lock = of_task.own(engine.lock_places[lock as usize]);
-                    !match hold {
-                        Hold::Exclusive => engine.release(task, lock),
-                        Hold::Shared => engine.release_shared(task, lock),
-                    }
+                    let (lock, line) = engine.own_lock(task, lock as usize);
+                    !engine.release(task, lock, line, hold)
                 }
+                Operation::Shootdown => !engine.shootdown(task),
                 Operation::End => {
                     of_task.complete();
                     engine.completed += 1;
@@ -263,15 +269,24 @@ impl<'a> Engine<'a> {
         while !is_waiting(self) {}
     }
 
+    /// The lock that the task uses, and its line.
+    fn own_lock(&self, task: usize, lock: usize) -> (usize, usize) {
+        let task = &self.tasks[task];
+        let line = self.line_places[self.lines_of_locks[lock]];
+        (task.own(self.lock_places[lock]), task.own(line))
+    }
+
     /// Executes instructions, as many as the store buffer allows.
     fn compute(&mut self, task: usize, instructions: f64, is_inside: bool) {
         let (nr, task) = (task, &mut self.tasks[task]);
+        task.is_executing = true;
         let left = if task.rest > 0.0 { task.rest } else { instructions };
         let mut executed = left;
         if !task.stores.is_empty() {
             if task.hidden <= 0.0 {
                 task.rest = left;
                 task.drains = true;
+                task.is_executing = false;
                 return;
             }
             executed = left.min(task.hidden);
@@ -292,9 +307,10 @@ impl<'a> Engine<'a> {
     }
 }
 
-/// Puts waiters into a random order (R. A. Fisher and F. Yates, "Statistical Tables", 1938).
-fn shuffled<How>(queue: &mut VecDeque<Waiter<How>>, random: &mut Rand32) {
-    for last in (1..queue.len()).rev() {
-        queue.swap(last, random.rand_range(0..last as u32 + 1) as usize);
+/// Puts waiters, except the first ones, into a random order (R. A. Fisher and F. Yates, "Statistical
+/// Tables", 1938).
+fn shuffled<How>(queue: &mut VecDeque<Waiter<How>>, first: usize, random: &mut Rand32) {
+    for last in (first + 1..queue.len()).rev() {
+        queue.swap(last, random.rand_range(first as u32..last as u32 + 1) as usize);
     }
 }

@@ -1,8 +1,12 @@
 //! A task: where it is in its program.
 
+use std::collections::VecDeque;
+
 use super::super::program::{Operation, Pace, Program};
 use super::super::seats::Seat;
 use super::super::workload::Scope;
+use super::lock::Stage;
+use super::store::Store;
 
 /// A running task.
 #[derive(Debug)]
@@ -16,14 +20,20 @@ pub(super) struct Task<'a> {
     pub(super) next: usize,
     /// Instructions that remain of an operation that was interrupted; 0 if none was.
     pub(super) rest: f64,
-    /// Lines to which it has stored, and which have not arrived.
-    pub(super) stores: Vec<usize>,
+    /// Stores that have not taken effect, in order.
+    pub(super) stores: VecDeque<Store>,
+    /// How many of them have requested their lines.
+    pub(super) requested: usize,
     /// Instructions until the store buffer is full.
     pub(super) hidden: f64,
     /// Whether it waits for its stores.
     pub(super) drains: bool,
-    /// Whether it has the word of the lock of its current operation.
-    pub(super) has_word: bool,
+    /// How far it is with the lock of its current operation.
+    pub(super) stage: Stage,
+    /// Whether it executes instructions until its next event, so that interrupts delay it.
+    pub(super) is_executing: bool,
+    /// Time in ns that interrupts have taken since then.
+    pub(super) interrupted: f64,
     /// Time of an instruction in ns.
     pub(super) pace: Pace,
     seat: &'a Seat,
@@ -39,10 +49,13 @@ impl<'a> Task<'a> {
             laps: 0,
             next: program.starts[start] as usize,
             rest: 0.0,
-            stores: Vec::new(),
+            stores: VecDeque::new(),
+            requested: 0,
             hidden: 0.0,
             drains: false,
-            has_word: false,
+            stage: Stage::default(),
+            is_executing: false,
+            interrupted: 0.0,
             pace,
             seat,
         }

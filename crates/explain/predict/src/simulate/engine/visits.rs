@@ -1,9 +1,9 @@
 //! Transfers of cache lines.
 
 use super::super::workload::Access;
+use super::Engine;
 use super::events::Event;
 use super::tally::Waiter;
-use super::{Engine, HIDDEN_INSTRUCTIONS};
 use crate::machine::Distance;
 
 impl Engine<'_> {
@@ -14,27 +14,15 @@ impl Engine<'_> {
         }
         let task = &mut self.tasks[nr];
         task.next += 1;
-        if task.stores.contains(&line) {
+        if task.stores.iter().any(|store| store.line == line) {
             // The load gets the value from the store buffer; the store waits for the same line.
             return true;
         }
-        let is_local = self.request(nr, line, access);
-        if access != Access::Store || is_local {
-            return is_local;
+        if access == Access::Store {
+            self.store(nr, line, None);
+            return true;
         }
-        let task = &mut self.tasks[nr];
-        if task.stores.is_empty() {
-            task.hidden = HIDDEN_INSTRUCTIONS;
-        }
-        task.stores.push(line);
-        true
-    }
-
-    /// Whether all stores of a task are done. Otherwise it will be woken up when they are.
-    pub(super) fn has_stored(&mut self, task: usize) -> bool {
-        let task = &mut self.tasks[task];
-        task.drains = !task.stores.is_empty();
-        !task.drains
+        self.request(nr, line, access)
     }
 
     /// Requests a line. Returns whether the task has it already. Otherwise the task will be woken
@@ -42,6 +30,9 @@ impl Engine<'_> {
     pub(super) fn request(&mut self, task: usize, nr: usize, access: Access) -> bool {
         let line = &mut self.lines[nr];
         if line.current.is_some() {
+            if line.keeps(task, access, self.now) {
+                return true;
+            }
             line.queue.push_back(Waiter { task, how: access, since: self.now });
             return false;
         }
@@ -64,10 +55,13 @@ impl Engine<'_> {
             return;
         }
         line.current = Some((task, access));
+        line.kept_until = self.now + self.inputs.kept * once;
         line.tally.begin(self.now);
         line.tally.services += 1;
         line.tally.far += u64::from(distance == Some(Distance::Machine));
-        let transfers = if access == Access::CompareExchange { 2.0 } else { 1.0 };
+        // The load needs no transfer if the CPU still has a copy from before.
+        let loads = access == Access::CompareExchange && !line.is_local(task, Access::Load);
+        let transfers = if loads { self.inputs.compare } else { 1.0 };
         self.events.add(self.now + transfers * once, Event::Line(nr));
     }
 
@@ -77,18 +71,16 @@ impl Engine<'_> {
         let (task, access) = line.current.take().expect("a transfer is under way");
         line.take(task, access);
         line.tally.end(self.now);
+        if !line.is_shared() {
+            self.poll_again(nr);
+        }
         while let Some(waiter) = self.next_waiter(nr) {
             self.lines[nr].tally.waited += self.now - waiter.since.max(self.start);
             self.start_transfer(nr, waiter.task, waiter.how);
         }
-        if access != Access::Store {
-            self.go_on(task);
-            return;
-        }
-        let of_task = &mut self.tasks[task];
-        of_task.stores.retain(|stored| *stored != nr);
-        if of_task.stores.is_empty() && std::mem::take(&mut of_task.drains) {
-            self.go_on(task);
+        match access {
+            Access::Store => self.end_stores(task, nr),
+            _ => self.go_on(task),
         }
     }
 

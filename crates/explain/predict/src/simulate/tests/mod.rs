@@ -35,6 +35,7 @@ fn machine(shape: [u32; 4], transfer_ns: [f64; 4]) -> Machine {
         clock: Some(Clock { points: vec![(1, 1.0)], source: "test".into() }),
         smt_slowdown: Some(figure(1.6)),
         interrupt_ns: None,
+        pause_ns: None,
         wake_ns: None,
         sources: BTreeMap::from([("test".into(), "made up, 2026".into())]),
         matrix: None,
@@ -48,13 +49,15 @@ fn workload(steps: &[Step], lines: &[Scope], locks: &[(LockKind, Scope)]) -> Wor
     let lock = |(nr, &(kind, scope)): (usize, &(LockKind, Scope))| Lock {
         name: format!("lock {nr}"),
         kind,
+        line: lines.len() + nr,
         scope,
     };
+    let of_locks = locks.iter().map(|&(_, scope)| scope);
+    let lines: Vec<Scope> = lines.iter().copied().chain(of_locks).collect();
     Workload {
         recorded: vec![Recorded { node: 0, iterations }],
         lines: lines.iter().enumerate().map(line).collect(),
         locks: locks.iter().enumerate().map(lock).collect(),
-        interrupts: false,
     }
 }
 
@@ -75,14 +78,22 @@ fn release(lock: usize) -> Step {
 }
 
 /// No uncertainty: everything is as given.
-fn certain(near_first: f64, handover: f64) -> Uncertainty {
+fn certain(near_first: f64) -> Uncertainty {
     Uncertainty {
         transfer: Range::exactly(1.0),
         iteration: Range::exactly(1.0),
+        relative: Range::exactly(1.0),
         section: Range::exactly(1.0),
         near_first: Some(Range::exactly(near_first)),
-        handover: Range::exactly(handover),
+        kept: Range::exactly(0.0),
+        compare: Range::exactly(2.0),
+        slow_path: Range::exactly(0.0),
+        pause_ns: Range::exactly(0.0),
+        interrupt_ns: Range::exactly(2_000.0),
+        interrupt_each_ns: Range::exactly(600.0),
+        handler_ns: Range::exactly(850.0),
         smt_slowdown: Range::exactly(1.6),
+        crowding: Range::exactly(1.0),
         clock: Range::exactly(1.0),
     }
 }

@@ -13,9 +13,12 @@ fn a_workload_that_cannot_be_replayed_is_refused() {
     assert_eq!(Workload::default().check(), Err(WorkloadError::Empty));
     assert_eq!(refused(&[]), WorkloadError::NoInstructions(0));
     let invalid = |step| WorkloadError::Step { cpu: 0, iteration: 0, step };
-    assert_eq!(refused(&[compute(1.0), visit(1, Access::Load)]), invalid(1));
+    assert_eq!(refused(&[compute(1.0), visit(4, Access::Load)]), invalid(1));
     assert_eq!(refused(&[compute(f64::NAN)]), invalid(0));
     assert_eq!(refused(&[release(3)]), invalid(0));
+    let mut no_line = workload(&[compute(1.0)], &[], &[(LockKind::Spin, Scope::Global)]);
+    no_line.locks[0].line = 1;
+    assert_eq!(no_line.check(), Err(WorkloadError::NoLine("lock 0".into())));
     for steps in [
         &[acquire(1)][..],
         &[release(1)],
@@ -71,8 +74,7 @@ fn example() -> Workload {
 }
 
 fn steps(workload: &Workload) -> Vec<&[Step]> {
-    let iterations = workload.recorded.iter().flat_map(|recorded| &recorded.iterations);
-    iterations.map(|iteration| &iteration.steps[..]).collect()
+    workload.iterations().map(|iteration| &iteration.steps[..]).collect()
 }
 
 #[test]
@@ -84,15 +86,24 @@ fn a_line_without_visits_and_a_lock_without_sections_leave_the_rest() {
     let lock = workload.without("lock 0").unwrap();
     assert_eq!(steps(&lock), [[&all[..2], &all[3..8]].concat()]);
     assert!(line.check().is_ok() && lock.check().is_ok());
-    let unknown = ChangeError::Unknown("line 3".into());
-    assert_eq!(workload.without("line 3"), Err(unknown));
+    let unknown = ChangeError::Unknown("line 9".into());
+    assert_eq!(workload.without("line 9"), Err(unknown));
+}
+
+#[test]
+fn the_locks_in_a_line_go_with_it() {
+    let workload = example();
+    // Line 3 contains lock 0.
+    assert_eq!(workload.without("line 3"), workload.without("lock 0"));
+    assert_eq!(workload.split("line 3").unwrap().locks[0].scope, Scope::Task);
 }
 
 #[test]
 fn a_split_line_is_one_for_each_task() {
     let split = example().split("line 0").unwrap().split("lock 1").unwrap();
     let scopes: Vec<Scope> = split.lines.iter().map(|line| line.scope).collect();
-    assert_eq!(scopes, [Scope::Task, Scope::Global, Scope::Global]);
+    assert_eq!(scopes[0], Scope::Task);
+    assert!(scopes[1..].iter().all(|scope| *scope == Scope::Global));
     assert_eq!(split.locks[1].scope, Scope::Task);
 }
 
@@ -132,6 +143,6 @@ fn a_batch_raises_the_plateau_by_its_size() {
     let steps = [compute(500.0), visit(0, Access::Atomic)];
     let workload = workload(&steps, &[Scope::Global], &[]);
     let machine = machine([1, 1, 64, 1], [50.0; 4]);
-    let rate = |workload: &Workload| point(workload, &machine, 500.0, certain(0.0, 1.0), 64).rate;
+    let rate = |workload: &Workload| point(workload, &machine, 500.0, certain(0.0), 64).rate;
     assert_near(rate(&workload.batch("line 0", 4).unwrap()), 4.0 * rate(&workload), 0.02);
 }
