@@ -146,7 +146,12 @@ impl Connection {
     fn receive(&mut self, reply: &Reply, buffer: &mut [u8]) -> Step {
         let Some(socket) = self.socket.as_ref() else { return Step::Pending };
         let length = match rustix::io::read(socket, &mut *buffer) {
-            Ok(0) => return self.broken("the server closed the connection without a whole reply"),
+            Ok(0) => {
+                let part =
+                    self.arriving.part(reply).map_or(String::new(), |part| format!(": {part}"));
+                let reason = "the server closed the connection without a whole reply";
+                return self.broken(&format!("{reason}{part}"));
+            }
             Ok(length) => length,
             Err(Errno::AGAIN | Errno::INTR) => return Step::Pending,
             Err(error) => return self.broken(&format!("cannot receive: {error}")),
@@ -178,6 +183,14 @@ impl Connection {
             self.watches_sending = sending;
         }
         Ok(())
+    }
+
+    /// Why the request has failed if its `reply` is still missing, in words.
+    pub(crate) fn lateness(&self, reply: &Reply) -> String {
+        match self.arriving.part(reply).filter(|_| self.state == State::Waiting) {
+            Some(part) => format!("the server did not complete its reply in time: {part}"),
+            None => "the server did not reply in time".to_owned(),
+        }
     }
 
     fn broken(&mut self, reason: &str) -> Step {

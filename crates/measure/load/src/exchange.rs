@@ -38,7 +38,7 @@ pub fn exchange(
         let mut step = connection.start(target, 0, &events);
         while step == Step::Pending && !stop.load(Ordering::Relaxed) {
             step = match until.saturating_duration_since(Instant::now()) {
-                Duration::ZERO => Step::Broken("the server did not reply in time".to_owned()),
+                Duration::ZERO => Step::Broken(connection.lateness(&request.reply)),
                 _ if !is_ready(&events)? => Step::Pending,
                 _ => connection.go_on(0, &events, &request.reply, &mut buffer),
             };

@@ -38,6 +38,7 @@ mod load;
 mod outcome;
 mod reply;
 mod request;
+mod run_delay;
 mod target;
 mod text;
 mod worker;

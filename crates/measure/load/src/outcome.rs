@@ -38,6 +38,9 @@ pub struct Outcome {
     pub lateness: Histogram,
     /// CPU time of the workers in seconds.
     pub cpu: f64,
+    /// Seconds that the workers waited for their CPUs, which other programs used. 0 if the kernel does not count
+    /// them.
+    pub waited: f64,
     /// Number of workers.
     pub workers: usize,
 }
@@ -90,6 +93,7 @@ impl Default for Outcome {
             latency: histogram(),
             lateness: histogram(),
             cpu: 0.0,
+            waited: 0.0,
             workers: 0,
         }
     }
@@ -108,6 +112,7 @@ impl Outcome {
         self.latency.add(other.latency).expect("all histograms have the same bounds");
         self.lateness.add(other.lateness).expect("all histograms have the same bounds");
         self.cpu += other.cpu;
+        self.waited += other.waited;
         self.workers += other.workers;
     }
 
@@ -118,8 +123,18 @@ impl Outcome {
 
     /// The share of their CPUs' time that the workers used, 0 to 1.
     pub fn busy(&self) -> f64 {
+        self.share(self.cpu)
+    }
+
+    /// The share of the time in which the workers waited for their CPUs, 0 to 1.
+    pub fn waiting(&self) -> f64 {
+        self.share(self.waited)
+    }
+
+    /// The share that `seconds` are of the time of the workers.
+    fn share(&self, seconds: f64) -> f64 {
         let had = self.seconds * self.workers as f64;
-        if had > 0.0 { (self.cpu / had).min(1.0) } else { 0.0 }
+        if had > 0.0 { (seconds / had).min(1.0) } else { 0.0 }
     }
 }
 
@@ -136,8 +151,14 @@ mod tests {
     #[test]
     fn workers_add_up() {
         let one = |cpu: f64, replies: u64| {
-            let mut outcome =
-                Outcome { seconds: 2.0, replies, cpu, workers: 1, ..Outcome::default() };
+            let mut outcome = Outcome {
+                seconds: 2.0,
+                replies,
+                cpu,
+                waited: cpu / 2.0,
+                workers: 1,
+                ..Outcome::default()
+            };
             outcome.latency.record(replies * 1_000_000).unwrap();
             outcome
         };
@@ -147,6 +168,7 @@ mod tests {
         other.failures.note("refused");
         all.add(other);
         assert_eq!((all.rate(), all.busy(), all.workers), (20.0, 0.375, 2));
+        assert_eq!(all.waiting(), 0.1875);
         assert_eq!((all.failures.count(), all.failures.first.as_deref()), (1, Some("refused")));
         let latency = quantiles(&all.latency).unwrap();
         assert!((latency.p50 - 0.01).abs() < 1e-5 && (latency.max - 0.03).abs() < 1e-4);

@@ -72,6 +72,22 @@ pub(crate) struct Arriving {
 }
 
 impl Arriving {
+    /// What has arrived of `reply`, which is not complete; `None` if nothing has.
+    pub(crate) fn part(&self, reply: &Reply) -> Option<String> {
+        let seen = self.seen;
+        let part = match (&reply.end, self.length) {
+            _ if seen == 0 => return None,
+            (&End::Bytes(length), _) | (&End::Http, Some(length)) => {
+                format!("{seen} of {length} bytes arrived")
+            }
+            (End::With(end), _) => {
+                format!("{seen} bytes arrived, but not the end {:?}", String::from_utf8_lossy(end))
+            }
+            (End::Http, None) => format!("{seen} bytes arrived, but not the end of the head"),
+        };
+        Some(format!("{part}: {}", self.shown()))
+    }
+
     /// Begins with the next reply.
     pub(crate) fn reset(&mut self) {
         self.seen = 0;
@@ -159,8 +175,13 @@ impl Arriving {
     }
 
     fn wrong(&self, what: &str) -> Progress {
+        Progress::Wrong(format!("{what}: {}", self.shown()))
+    }
+
+    /// The beginning of what has arrived, in quotation marks.
+    fn shown(&self) -> String {
         let shown = &self.head[..self.head.len().min(SHOWN)];
-        Progress::Wrong(format!("{what}: {:?}", String::from_utf8_lossy(shown)))
+        format!("{:?}", String::from_utf8_lossy(shown))
     }
 }
 
@@ -250,6 +271,28 @@ mod tests {
         assert_eq!(short, r#"the server replied: "+P\n""#);
         let more = wrong(b"+OK\r\n+OK\r\n", &reply("+OK", End::Bytes(5)));
         assert!(more.starts_with("more bytes follow the reply"));
+    }
+
+    #[test]
+    fn the_part_of_a_reply_that_arrived_is_described() {
+        let part = |text: &[u8], end: End| {
+            let (reply, mut arriving) = (reply("", end), Arriving::default());
+            if !text.is_empty() {
+                assert_eq!(arriving.take(text, &reply), Progress::Partial);
+            }
+            arriving.part(&reply)
+        };
+        assert_eq!(part(b"", End::Bytes(40)), None);
+        assert_eq!(
+            part(b"+PONG\r\n", End::Bytes(40)).unwrap(),
+            r#"7 of 40 bytes arrived: "+PONG\r\n""#
+        );
+        assert_eq!(
+            part(b"+PONG\n", End::with(r"\r\n").unwrap()).unwrap(),
+            r#"6 bytes arrived, but not the end "\r\n": "+PONG\n""#
+        );
+        assert!(part(HTTP.split_at(HTTP.len() - 2).0, End::Http).unwrap().starts_with("53 of 55 "));
+        assert!(part(&HTTP[..9], End::Http).unwrap().contains("not the end of the head: \"HTTP"));
     }
 
     proptest! {

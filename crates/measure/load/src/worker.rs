@@ -19,6 +19,7 @@ use rustix::time::ClockId;
 use crate::connection::{Connection, Events, Step};
 use crate::load::{Load, Pace};
 use crate::outcome::Outcome;
+use crate::run_delay;
 
 /// Events taken from the kernel at once.
 const EVENTS: usize = 256;
@@ -51,6 +52,19 @@ pub(crate) struct Worker<'l> {
     /// How many requests have been sent.
     sent: u64,
     outcome: Outcome,
+}
+
+/// What this thread has used so far, in seconds.
+struct Times {
+    cpu: f64,
+    /// For how long it waited for its CPU.
+    waited: f64,
+}
+
+impl Times {
+    fn now() -> Self {
+        Self { cpu: seconds(ClockId::ThreadCPUTime), waited: run_delay::seconds() }
+    }
 }
 
 /// When requests are due.
@@ -118,14 +132,14 @@ impl<'l> Worker<'l> {
         loop {
             let now = self.now();
             if now >= self.begin && cpu_before.is_none() {
-                cpu_before = Some(seconds(ClockId::ThreadCPUTime));
+                cpu_before = Some(Times::now());
             }
             if stop.load(Ordering::Relaxed) {
                 self.end = self.end.min(now);
                 self.patience = self.patience.min(STOPPED);
             }
             if now >= self.end && cpu_after.is_none() {
-                cpu_after = Some(seconds(ClockId::ThreadCPUTime));
+                cpu_after = Some(Times::now());
             }
             self.send_due(now);
             if self.is_over(now) {
@@ -146,9 +160,12 @@ impl<'l> Worker<'l> {
         }
         let now = self.now();
         self.count_unanswered(now);
-        let used = cpu_before.zip(cpu_after).map_or(0.0, |(before, after)| after - before);
+        let used = cpu_before.zip(cpu_after);
+        let (cpu, waited) = used.map_or((0.0, 0.0), |(before, after): (Times, Times)| {
+            (after.cpu - before.cpu, after.waited - before.waited)
+        });
         let seconds = self.end.saturating_sub(self.begin) as f64 / 1e9;
-        Ok(Outcome { cpu: used, seconds, ..self.outcome })
+        Ok(Outcome { cpu, waited, seconds, ..self.outcome })
     }
 
     fn now(&self) -> u64 {
@@ -280,6 +297,8 @@ impl<'l> Worker<'l> {
         for connection in self.connections.iter().filter(|connection| !connection.is_free()) {
             if connection.due >= first {
                 self.outcome.failures.unanswered += 1;
+                let reply = &self.load.requests[connection.kind].reply;
+                self.outcome.failures.note(connection.lateness(reply));
                 self.outcome.latency.saturating_record(now.saturating_sub(connection.due));
             }
         }

@@ -3,7 +3,7 @@
 //! Kinds: `one` run, `two` runs (before and after), `few` testcases in two runs, `single` task
 //! count, `latency` of requests, `doubtful` points, `large` (100 testcases in two modes), `huge` (100
 //! testcases with 256 points each),
-//! `matrix` (of four operations), `matrices` (of 25 and of four, beside two runs), `shared` (a
+//! `predictions` (beside a run), `matrix` (of four operations), `matrices` (of 25 and of four, beside two runs), `shared` (a
 //! check). The numbers are made up by a formula; the same kind always gives the same bytes.
 
 #[path = "../tests/synthetic/mod.rs"]
@@ -17,7 +17,8 @@ fn main() {
     };
     let Some(page) = synthetic::page(kind) else {
         eprintln!(
-            "no kind '{kind}': one, two, few, single, latency, doubtful, large, huge, matrix, matrices, shared"
+            "no kind '{kind}': one, two, few, single, latency, doubtful, large, huge, predictions, matrix, \
+             matrices, shared"
         );
         std::process::exit(2);
     };

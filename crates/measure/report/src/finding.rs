@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use knee_host::number::{change, percent, plural, tasks};
-use knee_results::{Axis, CurveVerdict};
+use knee_results::{Axis, CurveVerdict, Point};
 use knee_stats as stats;
 
 use crate::cpu_map::CpuMap;
@@ -19,7 +19,9 @@ pub(crate) fn sentence(reading: &Reading) -> String {
         let shared = reading.page.shared.iter();
         let shared = shared.map(|shared| format!("{}: {}", shared.name, shared.total().sentence()));
         let maps = reading.page.cpu_maps.iter().map(CpuMap::sentence);
-        return matrices.chain(shared).chain(maps).collect::<Vec<String>>().join("; ");
+        let predictions = predicted(reading).into_iter();
+        let all = predictions.chain(matrices).chain(shared).chain(maps);
+        return all.collect::<Vec<String>>().join("; ");
     }
     if reading.curves().all(|(_, curve)| curve.measured.points().is_empty()) {
         let off_chart: usize = reading.page.runs.iter().map(|run| run.off_chart.len()).sum();
@@ -31,6 +33,16 @@ pub(crate) fn sentence(reading: &Reading) -> String {
     let comparisons: Vec<String> =
         (1..reading.page.runs.len()).filter_map(|run| comparison(reading, run)).collect();
     if comparisons.is_empty() { scaling(reading) } else { comparisons.join("; ") }
+}
+
+/// The first prediction, and how many others there are.
+fn predicted(reading: &Reading) -> Option<String> {
+    let mut all = reading.page.predictions.iter().flat_map(|file| &file.predictions);
+    let first = all.next()?.sentence();
+    Some(match all.count() {
+        0 => first,
+        more => format!("{first}; {}", plural(more, "more prediction")),
+    })
 }
 
 /// How run `run` differs from the first.
@@ -243,6 +255,9 @@ fn no_verdict(reading: &Reading) -> String {
     if points().all(|point| point.oversubscribed) {
         return format!("{what}, but only with more tasks than CPUs: no efficiency, no knee");
     }
+    if points().all(Point::is_shared_with_load) {
+        return format!("{what}, but on CPUs shared with the load: no efficiency, no knee");
+    }
     if curves().any(|curve| curve.verdict == CurveVerdict::Unknown) {
         let axis = curves().next().map_or(Axis::Tasks, |curve| curve.measured.axis);
         return format!("{what}, but not with {}: no efficiency, no knee", axis.count(1));
@@ -250,6 +265,9 @@ fn no_verdict(reading: &Reading) -> String {
     match counts.first() {
         Some(n) if counts.len() == 1 => {
             format!("{what} at {}: no curve", tasks(*n))
+        }
+        _ if points().any(Point::is_shared_with_load) => {
+            format!("{what}; with more CPUs, the load shares them with the server: no curve")
         }
         _ if shares_cpus => {
             format!("{what}, each at one task count without shared CPUs: no curve")
@@ -260,7 +278,7 @@ fn no_verdict(reading: &Reading) -> String {
 
 #[cfg(test)]
 mod tests {
-    use knee_results::{self as results, Axis, CaseId, Mode, Point};
+    use knee_results::{self as results, Axis, CaseId, Mode, Point, Served};
     use knee_stats::{CompareOptions, Verdict, compare};
 
     use crate::model::{Change, Curve, Page, Run};
@@ -473,6 +491,27 @@ mod tests {
         assert_eq!(
             title(&with(page(&[loses]), &[0], shares(1))),
             "1 testcase measured, but only with more tasks than CPUs: no efficiency, no knee"
+        );
+    }
+
+    #[test]
+    fn servers_that_share_cpus_with_their_load_are_named_as_such() {
+        let rates: &[_] = &[(1, 10.0), (2, 19.0)];
+        let shares = |least| {
+            move |point: &mut Point| {
+                let shared = point.tasks >= least;
+                let (server_busy, load_busy, cpu_per_request) = (1.0, 0.5, 0.1);
+                let served = Served { server_busy, load_busy, cpu_per_request, shared };
+                point.server = Some(served);
+            }
+        };
+        assert_eq!(
+            title(&with(page(&[rates]), &[0], shares(2))),
+            "1 testcase measured; with more CPUs, the load shares them with the server: no curve"
+        );
+        assert_eq!(
+            title(&with(page(&[rates]), &[0], shares(1))),
+            "1 testcase measured, but on CPUs shared with the load: no efficiency, no knee"
         );
     }
 

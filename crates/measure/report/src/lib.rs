@@ -1,6 +1,6 @@
 //! One self-contained HTML page about runs: how every testcase scales, where it stops scaling, and
 //! what changed between two runs. It also shows when the operations of an interface commute, and
-//! what commuting operations share in a kernel.
+//! what commuting operations share in a kernel, and predicted curves.
 //!
 //! A [`Page`] holds the numbers, and [`render`] turns it into text. This crate reads and writes no
 //! files, and equal input gives equal bytes. The page needs no network and no server. All charts

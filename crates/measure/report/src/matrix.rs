@@ -142,12 +142,10 @@ impl Matrix {
     /// # Errors
     /// If it does not have this schema, or contradicts itself.
     pub fn from_json(text: &str) -> Result<Self, MatrixError> {
-        match Head::of(text.as_bytes()).map_err(MatrixError::NotJson)? {
-            Head { schema: Some(SCHEMA), kind: Some(kind) } if kind == KIND => {}
-            Head { schema: Some(found), kind: Some(kind) } if kind == KIND => {
-                return Err(MatrixError::Schema { found });
-            }
-            _ => return Err(MatrixError::OtherKind),
+        match Head::of(text.as_bytes()).map_err(MatrixError::NotJson)?.schema_of(KIND) {
+            Some(SCHEMA) => {}
+            Some(found) => return Err(MatrixError::Schema { found }),
+            None => return Err(MatrixError::OtherKind),
         }
         let matrix: Self = serde_json::from_str(text).map_err(MatrixError::Malformed)?;
         matrix.check().map_err(MatrixError::Impossible)?;

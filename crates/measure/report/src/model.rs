@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use knee_results::prediction::Predictions;
 use knee_results::{CaseId, CaseInfo, Mode, PointId};
 use knee_stats::{Comparison, usl};
 use serde::Serialize;
@@ -23,8 +24,10 @@ pub struct Page {
     pub cases: BTreeMap<CaseId, CaseInfo>,
     /// The curves, at most one per run of [`Page::runs`], testcase and mode, in any order.
     pub curves: Vec<Curve>,
-    /// When operations commute, one matrix per interface. Without runs, a page shows only these,
+    /// Predicted curves, by file. Without runs, a page shows only these, [`Page::matrices`],
     /// [`Page::shared`] and [`Page::cpu_maps`].
+    pub predictions: Vec<Predictions>,
+    /// When operations commute, one matrix per interface.
     pub matrices: Vec<Matrix>,
     /// What commuting calls share, one per check.
     pub shared: Vec<Shared>,
@@ -50,6 +53,7 @@ impl Default for Page {
             runs: Vec::new(),
             cases: BTreeMap::new(),
             curves: Vec::new(),
+            predictions: Vec::new(),
             matrices: Vec::new(),
             shared: Vec::new(),
             cpu_maps: Vec::new(),

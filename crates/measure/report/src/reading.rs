@@ -70,8 +70,9 @@ impl<'p> Reading<'p> {
 
     /// Whether the page has sections about runs. A page without any contents has them too.
     pub(crate) fn shows_runs(&self) -> bool {
-        let Page { runs, matrices, shared, cpu_maps, .. } = self.page;
-        !runs.is_empty() || (matrices.is_empty() && shared.is_empty() && cpu_maps.is_empty())
+        let Page { runs, predictions, matrices, shared, cpu_maps, .. } = self.page;
+        let others = [predictions.len(), matrices.len(), shared.len(), cpu_maps.len()];
+        !runs.is_empty() || others == [0; 4]
     }
 
     /// Whether there are further runs to compare with the first.

@@ -141,6 +141,16 @@ fn latencies_are_drawn_and_the_console_is_empty() {
 }
 
 #[test]
+fn predictions_are_drawn_and_the_console_is_empty() {
+    let Some(page) = Opened::new("predictions") else { return };
+    let shown = page.show("#prediction-1");
+    let (_, section) = shown.dom.split_once(r#"id="predictions""#).unwrap();
+    assert_eq!(section.matches(r#"<svg class="chart""#).count(), 3);
+    // The script of the testcases leaves them alone.
+    assert_eq!(section.matches(r#"<path class="cursor""#).count(), 0);
+}
+
+#[test]
 fn a_page_of_a_hundred_testcases_with_256_points_opens() {
     let Some(page) = Opened::new("huge") else { return };
     let shown = page.show("#case=mmap1_3&n=200&mode=threads");

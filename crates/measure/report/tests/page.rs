@@ -96,6 +96,44 @@ fn one_task_count_is_not_a_curve() {
 }
 
 #[test]
+fn a_page_of_predictions_shows_curves_limits_ratios_and_bounds() {
+    let page = synthetic::page("predictions").unwrap();
+    let html = render(&page);
+    let text = words(&html);
+    assert_data_eq!(lines(&text, "Predicted curves", 64), file!["data/predictions.txt"].raw());
+    assert!(html.contains(r##"<a href="#prediction-1">Predicted for sapphire-rapids-2x24</a>"##));
+    // Each point of class D but the first one has an arrow, and no line passes it.
+    let [open1, ratios, mprotect] = predicted_charts(&html)[..] else { panic!("three charts") };
+    assert_eq!(count(open1, r#"class="bound""#), 0);
+    assert_eq!(count(open1, r#"class="usl""#), 1);
+    assert_eq!(count(ratios, r#"class="band""#), 1);
+    let (_, bounds) = mprotect.split_once(r#"<path class="bound" d=""#).unwrap();
+    let (bounds, _) = bounds.split_once('"').unwrap();
+    assert_eq!(bounds.to_lowercase().matches('m').count(), 2 * 3);
+    assert_eq!(count(mprotect, r#"class="usl""#), 0, "no run measured it");
+}
+
+/// The charts of the section on predictions.
+fn predicted_charts(html: &str) -> Vec<&str> {
+    let (_, section) = html.split_once(r#"id="predictions""#).unwrap();
+    let (section, _) = section.split_once(r#"id="machine""#).unwrap();
+    let charts = section.split(r#"<svg class="chart""#).skip(1);
+    charts.filter_map(|chart| Some(chart.split_once("</svg>")?.0)).collect()
+}
+
+#[test]
+fn a_page_without_runs_shows_only_predictions() {
+    let page = synthetic::page("predictions").unwrap();
+    let html = render(&Page { predictions: page.predictions, ..Page::default() });
+    assert!(html.contains("<h1>open1 on sapphire-rapids-2x24: "), "{}", &html[..3000]);
+    assert!(html.contains("; 1 more prediction</h1>"));
+    assert!(!html.contains("id=\"testcases\"") && !html.contains("id=\"machine\""));
+    assert!(html.contains("No run on this page measured open1 as processes"));
+    // The markers that its curves refer to.
+    assert_eq!(count(&html, r#"<marker id="marker0""#), 1);
+}
+
+#[test]
 fn a_page_of_a_matrix_shows_when_each_pair_commutes() {
     let page = synthetic::page("matrix").unwrap();
     assert_data_eq!(words(&render(&page)), file!["data/matrix.txt"].raw());

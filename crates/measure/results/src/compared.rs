@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::compared_latency::{ComparedLatency, compared_latencies, latency_gaps};
 use crate::gap::Gap;
 use crate::results::ITERATIONS;
-use crate::{Difference, Family, Key, Results, Served, VariantPair, differences};
+use crate::{Difference, Family, Key, PointCounters, Results, Served, VariantPair, differences};
 
 /// The comparison of two results.
 #[derive(Debug, Clone, PartialEq)]
@@ -94,6 +94,8 @@ pub struct ComparedPoint {
     pub oversubscribed: bool,
     /// How the servers before and after and their loads used their CPUs, if servers were measured.
     pub server: [Option<Served>; 2],
+    /// Events of the processors and the kernel before and after, if they were counted.
+    pub counters: [Option<PointCounters>; 2],
     /// Why a side has fewer rounds than requested.
     pub gap: Option<String>,
     /// Medians, ratio, interval, p-value and verdict.
@@ -313,6 +315,7 @@ fn point(key: &Key, comparison: Comparison, before: &Results, after: &Results) -
         disturbed: sides.iter().any(|side| side.disturbed),
         oversubscribed: sides.iter().any(|side| side.oversubscribed),
         server: sides.map(|side| side.server),
+        counters: sides.map(|side| side.counters.clone()),
         gap: sides.iter().find_map(|side| side.gap.clone()),
         comparison,
     }
@@ -377,9 +380,9 @@ mod tests {
         for (name, rounds) in points {
             let key = Key { case: name.parse().unwrap(), mode: None, tasks: Some(2) };
             if rounds.is_empty() {
-                results.miss(key, "it died".to_owned());
+                results.miss(key, "it died".to_owned()).unwrap();
             } else {
-                rounds.iter().for_each(|&rate| results.add(key.clone(), rate, 3));
+                rounds.iter().for_each(|&rate| results.add(key.clone(), rate, 3).unwrap());
             }
         }
         results.describe(|id| match id.testcase.as_str() {

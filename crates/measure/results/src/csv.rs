@@ -12,7 +12,7 @@
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use crate::results::read_to_string;
+use crate::results::{MAX_CASES, read_to_string};
 use crate::{CaseId, Key, MAX_RATE, MAX_TASKS, Mode, Results, ResultsError};
 
 /// The columns that knee reads; later columns differ between versions.
@@ -45,6 +45,12 @@ pub(super) fn read(path: &Path) -> Result<Results, ResultsError> {
     } else {
         vec![path.to_owned()]
     };
+    // Each is a testcase.
+    if files.len() > MAX_CASES {
+        let reason =
+            format!("it contains {} CSV files, and knee reads at most {MAX_CASES}", files.len());
+        return Err(ResultsError::Io { path: path.to_owned(), error: io::Error::other(reason) });
+    }
     for file in files {
         parse(&read_to_string(&file)?, &file, &mut results)?;
     }
@@ -65,7 +71,7 @@ fn parse(text: &str, path: &Path, results: &mut Results) -> Result<(), ResultsEr
         if let Some(name) = line.strip_prefix("# ") {
             // The table before this comment is empty.
             if is_empty && columns.is_some() {
-                results.miss_all_of(&testcase);
+                results.miss_all_of(&testcase).map_err(&malformed)?;
             }
             name.trim().clone_into(&mut testcase);
             (columns, is_empty) = (None, true);
@@ -107,24 +113,25 @@ fn parse(text: &str, path: &Path, results: &mut Results) -> Result<(), ResultsEr
                 .ok_or_else(|| malformed(format!("{text:?} is not a rate")))?;
             let key =
                 Key { case: CaseId::from_record(&testcase), mode: Some(mode), tasks: Some(tasks) };
-            if rate < 0.0 {
-                results.miss(key, "will-it-scale recorded no result".to_owned());
-            } else {
-                results.add(key, rate, 1);
-            }
+            let added = match rate < 0.0 {
+                true => results.miss(key, "will-it-scale recorded no result".to_owned()),
+                false => results.add(key, rate, 1),
+            };
+            added.map_err(&malformed)?;
         }
     }
     if is_empty {
-        results.miss_all_of(&testcase);
+        let malformed = |reason| ResultsError::Malformed { path: path.to_owned(), line: 1, reason };
+        results.miss_all_of(&testcase).map_err(&malformed)?;
     }
     Ok(())
 }
 
 impl Results {
     /// Records a table that has no lines except a header.
-    fn miss_all_of(&mut self, testcase: &str) {
+    fn miss_all_of(&mut self, testcase: &str) -> Result<(), String> {
         let key = Key { case: CaseId::from_record(testcase), mode: None, tasks: None };
-        self.miss(key, "its table is empty".to_owned());
+        self.miss(key, "its table is empty".to_owned())
     }
 }
 
@@ -153,6 +160,25 @@ mod tests {
         assert_eq!(results.points.len(), 4);
         assert_eq!(results.points[&key(Mode::Processes, 2)].rounds, [150.0]);
         assert!(results.points[&key(Mode::Threads, 2)].gap.is_some());
+    }
+
+    #[test]
+    fn more_points_than_the_limit_are_refused() {
+        let mut text = HEADER.join(",") + "\n";
+        let points = |text: &str| parsed(text).map(|results| results.points.len());
+        for nr in 0..100_000 / (2 * MAX_TASKS) {
+            let _ = std::fmt::Write::write_fmt(&mut text, format_args!("# t{nr}\n"));
+            for tasks in 1..=MAX_TASKS {
+                let _ = std::fmt::Write::write_fmt(&mut text, format_args!("{tasks},1,0,1,0\n"));
+            }
+        }
+        assert!(points(&text).unwrap() <= 100_000);
+        let more: String = (1..=MAX_TASKS).map(|tasks| format!("{tasks},1,0,1,0\n")).collect();
+        let refused = points(&format!("{text}# more\n{more}")).unwrap_err().to_string();
+        assert!(refused.contains("points, and knee reads at most 100000"), "{refused}");
+        let name = "x".repeat(1_001);
+        let refused = points(&format!("# {name}\n1,1,0,1,0\n")).unwrap_err().to_string();
+        assert!(refused.contains("has 1001 bytes, and knee reads at most 1000"), "{refused}");
     }
 
     #[test]

@@ -1,13 +1,20 @@
 //! Unintended differences between two sides, which may explain a change.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use knee_host::counters::CounterSet;
 use knee_host::number::percent;
+use knee_host::text::one_line;
 use knee_host::{CpuList, Environment};
 use serde::Serialize;
 
 use crate::{CaseInfo, LatencyRequest, Request, Results};
+
+/// Characters of a setting that are shown.
+const SHOWN: usize = 80;
+/// How many of them stand before the first difference.
+const SHOWN_BEFORE: usize = 40;
 
 /// Something that can change results by itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -35,6 +42,7 @@ pub fn differences(before: &Results, after: &Results) -> Vec<Difference> {
         requests(&before.request, &after.request, &mut found);
     }
     loads(before, after, &mut found);
+    settings(before, after, &mut found);
     found
 }
 
@@ -96,6 +104,37 @@ fn loads(before: &Results, after: &Results, found: &mut Vec<Difference>) {
     }
 }
 
+/// What runs and with which load under the same name.
+fn settings(before: &Results, after: &Results, found: &mut Vec<Difference>) {
+    for (id, case) in &before.cases {
+        let Some(other) = after.cases.get(id) else { continue };
+        // A side without any setting does not contain them.
+        if case.settings.is_empty() || other.settings.is_empty() {
+            continue;
+        }
+        let names = case.settings.keys().chain(other.settings.keys()).collect::<BTreeSet<_>>();
+        for name in names {
+            let [one, other] = [case, other].map(|case| case.settings.get(name));
+            let [one, other] = [one, other].map(|text| text.map_or("none", String::as_str));
+            let [one, other] = around_difference(one, other);
+            note(&format!("{name} of {id}"), Some(one), Some(other), found);
+        }
+    }
+}
+
+/// Both texts on one line. In long ones, only the part around the first difference.
+fn around_difference(one: &str, other: &str) -> [String; 2] {
+    let same = one.chars().zip(other.chars()).take_while(|(a, b)| a == b).count();
+    [one, other].map(|text| {
+        let length = text.chars().count();
+        let from = if length > SHOWN { same.saturating_sub(SHOWN_BEFORE) } else { 0 };
+        let part: String = text.chars().skip(from).take(SHOWN).collect();
+        let before = if from > 0 { "…" } else { "" };
+        let after = if from + SHOWN < length { "…" } else { "" };
+        format!("{before}{}{after}", one_line(&part))
+    })
+}
+
 /// How a run measures latency.
 fn how(latency: LatencyRequest) -> String {
     match latency {
@@ -140,6 +179,37 @@ mod tests {
         let found: Vec<String> = found.iter().map(ToString::to_string).collect();
         assert_eq!(found, ["host of the load on nginx: this machine before, beta after"]);
         assert_eq!(differences(&results(Some("beta")), &results(Some("beta"))), []);
+    }
+
+    #[test]
+    fn another_command_or_load_under_the_same_name_is_a_difference() {
+        let results = |settings: &[(&'static str, &str)]| {
+            let mut results = Results::new(std::path::Path::new("record"));
+            let settings = settings.iter().map(|(name, text)| (*name, (*text).to_owned()));
+            let info = CaseInfo { settings: settings.collect(), ..CaseInfo::default() };
+            results.cases.insert(crate::CaseId::new("spin"), info);
+            results
+        };
+        let found = |before: &[(&'static str, &str)], after: &[(&'static str, &str)]| {
+            let found = differences(&results(before), &results(after));
+            found.iter().map(ToString::to_string).collect::<Vec<String>>()
+        };
+        assert_eq!(
+            found(&[("command", "spin 0.1"), ("read", "#")], &[("command", "spin 0.2")]),
+            [
+                "command of spin: spin 0.1 before, spin 0.2 after",
+                "read of spin: # before, none after"
+            ]
+        );
+        assert_eq!(found(&[("command", "spin 0.1")], &[("command", "spin 0.1")]), [""; 0]);
+        // A table of will-it-scale does not contain them.
+        assert_eq!(found(&[("command", "spin 0.1")], &[]), [""; 0]);
+        let long = |end: &str| format!("{}{end}", "x".repeat(200));
+        let part = format!("…{}", "x".repeat(SHOWN_BEFORE));
+        assert_eq!(
+            found(&[("files", &long("1"))], &[("files", &long("2"))]),
+            [format!("files of spin: {part}1 before, {part}2 after")]
+        );
     }
 
     #[test]

@@ -86,9 +86,9 @@ mod tests {
             .map(|nr| {
                 let mut results = Results::new(Path::new("x"));
                 let noise = f64::from(nr % 3) / 10.0;
-                results.add(key("steady"), 100.0 + noise, 1);
+                results.add(key("steady"), 100.0 + noise, 1).unwrap();
                 if nr != 2 {
-                    results.add(key("step"), if nr < 9 { 50.0 } else { 80.0 } + noise, 1);
+                    results.add(key("step"), if nr < 9 { 50.0 } else { 80.0 } + noise, 1).unwrap();
                 }
                 results
             })
@@ -108,7 +108,7 @@ mod tests {
             .map(|nr| {
                 let mut results = Results::new(Path::new("x"));
                 let rate = if nr < 8 { 50.0 } else { 80.0 } + f64::from(nr % 3) / 10.0;
-                results.add(key.clone(), rate, 1);
+                results.add(key.clone(), rate, 1).unwrap();
                 results
             })
             .collect();

@@ -35,6 +35,7 @@ mod kind;
 mod latency;
 mod mode;
 mod point;
+pub mod prediction;
 mod request;
 mod results;
 mod sample;
@@ -58,7 +59,9 @@ pub use latency::{Latency, LatencyGap, LatencyRequest, PointLatency};
 pub use mode::Mode;
 pub use point::{CONFIDENCE, MAX_TASKS, PerTask, Point, PointId};
 pub use request::{Order, Origin, Request, UntilDecided};
-pub use results::{CaseInfo, ITERATIONS, Key, Measured, RUN_FILE, Results, ResultsError};
+pub use results::{
+    CaseInfo, ITERATIONS, Key, Measured, RUN_FILE, Results, ResultsError, check_size,
+};
 pub use sample::{CpuShares, Mark};
 pub use served::{Served, ServerUse};
 pub use variants::VariantPair;

@@ -163,6 +163,11 @@ impl Point {
     /// Whether tasks share CPUs with each other, or a server with the load on it. Such a point shows how
     /// they share CPUs, and not how they scale.
     pub fn shares_cpus(&self) -> bool {
-        self.oversubscribed || self.server.is_some_and(|server| server.shared)
+        self.oversubscribed || self.is_shared_with_load()
+    }
+
+    /// Whether a server shares its CPUs with the load on it.
+    pub fn is_shared_with_load(&self) -> bool {
+        self.server.is_some_and(|server| server.shared)
     }
 }

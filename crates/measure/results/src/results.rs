@@ -110,6 +110,9 @@ pub struct CaseInfo {
     pub timed: bool,
     /// The host that generates the load on a server; `None` for this machine, and for other cases.
     pub load_host: Option<String>,
+    /// What runs and with which load, such as the command line, by name. Empty for testcases, and if the
+    /// format does not contain it.
+    pub settings: BTreeMap<&'static str, String>,
 }
 
 impl Default for CaseInfo {
@@ -123,6 +126,7 @@ impl Default for CaseInfo {
             min_interval: 0.0,
             timed: false,
             load_host: None,
+            settings: BTreeMap::new(),
         }
     }
 }
@@ -205,6 +209,44 @@ pub enum ResultsError {
     },
 }
 
+/// The most points of results. A short file can stand for many points, each of which takes a few kilobytes. A hundred
+/// testcases at 500 task counts in both modes have this many, and take days.
+const MAX_POINTS: usize = 100_000;
+/// The most testcases of results. They are compared with each other.
+pub(crate) const MAX_CASES: usize = 5_000;
+/// The longest name of a testcase, in bytes. Each point has a copy.
+const LONGEST_NAME: usize = 1_000;
+
+/// Checks that results do not have too many testcases or points, and that these testcases do not have too long names.
+///
+/// # Errors
+/// They have; the error says what and how many.
+pub fn check_size<'c>(
+    cases: usize,
+    points: usize,
+    names: impl Iterator<Item = &'c CaseId>,
+) -> Result<(), String> {
+    if cases > MAX_CASES {
+        return Err(format!("the run has {cases} testcases, and knee reads at most {MAX_CASES}"));
+    }
+    let longest = names.map(CaseId::to_string).max_by_key(String::len);
+    if let Some(name) = longest.filter(|name| name.len() > LONGEST_NAME) {
+        return Err(format!(
+            "the name of a testcase has {} bytes, and knee reads at most {LONGEST_NAME}; shorten the name \
+             that begins with {:?}",
+            name.len(),
+            name.chars().take(40).collect::<String>()
+        ));
+    }
+    if points > MAX_POINTS {
+        return Err(format!(
+            "the run has {points} points, and knee reads at most {MAX_POINTS}; name fewer testcases or \
+             task counts"
+        ));
+    }
+    Ok(())
+}
+
 impl Results {
     /// What the rates of a testcase count, in the plural.
     pub fn unit(&self, case: &CaseId) -> &str {
@@ -256,17 +298,32 @@ impl Results {
     }
 
     /// Adds a round of a testcase of will-it-scale.
-    pub(crate) fn add(&mut self, key: Key, rate: f64, samples: u64) {
+    ///
+    /// # Errors
+    /// There are too many points.
+    pub(crate) fn add(&mut self, key: Key, rate: f64, samples: u64) -> Result<(), String> {
         self.cases.entry(key.case.clone()).or_default();
-        let measured = self.points.entry(key).or_default();
+        let measured = self.point(key)?;
         measured.rounds.push(rate);
         measured.measured += 1;
         measured.samples += samples;
+        Ok(())
     }
 
     /// Records that a round of `key` has no result.
-    pub(crate) fn miss(&mut self, key: Key, reason: String) {
-        self.points.entry(key).or_default().gap = Some(reason);
+    ///
+    /// # Errors
+    /// There are too many points.
+    pub(crate) fn miss(&mut self, key: Key, reason: String) -> Result<(), String> {
+        self.point(key)?.gap = Some(reason);
+        Ok(())
+    }
+
+    fn point(&mut self, key: Key) -> Result<&mut Measured, String> {
+        if !self.points.contains_key(&key) {
+            check_size(self.cases.len(), self.points.len() + 1, std::iter::once(&key.case))?;
+        }
+        Ok(self.points.entry(key).or_default())
     }
 }
 

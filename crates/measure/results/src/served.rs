@@ -43,21 +43,37 @@ pub struct Served {
 
 impl Served {
     /// Whether the server left its CPUs idle, so that its rate is only a lower bound of what it can
-    /// serve.
+    /// serve. On CPUs that server and load share, the load takes what the server does not use, and the rate is
+    /// that of both together.
     pub fn is_lower_bound(&self) -> bool {
-        self.server_busy < SATURATED
+        self.server_busy < SATURATED && !self.shared
     }
 
     /// Whether no claim can be based on the rate of `case`, because it is only a lower bound. At a swept number of
-    /// connections it is normal that a server is idle, unless the CPUs of the load were full. On CPUs that server and
-    /// load share, the rate is that of both.
+    /// connections it is normal that a server is idle, unless the CPUs of the load were full.
     pub fn is_bound(&self, case: &CaseId) -> bool {
         let is_swept = case.connections().is_some();
-        self.is_lower_bound() && !self.shared && (!is_swept || self.is_load_full())
+        self.is_lower_bound() && (!is_swept || self.is_load_full())
     }
 
     /// Whether the load had hardly any CPU time left, so that it may limit the rate.
     pub fn is_load_full(&self) -> bool {
         self.load_busy > FULL
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_on_shared_cpus_is_not_a_lower_bound() {
+        let served =
+            |shared| Served { server_busy: 0.4, load_busy: 0.95, cpu_per_request: 1e-5, shared };
+        let (nginx, swept) = (CaseId::new("nginx"), CaseId::new("nginx").with_connections(8));
+        for case in [&nginx, &swept] {
+            assert!(served(false).is_lower_bound() && served(false).is_bound(case));
+            assert!(!served(true).is_lower_bound() && !served(true).is_bound(case));
+        }
     }
 }

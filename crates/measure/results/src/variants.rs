@@ -83,7 +83,7 @@ mod tests {
         let mut results = Results::new(Path::new("x"));
         for name in names {
             let key = Key { case: name.parse().unwrap(), mode: None, tasks: Some(2) };
-            results.add(key, 100.0, 3);
+            results.add(key, 100.0, 3).unwrap();
         }
         results
     }

@@ -51,7 +51,7 @@ fn parse(text: &str, path: &Path) -> Result<Results, ResultsError> {
         };
         let line = line.trim_end();
         if let Some(description) = line.strip_prefix(TESTCASE) {
-            results.end_block(&name, block.take());
+            results.end_block(&name, block.take()).map_err(&malformed)?;
             block = Some(Block { description, measuring: false, totals: Vec::new() });
         } else if let Some(block) = &mut block {
             if line == MEASUREMENT {
@@ -75,20 +75,21 @@ fn parse(text: &str, path: &Path) -> Result<Results, ResultsError> {
             return Err(malformed(format!("expected {TESTCASE:?} before {line:?}")));
         }
     }
-    results.end_block(&name, block);
+    let at_end = |reason| ResultsError::Malformed { path: path.to_owned(), line: 1, reason };
+    results.end_block(&name, block).map_err(at_end)?;
     Ok(results)
 }
 
 impl Results {
-    fn end_block(&mut self, name: &Name, block: Option<Block<'_>>) {
-        let Some(block) = block else { return };
+    fn end_block(&mut self, name: &Name, block: Option<Block<'_>>) -> Result<(), String> {
+        let Some(block) = block else { return Ok(()) };
         let testcase = name.testcase.clone().unwrap_or_else(|| block.description.to_owned());
         let key = Key { case: CaseId::from_record(&testcase), mode: name.mode, tasks: name.tasks };
         let n = block.totals.len();
         if n == 0 {
-            self.miss(key, "an invocation ended before its first measured sample".to_owned());
+            self.miss(key, "an invocation ended before its first measured sample".to_owned())
         } else {
-            self.add(key, block.totals.iter().sum::<f64>() / n as f64, n as u64);
+            self.add(key, block.totals.iter().sum::<f64>() / n as f64, n as u64)
         }
     }
 }

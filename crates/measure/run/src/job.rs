@@ -76,9 +76,9 @@ impl Command {
     pub const PORT: &str = placeholders::PORT;
     /// Stands for the rate in [`Command::read`].
     pub const NUMBER: char = placeholders::NUMBER;
-    /// Shorter commands, in seconds, are not marked: the CPU times of the machine are rounded to 10 ms,
-    /// and starting a program on a busy machine takes time that is not its own.
-    pub const SHORTEST_JUDGED: f64 = 0.5;
+    /// Shorter commands, in seconds, are marked as starved only if they have used a tick of CPU time, and lost a tick of
+    /// each CPU in addition: the idle times of the machine are rounded to ticks. They are never marked as slow.
+    pub const SHORT: f64 = 0.5;
 
     /// A command in the directory `dir` whose rate is that of its runs, one at each point.
     pub fn timed(line: impl Into<String>, dir: impl Into<PathBuf>) -> Self {
@@ -225,8 +225,8 @@ pub struct Sample {
     pub counters: Option<Counts>,
     /// Reasons to distrust the interval.
     pub marks: Vec<Mark>,
-    /// In [`Phase::Round`], the names of the programs that still ran after the command had ended, and that
-    /// knee ended.
+    /// In [`Phase::Round`], the names of the programs that still ran after the command had ended, or after the
+    /// server was asked to stop and its time was over, and that knee ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_running: Vec<String>,
 }

@@ -10,17 +10,19 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use knee_host::json::{Head, fault_in_file};
-use knee_host::{OwnDirectory, Placement, RegularFile, fixed, write_atomically};
+use knee_host::{Placement, RegularFile, fixed, write_atomically};
 use knee_results::{CaseId, PointId, Request, Results};
 use knee_stats::{median, noise_floor};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::record::{Machine, Rounds, RunRecord, all_round_rates, round_rates};
+use crate::record::{Machine, RoundSummary, Rounds, RunRecord};
 
 /// Version of the file that this knee writes. Files of version 1 do not contain the conditions of
 /// their floors, so knee ignores them.
 pub const SCHEMA: u32 = 2;
+/// The name of the file of saved floors.
+const NAME: &str = "noise.json";
 
 /// Default rounds of an A/A run: two groups as large as an ordinary run.
 pub const AA_ROUNDS: u32 = 10;
@@ -131,15 +133,18 @@ pub struct NoiseFloors {
 }
 
 impl NoiseFloors {
-    /// Computes floors from the finished `rounds` of an A/A run; `None` if no point has enough
-    /// rounds. If too few rounds are undisturbed, disturbed ones count too, and raise the floor.
+    /// Computes floors from the finished `rounds` of an A/A run; `None` if no point has one. A point that failed,
+    /// or has fewer than [`AA_ROUNDS_AT_LEAST`] undisturbed rounds, has none: it would replace the floor of a quiet
+    /// machine, and hide changes.
     pub fn of_run(run: &RunRecord, rounds: &Rounds) -> Option<Self> {
+        let has_failed = |point: &PointId| run.failures.iter().any(|f| f.point == *point);
         let points = run
             .points()
             .into_iter()
+            .filter(|point| !has_failed(point))
             .filter_map(|point| {
-                let floor = noise_floor(&round_rates(rounds.of(&point)))
-                    .or_else(|| noise_floor(&all_round_rates(rounds.of(&point))))?;
+                let clean = rounds.of(&point).filter_map(RoundSummary::clean_rate);
+                let floor = noise_floor(&clean.collect::<Vec<f64>>())?;
                 Some(PointNoise {
                     conditions: Conditions::of(&run.request, run.shortest_interval(&point.case)),
                     point,
@@ -231,7 +236,7 @@ impl NoiseFloors {
     pub fn check_place(machine: &Machine) -> Result<(), NoiseError> {
         let file = file().ok_or(NoiseError::NoPlace)?;
         let dir = file.parent().unwrap_or(Path::new("/"));
-        let made = create(dir).and_then(|()| tempfile::tempfile_in(dir));
+        let made = create(dir).and_then(tempfile::tempfile_in);
         made.map_err(|error| NoiseError::Io { path: dir.to_owned(), error })?;
         read(machine).map(drop)
     }
@@ -244,16 +249,14 @@ impl NoiseFloors {
     pub fn save(self) -> Result<PathBuf, NoiseError> {
         let file = file().ok_or(NoiseError::NoPlace)?;
         let named = |error| NoiseError::Io { path: file.clone(), error };
-        if let Some(dir) = file.parent() {
-            create(dir).map_err(named)?;
-        }
+        let dir = create(file.parent().unwrap_or(Path::new("/"))).map_err(named)?;
         let all = match read(&self.machine)? {
             Some(kept) => kept.updated_by(self),
             None => self,
         };
         let mut text = serde_json::to_vec_pretty(&all).map_err(|e| named(e.into()))?;
         text.push(b'\n');
-        write_atomically(&file, &text).map_err(named)?;
+        write_atomically(&dir.join(NAME), &text).map_err(named)?;
         Ok(file)
     }
 
@@ -269,10 +272,9 @@ impl NoiseFloors {
     }
 }
 
-/// Creates the directory of the file. Refuses one that another user can replace, for example with a link.
-fn create(dir: &Path) -> io::Result<()> {
-    fixed::require(dir).map_err(io::Error::other)?;
-    OwnDirectory::create_private(dir)
+/// Creates the directory of the file, and returns its real path. Refuses one that another user can replace.
+fn create(dir: &Path) -> io::Result<PathBuf> {
+    Ok(fixed::create(dir, fixed::Readers::Own)?)
 }
 
 /// All saved floors of `machine`.
@@ -293,7 +295,7 @@ pub fn file() -> Option<PathBuf> {
     let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
     let state =
         absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")))?;
-    Some(state.join("knee/noise.json"))
+    Some(state.join("knee").join(NAME))
 }
 
 /// The JSON schema of `noise.json`.
@@ -304,7 +306,11 @@ pub fn noise_schema() -> serde_json::Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::job::{Command, Failure, Sample};
+    use crate::plan::Case;
+    use crate::record::{PointFailure, SampleLine};
     use knee_results::Mode;
+    use serde_json::json;
 
     const SHORT: Conditions = Conditions { interval: 0.1, samples: 3, placement: Placement::Cores };
 
@@ -383,6 +389,38 @@ mod tests {
         assert_eq!((floors.of(&known), floors.measured(&known)), (0.10, Some(0.10)));
         assert_eq!(floors.measured(&other), None);
         assert!((floors.of(&other) - 0.15).abs() < ROUNDING);
+    }
+
+    #[test]
+    fn neither_a_failed_point_nor_disturbed_rounds_have_a_noise_floor() {
+        let run = include_str!("../../../../fuzz/fixed/run.json");
+        let mut run: RunRecord = serde_json::from_str(run).unwrap();
+        run.cases = ["quiet", "failed", "busy"]
+            .map(|name| Case::command(Command::timed(name, "/")))
+            .to_vec();
+        (run.request.modes, run.request.tasks) = (vec![Mode::Processes], vec![1]);
+        let [quiet, failed, busy] = <[PointId; 3]>::try_from(run.points()).unwrap();
+        let mut rounds = Rounds::default();
+        for (point, clean) in [(&quiet, 4), (&failed, 4), (&busy, 3)] {
+            for nr in 0..4 {
+                let marks: &[&str] = if nr < clean { &[] } else { &["starved"] };
+                let rates = [100.0 + f64::from(nr)];
+                let sample =
+                    json!({ "phase": "measure", "seconds": 1, "rates": rates, "marks": marks });
+                let sample: Sample = serde_json::from_value(sample).unwrap();
+                let mut round = RoundSummary::default();
+                round.add(&SampleLine::new(point, nr, 0, sample, 1).unwrap());
+                rounds.insert(point, nr, round);
+            }
+        }
+        run.failures = vec![PointFailure {
+            point: failed,
+            round: 4,
+            failure: Failure::runner("the server exited"),
+        }];
+        let floors = NoiseFloors::of_run(&run, &rounds).unwrap();
+        let points: Vec<&PointId> = floors.points.iter().map(|noise| &noise.point).collect();
+        assert_eq!(points, [&quiet]);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
+use knee_host::text::visible_newlines;
 use knee_results::{CaseId, Family, Mode, Order, PointId, Side};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -73,15 +74,13 @@ impl Case {
     pub fn command(command: Command) -> Self {
         let program = command.line.split_whitespace().next().unwrap_or_default();
         let name = std::path::Path::new(program).file_name().unwrap_or(program.as_ref());
-        let (description, unit) = match (command.score, command.copies) {
-            (Score::Time, false) => ("runs the command from start to end", "runs"),
-            (Score::Time, true) => ("runs a copy of the command per task", "runs"),
-            (Score::Printed, false) => ("prints its own rate", "units"),
-            (Score::Printed, true) => ("prints its own rate, a copy per task", "units"),
+        let unit = match command.score {
+            Score::Time => "runs",
+            Score::Printed => "units",
         };
         Self {
             family: Family::Command,
-            description: format!("{description}: {}", command.line),
+            description: described_command(&command),
             unit: unit.to_owned(),
             ..Self::foreign(CaseId::new(name.to_string_lossy()), Source::Command { command })
         }
@@ -91,7 +90,7 @@ impl Case {
     pub fn server(server: Server, here: PathBuf) -> Self {
         Self {
             family: Family::Server,
-            description: described(&server),
+            description: described_server(&server),
             unit: server.unit.clone(),
             ..Self::foreign(
                 CaseId::new(server.name.clone()),
@@ -115,6 +114,16 @@ impl Case {
         let name = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy();
         let source = Source::Plugin { plugin: path.to_owned(), sha256: Some(sha256) };
         Self::foreign(CaseId::new(name), source)
+    }
+
+    /// Derives the description of a case of a record from what a resumed run runs: its author can have written another
+    /// one, which hides that.
+    pub(crate) fn describe_source(&mut self) {
+        match &self.source {
+            Source::Command { command } => self.description = described_command(command),
+            Source::Server { server, .. } => self.description = described_server(server),
+            Source::BuiltIn {} | Source::Plugin { .. } => {}
+        }
     }
 
     fn foreign(id: CaseId, source: Source) -> Self {
@@ -186,8 +195,19 @@ impl Case {
     }
 }
 
+/// How a command is run, and the command, with its newlines as `\n`.
+fn described_command(command: &Command) -> String {
+    let how = match (command.score, command.copies) {
+        (Score::Time, false) => "runs the command from start to end",
+        (Score::Time, true) => "runs a copy of the command per task",
+        (Score::Printed, false) => "prints its own rate",
+        (Score::Printed, true) => "prints its own rate, a copy per task",
+    };
+    format!("{how}: {}", visible_newlines(&command.line))
+}
+
 /// What the load on a server does, and where it comes from.
-fn described(server: &Server) -> String {
+fn described_server(server: &Server) -> String {
     let text = &server.description;
     match &server.load.host {
         None => text.clone(),

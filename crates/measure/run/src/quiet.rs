@@ -32,7 +32,7 @@ impl OtherWork {
         let (begun, before) = (Instant::now(), processes());
         wait();
         let (after, seconds) = (processes(), begun.elapsed().as_secs_f64());
-        let (balance, _) = ledger.close()?;
+        let (balance, ..) = ledger.close()?;
         Some(Self { share: balance.share(), programs: programs(&before, &after, seconds) })
     }
 

@@ -62,6 +62,10 @@ pub(crate) fn sample(class: &str) -> Markup {
             path.move_to(2.0, 1.0).horizontal_to(width - 2.0).vertical_to(height - 1.0);
             path.horizontal_to(2.0).close();
         }
+        "bound" => {
+            path.move_to(x - 5.0, 1.5).horizontal_to(x + 5.0).move_to(x, 1.5).vertical_to(10.5);
+            path.move_to(x - 3.0, 7.5).line_to(x, 10.5).line_to(x + 3.0, 7.5);
+        }
         "user" | "system" | "idle" => {
             path.move_to(x, 0.0).vertical_to(height);
             drawing.open_group("cpu");

@@ -6,7 +6,7 @@ use knee_results::{Point, PointLatency};
 use maud::Markup;
 
 use super::drawing::{Anchor, Drawing, Path};
-use super::scale::Scale;
+use super::scale::{Scale, log_ticks, without_zeros};
 use super::{Panel, run_class, sentences};
 use crate::reading::CurveReading;
 
@@ -115,25 +115,9 @@ fn axes(drawing: &mut Drawing, x: &Scale, y: &Scale) {
     drawing.text("tick", (WIDTH, BOTTOM + 16.0), Anchor::End, "%");
 }
 
-/// The logarithms of round times in a domain: the powers of ten, and their multiples by 2 and 5 if there
-/// are few powers.
-fn log_ticks((low, high): (f64, f64)) -> Vec<f64> {
-    let factors: &[f64] = if high - low > 2.5 { &[1.0] } else { &[1.0, 2.0, 5.0] };
-    let decades = low.floor() as i32..=high.ceil() as i32;
-    let ticks = decades.flat_map(|ten| factors.iter().map(move |f| f64::from(ten) + f.log10()));
-    ticks.filter(|tick| (low..=high).contains(tick)).collect()
-}
-
 /// `20 µs`, from the logarithm of nanoseconds.
 fn round_time(log: f64) -> String {
-    let text = time(10f64.powf(log) / 1e9);
-    match text.split_once(' ') {
-        Some((number, unit)) if number.contains('.') => {
-            let number = number.trim_end_matches('0').trim_end_matches('.');
-            format!("{number} {unit}")
-        }
-        _ => text,
-    }
+    without_zeros(&time(10f64.powf(log) / 1e9))
 }
 
 /// Writes the task counts at the ends of the lines, moved down where they would overlap.

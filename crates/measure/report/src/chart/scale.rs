@@ -16,8 +16,8 @@ impl Scale {
         Self { domain, range, is_logarithmic: false }
     }
 
-    /// A scale of positive numbers on which equal factors have equal lengths. A domain of one number maps to
-    /// the middle of the range.
+    /// A scale of positive numbers on which equal factors have equal lengths. A domain of one
+    /// number maps to the middle of the range.
     pub(super) fn logarithmic(domain: (f64, f64), range: (f64, f64)) -> Self {
         Self { is_logarithmic: domain.1 > domain.0, ..Self::new(domain, range) }
     }
@@ -62,6 +62,25 @@ fn round_step(rough: f64) -> f64 {
         _ => 10.0,
     };
     factor * power
+}
+
+/// The logarithms of round numbers in a domain of logarithms: the powers of ten, and their
+/// multiples by 2 and 5 if there are few powers.
+pub(super) fn log_ticks((low, high): (f64, f64)) -> Vec<f64> {
+    let factors: &[f64] = if high - low > 2.5 { &[1.0] } else { &[1.0, 2.0, 5.0] };
+    let decades = low.floor() as i32..=high.ceil() as i32;
+    let ticks = decades.flat_map(|ten| factors.iter().map(move |f| f64::from(ten) + f.log10()));
+    ticks.filter(|tick| (low..=high).contains(tick)).collect()
+}
+
+/// A number with its unit, such as `20.0 M`, without zeros at the end of its decimals.
+pub(super) fn without_zeros(text: &str) -> String {
+    let (number, unit) = text.split_once(' ').unwrap_or((text, ""));
+    let number = match number.contains('.') {
+        true => number.trim_end_matches('0').trim_end_matches('.'),
+        false => number,
+    };
+    format!("{number} {unit}").trim_end().to_owned()
 }
 
 /// Decimals that distinguish about `wanted` ticks in a range of `size`.

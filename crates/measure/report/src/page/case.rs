@@ -6,7 +6,7 @@ use maud::{Markup, html};
 
 use super::fragment::fragment;
 use super::packed::packed;
-use super::{counters, fit, latency, profiles, table, words};
+use super::{counters, fit, latency, predictions, profiles, table, words};
 use crate::chart::{self, Panel, run_class, swatch};
 use crate::embed;
 use crate::reading::{CaseReading, CurveReading, Reading, max_rate};
@@ -214,6 +214,7 @@ fn mode_section(
                     interval of the median." }
             }
             (caveats(curves))
+            (predictions::links(reading, curves))
             (fit::fits(&panel))
             (latency::table(&panel))
             (counters::table(&panel))

@@ -1,5 +1,5 @@
-//! The page as HTML: the finding, the overview, all testcases, when operations commute, what they
-//! share, what it costs CPUs to communicate, machine and method.
+//! The page as HTML: the finding, the overview, all testcases, predicted curves, when operations
+//! commute, what they share, what it costs CPUs to communicate, machine and method.
 
 mod case;
 mod commuting;
@@ -12,6 +12,7 @@ mod latency;
 mod machine;
 mod overview;
 mod packed;
+mod predictions;
 mod profiles;
 mod sharing;
 mod table;
@@ -21,6 +22,7 @@ mod words;
 use head::STYLE;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
+use crate::model::Page;
 use crate::reading::Reading;
 use crate::{chart, embed, finding};
 
@@ -36,6 +38,7 @@ pub(crate) fn html(reading: &Reading) -> String {
     let (runs, matrices) = (reading.shows_runs(), !reading.page.matrices.is_empty());
     let shared = !reading.page.shared.is_empty();
     let maps = !reading.page.cpu_maps.is_empty();
+    let predictions = !reading.page.predictions.is_empty();
     let scripts: Vec<&str> = [
         runs.then_some(RUNS_SCRIPT),
         shared.then_some(SHARED_SCRIPT),
@@ -55,19 +58,22 @@ pub(crate) fn html(reading: &Reading) -> String {
         html lang="en" {
             (head::head(&finding, &allowed, &styles))
             body {
+                @if runs || predictions { (chart::markers()) }
                 @if runs {
-                    (chart::markers())
                     a.skip href="#overview" { "Skip to the overview" }
                 } @else {
-                    a.skip href=(if matrices { "#commute" } else if shared { "#shared" } else { "#cpus" }) {
-                        "Skip to the matrix"
-                    }
+                    a.skip href=(match () {
+                        () if predictions => "#predictions",
+                        () if matrices => "#commute",
+                        () if shared => "#shared",
+                        () => "#cpus",
+                    }) { "Skip to the results" }
                 }
                 header {
                     h1 { (finding) }
                     @if runs {
                         (head::about(reading))
-                        (sections(matrices, shared, maps))
+                        (sections(reading.page))
                     }
                 }
                 main {
@@ -75,6 +81,7 @@ pub(crate) fn html(reading: &Reading) -> String {
                         (overview::overview(reading))
                         (case::cases(reading))
                     }
+                    @if predictions { (predictions::section(reading)) }
                     @if matrices { (commuting::section(&reading.page.matrices)) }
                     @if shared { (sharing::section(&reading.page.shared)) }
                     @if maps { (cpus::section(&reading.page.cpu_maps)) }
@@ -88,14 +95,16 @@ pub(crate) fn html(reading: &Reading) -> String {
     page.into_string() + "\n"
 }
 
-fn sections(matrices: bool, shared: bool, maps: bool) -> Markup {
+fn sections(page: &Page) -> Markup {
+    let Page { predictions, matrices, shared, cpu_maps, .. } = page;
     html! {
         nav aria-label="Sections" {
             a href="#overview" { "Overview" }
             a href="#testcases" { "Testcases" }
-            @if matrices { a href="#commute" { "When operations commute" } }
-            @if shared { a href="#shared" { "What commuting calls share" } }
-            @if maps { a href="#cpus" { "What it costs CPUs to communicate" } }
+            @if !predictions.is_empty() { a href="#predictions" { "Predicted curves" } }
+            @if !matrices.is_empty() { a href="#commute" { "When operations commute" } }
+            @if !shared.is_empty() { a href="#shared" { "What commuting calls share" } }
+            @if !cpu_maps.is_empty() { a href="#cpus" { "What it costs CPUs to communicate" } }
             a href="#machine" { "Machine and method" }
         }
     }

@@ -4,6 +4,7 @@ use knee_report::{
     Change, Curve, Differing, Matrix, MatrixOperation, Missing, Page, Pair, Run, Shared,
     SharedLine, SharedSide, SharedVerdict,
 };
+use knee_results::prediction::Predictions;
 use knee_results::{
     self as results, CaseId, CaseInfo, CpuShares, Family, Latency, Mode, PerTask, Point,
     PointLatency,
@@ -99,9 +100,18 @@ pub(crate) fn page(kind: &str) -> Option<Page> {
             ..measured(&POWERS, LAWS[1..3].to_vec(), 2)
         },
         "shared" => Page { shared: vec![shared()], ..Page::default() },
+        "predictions" => predictions(),
         "huge" => many(&(1..=256).collect::<Vec<u32>>()),
         _ => return None,
     })
+}
+
+/// Predictions of open1 and of mprotect_flip1. A run measured the first of them.
+fn predictions() -> Page {
+    const FILE: &[u8] = include_bytes!("../../../../../fuzz/fixed/prediction.json");
+    let predictions = vec![Predictions::parse(FILE).expect("it is a prediction")];
+    let open1 = LAWS.into_iter().filter(|(name, ..)| *name == "open1").collect();
+    Page { predictions, ..measured(&POWERS, open1, 1) }
 }
 
 /// Makes points of `page` doubtful: on a machine with 32 CPUs, the threads of page_fault1 are

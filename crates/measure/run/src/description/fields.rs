@@ -1,6 +1,7 @@
 //! The tables and keys of a description.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::num::NonZeroU32;
 
 use knee_host::ssh::Host;
@@ -43,22 +44,24 @@ pub struct Server {
     /// Commands that run before the server starts. Example: `setup = ["initdb -D {dir}/data"]`
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub setup: Vec<String>,
-    /// The server itself.
+    /// The server itself. Example: `server = { command = "redis-server --port {port}" }`
     pub server: ServerCommand,
     /// How to see that the server is ready. By default, it is ready when it accepts connections at
-    /// `load.address`.
+    /// `load.address`. Example: `ready = { output = "ready to accept connections" }`
     #[serde(default, skip_serializing_if = "Ready::is_default")]
     pub ready: Ready,
     /// Commands that run when the server is ready, before the load. Example:
     /// `prepare = ["createdb -h {dir} bench"]`
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub prepare: Vec<String>,
-    /// Requests that fill the server with data, before the load.
+    /// Requests that fill the server with data, before the load. Example: `fill = [{ count = 1000, request =
+    /// { send = 'set key{number} 0 0 1\r\nx\r\n', expect = "STORED", reply_ends = '\r\n' } }]`
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fill: Vec<Fill>,
-    /// The load.
+    /// The load. Example: `load = { address = "127.0.0.1:{port}", request = [{ send = 'PING\r\n', expect = "+PONG",
+    /// reply_ends = '\r\n' }] }`
     pub load: LoadDescription,
-    /// How the server stops.
+    /// How the server stops. Example: `stop = { signal = "QUIT", seconds = 10 }`
     #[serde(default, skip_serializing_if = "Stop::is_default")]
     pub stop: Stop,
 }
@@ -112,7 +115,8 @@ pub struct LoadDescription {
     /// Where knee sends requests: `HOST:PORT`, or `unix:PATH`. Example: `address = "{address}:{port}"`
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// The requests. Each connection sends its next request when it has the reply to the last one.
+    /// The requests. Each connection sends its next request when it has the reply to the last one. Example:
+    /// `request = [{ send = 'PING\r\n', expect = "+PONG", reply_ends = '\r\n' }]`
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub request: Vec<RequestDescription>,
     /// Number of connections at every point. Example: `connections = 64`
@@ -125,6 +129,10 @@ pub struct LoadDescription {
     /// `command = "pgbench -h {dir} -c {connections} -j {load_tasks} -T {seconds}"`
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
+    /// Whether the command accepts only a whole number as `{seconds}`, as pgbench does. knee then refuses another
+    /// `--interval` before it measures. Example: `whole_seconds = true`
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub whole_seconds: bool,
     /// The text around the rate that the command prints, with `#` in place of the rate. Without it, the
     /// rate is the last number. Example: `read = "tps = #"`
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -195,19 +203,40 @@ pub struct Stop {
 pub enum StopSignal {
     /// SIGTERM
     #[default]
+    #[serde(alias = "SIGTERM")]
     Term,
     /// SIGINT
+    #[serde(alias = "SIGINT")]
     Int,
     /// SIGQUIT
+    #[serde(alias = "SIGQUIT")]
     Quit,
     /// SIGHUP
+    #[serde(alias = "SIGHUP")]
     Hup,
     /// SIGUSR1
+    #[serde(alias = "SIGUSR1")]
     Usr1,
     /// SIGUSR2
+    #[serde(alias = "SIGUSR2")]
     Usr2,
     /// SIGKILL
+    #[serde(alias = "SIGKILL")]
     Kill,
+}
+
+impl fmt::Display for StopSignal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Term => "SIGTERM",
+            Self::Int => "SIGINT",
+            Self::Quit => "SIGQUIT",
+            Self::Hup => "SIGHUP",
+            Self::Usr1 => "SIGUSR1",
+            Self::Usr2 => "SIGUSR2",
+            Self::Kill => "SIGKILL",
+        })
+    }
 }
 
 /// Default number of connections.
@@ -246,6 +275,19 @@ impl Default for Stop {
 impl Stop {
     fn is_default(&self) -> bool {
         *self == Self::default()
+    }
+}
+
+impl fmt::Display for RequestDescription {
+    /// `'PING\r\n' (weight 9, reply '+PONG' … \r\n)`: the request, and its correct reply.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { send, expect, weight, .. } = self;
+        let end = match (&self.reply_ends, self.reply_bytes) {
+            (Some(end), _) => end.clone(),
+            (None, Some(bytes)) => format!("{bytes} bytes"),
+            (None, None) => "HTTP".to_owned(),
+        };
+        write!(f, "'{send}' (weight {weight}, reply '{expect}' … {end})")
     }
 }
 

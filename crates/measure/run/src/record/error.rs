@@ -8,7 +8,7 @@ use knee_host::regular_file::FileError;
 use knee_host::shell::word;
 use knee_results::{Order, PointId, RUN_FILE};
 
-use super::{SAMPLES_FILE, SCHEMA, resume_command};
+use super::{SAMPLES_FILE, SCHEMA, resume_advice};
 
 /// What is wrong with a record.
 #[derive(Debug, thiserror::Error)]
@@ -96,19 +96,15 @@ pub enum RecordError {
     },
 }
 
-/// A warning before a command that continues a run: whoever wrote the record chose what it runs.
-pub const RUNS_COMMANDS: &str = ", which runs the commands in the record";
-
 /// A complete run whose file of samples lacks rounds, because it was truncated or lines were
 /// removed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{} lacks {missing} of the {of} rounds that run.json lists as measured (the first missing one \
-     is a round of {}); to measure the missing rounds again{}: {}",
+     is a round of {}); to measure the missing rounds again{}",
     .dir.join(SAMPLES_FILE).display(),
     .first,
-    if *.runs_commands { RUNS_COMMANDS } else { "" },
-    resume_command(*.order, .dir)
+    resume_advice(*.order, .dir, *.runs_commands)
 )]
 pub struct Lacking {
     /// The directory of the record.
@@ -167,20 +163,23 @@ impl RecordError {
         Self::Foreign { dir: dir.to_owned(), path: path.to_owned(), error }
     }
 
-    /// An error of a document that begins in line `first` of a file of a record.
-    pub(super) fn json(path: &Path, first: usize, error: &serde_json::Error) -> Self {
-        let dir = path.parent().unwrap_or(Path::new("."));
-        let (what, remedy) = match path.ends_with(RUN_FILE) {
-            true => ("the file", "restore it from a copy".to_owned()),
-            false => (
-                "the line",
-                format!(
-                    "delete the line, then measure its round again: knee run --resume {}",
-                    word(dir)
-                ),
-            ),
-        };
-        let reason = format!("{}; {remedy}", fault(what, error));
-        Self::Malformed { path: path.to_owned(), line: first + error.line().max(1) - 1, reason }
+    /// An error of `run.json`.
+    pub(super) fn run_json(path: &Path, error: &serde_json::Error) -> Self {
+        let reason = format!("{}; restore it from a copy", fault("the file", error));
+        Self::Malformed { path: path.to_owned(), line: error.line().max(1), reason }
+    }
+
+    /// An error of a line of the samples. `resume` is the [`RunRecord::resume_advice`] of the record.
+    ///
+    /// [`RunRecord::resume_advice`]: super::RunRecord::resume_advice
+    pub(super) fn sample_json(
+        path: &Path,
+        line: usize,
+        error: &serde_json::Error,
+        resume: &str,
+    ) -> Self {
+        let fault = fault("the line", error);
+        let reason = format!("{fault}; delete the line, then measure its round again{resume}");
+        Self::Malformed { path: path.to_owned(), line, reason }
     }
 }

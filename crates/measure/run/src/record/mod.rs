@@ -32,11 +32,11 @@ use std::path::Path;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use error::{Access, Lacking, RUNS_COMMANDS, RecordError};
+pub use error::{Access, Lacking, RecordError};
 pub use machine::Machine;
 pub use paused::Paused;
 pub use reader::{Record, directory};
-pub use round::{RoundSummary, Rounds, all_round_rates, is_disturbed, round_rates};
+pub use round::{RoundSummary, Rounds, is_disturbed, round_rates};
 pub use sides::InTurns;
 pub use writer::Writer;
 
@@ -82,7 +82,7 @@ pub struct PointFailure {
 /// Processes that still ran after a command had ended, and that knee ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LeftRunning {
-    /// The command.
+    /// The command or server.
     pub testcase: CaseId,
     /// The names of the programs, one for each process.
     pub programs: Vec<String>,
@@ -109,9 +109,17 @@ pub struct RunRecord {
     /// rounds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed_repeats: Vec<PointFailure>,
-    /// Commands that left processes running, each with those of the first such round.
+    /// Commands that left processes running, and servers that did not stop in time, each with the processes of
+    /// the first such round.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_running: Vec<LeftRunning>,
+}
+
+/// How to continue a run, after words such as `to continue it`. If that runs commands, it says so, because whoever wrote
+/// the record chose them.
+fn resume_advice(order: Order, dir: &Path, runs_commands: bool) -> String {
+    let warning = if runs_commands { ", which runs the commands in the record" } else { "" };
+    format!("{warning}: {}", resume_command(order, dir))
 }
 
 /// The command that continues a run in this order, whose record is in `dir`.
@@ -131,12 +139,18 @@ impl RunRecord {
         resume_command(self.request.order, dir)
     }
 
+    /// How to continue this run, whose record is in `dir`, after words such as `to continue it`. If that runs commands
+    /// that the record names, it says so.
+    pub fn resume_advice(&self, dir: &Path) -> String {
+        resume_advice(self.request.order, dir, self.runs_commands())
+    }
+
     /// Whether measuring runs commands, servers or plug-ins that the record names.
     pub fn runs_commands(&self) -> bool {
         !self.cases.iter().all(Case::is_built_in)
     }
 
-    /// Notes the programs that a command left running, unless the record has some of this command. Returns
+    /// Notes the programs that a command or server left running, unless the record has some of it. Returns
     /// whether the record has changed.
     pub fn note_left_running(&mut self, testcase: &CaseId, programs: Vec<String>) -> bool {
         let is_noted = self.left_running.iter().any(|left| left.testcase == *testcase);

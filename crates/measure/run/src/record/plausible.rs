@@ -20,16 +20,6 @@ const MIN_SECONDS: f64 = 1e-9;
 /// Shares are quotients of clock ticks whose readings may not be from the same instant.
 const SHARE: RangeInclusive<f64> = -1.0..=100.0;
 
-/// A short file can stand for many points, each of which takes a few kilobytes. A hundred testcases at 500 task counts
-/// in both modes have this many, and take days.
-const MAX_POINTS: usize = 100_000;
-
-/// The most testcases of a run. They are compared with each other.
-const MAX_CASES: usize = 5_000;
-
-/// The longest name of a testcase, in bytes. Each point has a copy.
-const LONGEST_NAME: usize = 1_000;
-
 /// Levels of confidence for which knee can plan looks.
 const CONFIDENCE: RangeInclusive<f64> = 0.0..=0.9999;
 
@@ -78,25 +68,8 @@ pub(super) fn check_run(run: &RunRecord) -> Result<(), String> {
 pub(super) fn check_size(run: &RunRecord) -> Result<(), String> {
     let (modes, tasks) = (run.request.modes.len(), run.request.tasks.len());
     let cases = run.cases.len();
-    if cases > MAX_CASES {
-        return Err(format!("the run has {cases} testcases, and knee reads at most {MAX_CASES}"));
-    }
-    let longest = run.cases.iter().map(|case| case.id.to_string()).max_by_key(String::len);
-    if let Some(name) = longest.filter(|name| name.len() > LONGEST_NAME) {
-        return Err(format!(
-            "the name of a testcase has {} bytes, and knee reads at most {LONGEST_NAME}; shorten the name \
-             that begins with {:?}",
-            name.len(),
-            name.chars().take(40).collect::<String>()
-        ));
-    }
-    match cases.saturating_mul(modes).saturating_mul(tasks) {
-        ..=MAX_POINTS => Ok(()),
-        points => Err(format!(
-            "the run has {points} points, and knee reads at most {MAX_POINTS}; name fewer testcases or \
-             task counts"
-        )),
-    }
+    let points = cases.saturating_mul(modes).saturating_mul(tasks);
+    knee_results::check_size(cases, points, run.cases.iter().map(|case| &case.id))
 }
 
 /// Checks a line of `samples.jsonl`; the error names the field.

@@ -13,6 +13,7 @@ use super::error::{Access, Lacking, RecordError};
 use super::line::Line;
 use super::plausible::{check_run, check_sample};
 use super::{Rounds, RunRecord, SAMPLES_FILE, SCHEMA, SampleLine, older};
+use crate::plan::Case;
 
 /// The largest `run.json` that is read. It takes up to twenty times as much memory. It grows with the failed points:
 /// a hundred testcases that fail at 64 task counts in both modes make 5 MB.
@@ -60,7 +61,7 @@ impl Record {
             FileError::System(error) if is_absence(&error) => RecordError::no_record(dir),
             error => unreadable(dir, &path, error),
         })?;
-        let malformed = |e| RecordError::json(&path, 1, &e);
+        let malformed = |e| RecordError::run_json(&path, &e);
         let Some(found) = Head::of(&text).map_err(malformed)?.schema else {
             let reason = "this is not a record of knee run: it has no schema".to_owned();
             return Err(RecordError::Malformed { path, line: 1, reason });
@@ -70,6 +71,7 @@ impl Record {
         }
         let mut run: RunRecord = serde_json::from_slice(&text).map_err(malformed)?;
         older::complete(&mut run, &text).map_err(malformed)?;
+        run.cases.iter_mut().for_each(Case::describe_source);
         check_run(&run).map_err(|reason| RecordError::Implausible { path, reason })?;
         Ok(Self { run, dir: dir.to_owned() })
     }
@@ -99,6 +101,7 @@ impl Record {
         let file = file.open().map_err(|error| unreadable(&self.dir, &path, error))?;
         let mut reader = BufReader::new(file);
         let points: HashSet<PointId> = self.run.points().into_iter().collect();
+        let resume = self.run.resume_advice(&self.dir);
         let mut text = Vec::new();
         let mut number = 0;
         Ok(std::iter::from_fn(move || {
@@ -107,7 +110,7 @@ impl Record {
             match read_line(&mut reader, &mut text) {
                 Err(error) => Some(Err(RecordError::io(Access::Read, &path, error))),
                 // Without its end, so that an error at the end of the line has this line number.
-                Ok(_) => Some(sample(text.strip_suffix(b"\n")?, &points, &path, number)),
+                Ok(_) => Some(sample(text.strip_suffix(b"\n")?, &points, &path, number, &resume)),
             }
         }))
     }
@@ -188,9 +191,10 @@ fn sample(
     points: &HashSet<PointId>,
     path: &Path,
     number: usize,
+    resume: &str,
 ) -> Result<SampleLine, RecordError> {
-    let line: Line =
-        serde_json::from_slice(text).map_err(|e| RecordError::json(path, number, &e))?;
+    let line: Line = serde_json::from_slice(text)
+        .map_err(|e| RecordError::sample_json(path, number, &e, resume))?;
     let line = SampleLine::from(line);
     let malformed = |reason| RecordError::Malformed { path: path.to_owned(), line: number, reason };
     if !points.contains(&line.point) {

@@ -181,5 +181,36 @@ pub(super) fn case_info(case: &Case) -> CaseInfo {
             }
             _ => None,
         },
+        settings: settings(&case.source),
     }
+}
+
+/// What `source` runs and with which load, by name. Without what it never depends on, such as how a
+/// server stops.
+fn settings(source: &Source) -> BTreeMap<&'static str, String> {
+    let listed = |texts: &[String]| (!texts.is_empty()).then(|| texts.join("; "));
+    let settings = match source {
+        Source::Command { command } => {
+            vec![("command", Some(command.line.clone())), ("--read", command.read.clone())]
+        }
+        Source::Server { server, .. } => {
+            let load = &server.load;
+            let files = server.files.iter().map(|(name, text)| format!("{name}: {text}"));
+            let fill = server.fill.iter().map(|fill| format!("{} × {}", fill.count, fill.request));
+            let request = load.request.iter().map(ToString::to_string).collect::<Vec<_>>();
+            vec![
+                ("command", Some(server.server.command.clone())),
+                ("files", listed(&files.collect::<Vec<_>>())),
+                ("setup", listed(&server.setup)),
+                ("prepare", listed(&server.prepare)),
+                ("fill", listed(&fill.collect::<Vec<_>>())),
+                ("load", load.command.clone().or(listed(&request))),
+                ("load.read", load.read.clone()),
+                ("load.connections", Some(load.connections.to_string())),
+                ("load.reconnect", Some(load.reconnect.to_string())),
+            ]
+        }
+        Source::Plugin { .. } | Source::BuiltIn {} => Vec::new(),
+    };
+    settings.into_iter().filter_map(|(name, text)| Some((name, text?))).collect()
 }

@@ -208,7 +208,7 @@ pub fn is_disturbed(clean: usize, measured: usize, asked: u32) -> bool {
 }
 
 /// The rates of all rounds of a point from all their samples, disturbed or not.
-pub fn all_round_rates<'r>(rounds: impl Iterator<Item = &'r RoundSummary>) -> Vec<f64> {
+fn all_round_rates<'r>(rounds: impl Iterator<Item = &'r RoundSummary>) -> Vec<f64> {
     rounds.filter_map(RoundSummary::rate).collect()
 }
 
@@ -315,7 +315,7 @@ impl Rounds {
                 let slow = is_below(round.reference, before, SLOW_CPU)
                     || is_below(round.after, after, SLOW_CPU)
                     || is_below(round.memory, memory, SLOW_MEMORY);
-                let is_judged = !is_command || round.seconds() > Command::SHORTEST_JUDGED;
+                let is_judged = !is_command || round.seconds() > Command::SHORT;
                 match slow && is_judged {
                     true => round.marks_of_all.insert(Mark::Slow),
                     false => round.marks_of_all.remove(&Mark::Slow),

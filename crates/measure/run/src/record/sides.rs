@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use knee_results::{CaseId, Compared, Key, Measured, Order, PointId, Results, Side, VariantPair};
+use knee_results::{
+    CaseId, CaseInfo, Compared, Key, Measured, Order, PointId, Results, Side, VariantPair,
+};
 use knee_stats::{CompareOptions, compare_pairs};
 
 use super::results::{case_info, of_clean_rounds};
@@ -95,7 +97,9 @@ fn side(case: &Case, name: &CaseId) -> Results {
         }
     };
     let mut results = Results::new(&source);
-    results.cases.insert(name.clone(), case_info(case));
+    // What the sides run is what the user compares.
+    let info = CaseInfo { settings: BTreeMap::new(), ..case_info(case) };
+    results.cases.insert(name.clone(), info);
     results
 }
 

@@ -368,13 +368,13 @@ impl<'a> Sampler<'a> {
         let mut marks = Vec::new();
         let share = self.tolerated(LOST_SHARE_OF_ROUND);
         let account = self.ledger.take().and_then(Ledger::close);
-        if let Some((all, used)) = &account
+        if let Some((all, used, _)) = &account
             && (*all - self.marked).has_lost(share, self.cpus.len(), used, 0.0)
         {
             marks.push(Mark::Starved);
         }
-        let cpu = account.map(|(_, used)| used.shares);
-        let lost = account.map(|(all, _)| all.share());
+        let cpu = account.map(|(_, used, _)| used.shares);
+        let lost = account.map(|(all, ..)| all.share());
         let both = || self.last.iter().zip(&self.first);
         let rate =
             |(last, first): (&Reading, &Reading)| last.since(first) as f64 / (last.at - first.at);

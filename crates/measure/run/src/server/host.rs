@@ -183,7 +183,7 @@ impl LoadHost {
 
     /// Closes the connection, after which the host removes its temporary directory.
     pub(super) fn close(self, interrupt: &Interrupt) -> Result<(), Stopped> {
-        self.connection.stop(REMOVE, interrupt)
+        self.connection.stop(REMOVE, interrupt).map(drop)
     }
 }
 

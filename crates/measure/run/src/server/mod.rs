@@ -52,7 +52,8 @@ pub use crate::placeholders::{CONNECTIONS, HERE};
 
 use self::open_loop::OpenLoop;
 use self::round::Round;
-use crate::job::{Job, Phase, Sample};
+use self::usage::Usage;
+use crate::job::{Failure, FailureKind, Job, Phase, Sample};
 use crate::stopped::Stopped;
 
 /// Measures one round of `server`, whose description is in the directory `here`. The first sample is the
@@ -80,24 +81,29 @@ pub fn run_observed(
     observer: &mut dyn RoundObserver,
 ) -> Result<[Sample; 2], Stopped> {
     check(server)?;
+    server.check_seconds(job.interval).map_err(|reason| {
+        Failure::new(FailureKind::CannotRun, reason, "change --interval or --duration")
+    })?;
     let mut round = Round::prepare(server, here, job, interrupt, observer)?;
     ready::require_unused(&round)?;
     let mut cpus = [&round.places.server[..], &round.places.load].concat();
     cpus.sort_unstable();
     cpus.dedup();
     let reference = knee_reference::speed_on(&cpus);
-    let (measured, open_loop) = serve(&round)?;
+    let (measured, open_loop, killed) = serve(&round)?;
     if let Some(host) = round.host.take() {
         host.close(interrupt)?;
     }
-    let used = ServerUse {
-        server_cpu: measured.usage.server * measured.seconds / measured.usage.seconds,
-        server_busy: measured.usage.busy(),
+    let usage = measured.usage.as_ref();
+    let used = usage.map(|usage| ServerUse {
+        server_cpu: usage.server * measured.seconds / usage.seconds,
+        server_busy: usage.busy(),
         load_cpu: measured.load_cpu,
         load_busy: measured.load_busy,
         shared: round.places.shared,
-    };
-    let is_disturbed = round.is_disturbed(&measured.usage, measured.load_cpu, measured.seconds);
+    });
+    let is_disturbed =
+        usage.is_none_or(|usage| round.is_disturbed(usage, measured.load_cpu, measured.seconds));
     let is_disturbed_later = open_loop.as_ref().is_some_and(|measured| measured.is_disturbed);
     let (latency, latency_failure) = match open_loop.map(|measured| measured.latency).transpose() {
         Ok(latency) => (latency, None),
@@ -107,11 +113,11 @@ pub fn run_observed(
         phase: Phase::Measure,
         seconds: measured.seconds,
         rates: vec![measured.rate],
-        cpu: Some(measured.usage.server_cpus.cpus.shares),
-        lost: round.has_own_cpus().then(|| measured.usage.lost()),
+        cpu: usage.map(|usage| usage.server_cpus.cpus.shares),
+        lost: usage.filter(|_| round.has_own_cpus()).map(Usage::lost),
         reference,
         memory: None,
-        server: Some(used),
+        server: used,
         latency: None,
         latency_failure: None,
         counters: None,
@@ -121,16 +127,18 @@ pub fn run_observed(
     let whole = Sample {
         phase: Phase::Round,
         reference: knee_reference::speed_on(&cpus),
+        left_running: killed,
         // The rate may be sound, but the latency shares its round.
         marks: vec![Mark::Starved; usize::from(is_disturbed || is_disturbed_later)],
         ..sample.clone()
     };
-    let counters = measured.usage.counts;
+    let counters = measured.usage.and_then(|usage| usage.counts);
     Ok([Sample { latency, latency_failure, counters, ..sample }, whole])
 }
 
-/// Starts the server of `round`, measures it, and stops it.
-fn serve(round: &Round<'_>) -> Result<(follow::Measured, Option<OpenLoop>), Stopped> {
+/// Starts the server of `round`, measures it, and stops it. Returns the names of the programs too that ignored the
+/// request to stop.
+fn serve(round: &Round<'_>) -> Result<(follow::Measured, Option<OpenLoop>, Vec<String>), Stopped> {
     let description = round.server;
     for line in &description.setup {
         round.run("the setup command", line, None)?;
@@ -149,6 +157,7 @@ fn serve(round: &Round<'_>) -> Result<(follow::Measured, Option<OpenLoop>), Stop
         }
         _ => None,
     };
-    server.stop(Duration::from_secs_f64(description.stop.seconds), round.interrupt)?;
-    Ok((measured, open_loop))
+    let patience = Duration::from_secs_f64(description.stop.seconds);
+    let killed = server.stop(patience, round.interrupt)?;
+    Ok((measured, open_loop, killed))
 }

@@ -156,6 +156,17 @@ impl Process {
         Failure::new(kind, reason, remedy)
     }
 
+    /// `failure` of what depends on this process, with the last lines of its output.
+    pub(super) fn explained(&self, failure: Failure) -> Failure {
+        match self.last_words() {
+            words if words.is_empty() => failure,
+            words => {
+                let reason = format!("{}; {} printed{words}", failure.reason, self.role);
+                Failure { reason, ..failure }
+            }
+        }
+    }
+
     /// The failure of a process that has ended, `when`.
     pub(super) fn death(&self, when: &str, remedy: &str) -> Failure {
         let end = self.end.map_or("died".to_owned(), |end| describe_end(end.signal(), end.code()));
@@ -187,17 +198,27 @@ impl Process {
         if lines.is_empty() { String::new() } else { format!(": {}", lines.join(" | ")) }
     }
 
-    /// Asks the process to end, and waits for it at most `patience`.
+    /// Asks the process to end, waits for it at most `patience`, and then kills it. Returns the names of the programs
+    /// that it killed then, one for each process.
     ///
     /// # Errors
     /// A signal asked knee to stop.
-    pub(super) fn stop(mut self, patience: Duration, interrupt: &Interrupt) -> Result<(), Stopped> {
+    pub(super) fn stop(
+        mut self,
+        patience: Duration,
+        interrupt: &Interrupt,
+    ) -> Result<Vec<String>, Stopped> {
         self.ask();
         let until = Instant::now() + patience;
         while self.end.is_none() && Instant::now() < until {
             watch(&mut [&mut self], until, interrupt)?;
         }
-        Ok(())
+        if self.end.is_some() {
+            return Ok(Vec::new());
+        }
+        let keeper = self.root();
+        let killed = family(keeper).into_iter().filter(|(pid, _)| *pid != keeper);
+        Ok(killed.map(|(_, stat)| stat.name).collect())
     }
 
     fn ask(&mut self) {

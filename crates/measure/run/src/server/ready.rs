@@ -85,9 +85,11 @@ pub(super) fn wait(round: &Round<'_>, server: &mut Process) -> Result<(), Stoppe
     let deadline = Instant::now() + Duration::from_secs_f64(limit);
     let target = address(round)?;
     loop {
-        if server.end().is_some() {
-            let remedy =
-                "a server must stay in the foreground; run the command by hand to see why it ends";
+        if let Some(end) = server.end() {
+            let remedy = match end.success() {
+                true => "a server must stay in the foreground",
+                false => "run the command by hand to see why it ends",
+            };
             return Err(server.death("before it was ready", remedy).into());
         }
         let ready = &round.server.ready;

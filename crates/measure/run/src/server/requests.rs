@@ -12,11 +12,14 @@ use super::process::Process;
 use super::ready::own_target;
 use super::round::Round;
 use super::usage::Usage;
+use crate::account::TICK;
 use crate::job::{Failure, FailureKind};
 use crate::stopped::Stopped;
 
 /// Seconds to wait for the replies to the last requests of a closed loop.
 const PATIENCE: f64 = 1.0;
+/// The shortest measured part in which CPU times have a meaning, in seconds: a few clock ticks.
+const SHORTEST: f64 = 5.0 * TICK;
 
 /// Sends the requests that fill the server, from this machine.
 pub(super) fn fill(round: &Round<'_>, server: &mut Process, address: &str) -> Result<(), Stopped> {
@@ -29,7 +32,9 @@ pub(super) fn fill(round: &Round<'_>, server: &mut Process, address: &str) -> Re
             |stop| knee_load::exchange(&target, &request, fill.count, patience, stop),
             |server, is_done| follow(round, &mut [server], None, is_done),
         )?;
-        filled.map_err(|error| failed(&error))?;
+        if let Err(error) = filled {
+            return Err(explained(round, server, failed(&error)));
+        }
     }
     Ok(())
 }
@@ -53,7 +58,7 @@ pub(super) fn measure(
     };
     let (generated, usage) = generated(round, server, &load)?;
     let generated = checked(round, server, generated)?;
-    let usage = usage.ok_or_else(|| Failure::runner("the load ended before its measurement"))?;
+    let usage = followed(usage, load.seconds)?;
     Ok(Measured {
         rate: generated.rate(),
         seconds: generated.seconds,
@@ -62,6 +67,20 @@ pub(super) fn measure(
         load_cpu: generated.cpu,
         requests: Some(load),
     })
+}
+
+/// The CPU times of a measured part of `seconds`. `None` if knee got no CPU to read them in time: the round is then
+/// disturbed.
+///
+/// # Errors
+/// The part is too short for CPU times.
+fn followed(usage: Option<Usage>, seconds: f64) -> Result<Option<Usage>, Failure> {
+    if usage.is_none() && seconds < SHORTEST {
+        let reason = format!("the measured part of {seconds} s is too short for CPU times");
+        let remedy = format!("use an --interval of at least {SHORTEST} s");
+        return Err(Failure::new(FailureKind::CannotRun, reason, remedy));
+    }
+    Ok(usage)
 }
 
 /// Generates `load`. Returns what it measured, which the caller [checks](checked), and the CPU time in the
@@ -103,9 +122,10 @@ fn generated_on(
     let generated = match LoadReport::find(&load.stdout, job) {
         _ if !end.success() => Err(load.death("", remedy)),
         Some(LoadReport::Done(generated)) => Ok(generated),
-        Some(LoadReport::Failed(failure)) => {
-            Err(Failure { reason: format!("{}: {}", host.name(), failure.reason), ..failure })
-        }
+        Some(LoadReport::Failed(failure)) => Err(Failure {
+            reason: format!("{} reports {}", host.name(), failure.reason),
+            ..failure
+        }),
         None => Err(load.failure(FailureKind::Died, "printed no valid result", remedy)),
     };
     Ok((generated, usage))
@@ -119,10 +139,16 @@ pub(super) fn checked(
 ) -> Result<Generated, Stopped> {
     match generated.and_then(Generated::checked) {
         Ok(generated) => Ok(generated),
-        Err(failure) => {
-            require_alive(round, server)?;
-            Err(failure.into())
-        }
+        Err(failure) => Err(explained(round, server, failure)),
+    }
+}
+
+/// The failure of requests, with the last lines of the output of the server. If the server has died, this is the
+/// failure.
+fn explained(round: &Round<'_>, server: &mut Process, failure: Failure) -> Stopped {
+    match require_alive(round, server) {
+        Ok(()) => server.explained(failure).into(),
+        Err(stopped) => stopped,
     }
 }
 
@@ -147,4 +173,16 @@ fn generate<T: Send, E: Send, F>(
             Err(stopped) => Err(stopped),
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_measured_part_that_knee_could_not_follow_is_no_failure_unless_it_is_too_short() {
+        assert!(followed(None, 1.0).unwrap().is_none());
+        let failure = followed(None, 0.005).err().unwrap();
+        assert!(failure.remedy.contains("--interval of at least 0.05 s"), "{failure:?}");
+    }
 }

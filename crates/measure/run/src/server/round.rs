@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use knee_host::counters::CounterSet;
 use knee_host::limits::raise_open_files;
+use knee_host::number::plural;
 use knee_host::process::keeper::Program;
 use knee_host::{Interrupt, Topology};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit};
@@ -143,6 +144,8 @@ impl<'r> Round<'r> {
             .in_round(&self.job.dir)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
+        let patience = Duration::from_secs_f64(self.server.stop.seconds);
+        program = program.asked_to_end_by(self.signal(), patience);
         if let Some(user) = &self.user {
             program = program.user(user.uid, user.gid);
         }
@@ -255,14 +258,14 @@ pub fn require_open_files(server: &Server) -> Result<Rlimit, Failure> {
     let is_enough = |limit: Option<u64>| limit.is_none_or(|limit| limit >= needed);
     if !is_enough(getrlimit(Resource::Nofile).current) {
         let most = usual.maximum.unwrap_or(u64::MAX);
-        let connections = server.load.connections;
-        let spare = match server.takes_max_connections() {
-            true => format!(" and {SPARE_CONNECTIONS} spare ones"),
-            false => String::new(),
+        let connections = server.load.connections.get();
+        let (spare, need) = match server.takes_max_connections() {
+            true => (format!(" and {SPARE_CONNECTIONS} spare ones"), "need"),
+            false => (String::new(), if connections == 1 { "needs" } else { "need" }),
         };
-        let reason = format!(
-            "{connections} connections{spare} need {needed} open files, but the limit is {most}"
-        );
+        let connections = plural(connections as usize, "connection");
+        let reason =
+            format!("{connections}{spare} {need} {needed} open files, but the limit is {most}");
         let remedy = format!("raise the limit (ulimit -n {needed}), or use fewer connections");
         return Err(Failure::new(FailureKind::CannotRun, reason, remedy));
     }
