@@ -8,6 +8,9 @@ use std::fs::{self, File};
 use std::path::Path;
 
 use knee_host::CpuList;
+use knee_predict::Machine;
+use knee_predict::simulate::{Plan, Simulator};
+use knee_predict::trace::Traces;
 use knee_profile::Capture;
 use knee_profile::diff::{diff, table};
 use knee_profile::view::flame::{Widths, difference, flame};
@@ -17,6 +20,7 @@ use knee_profile::view::pprof::pprof;
 use knee_profile::view::speedscope::speedscope;
 use knee_profile::view::tree::{Root, tree};
 use knee_report::{Matrix, Page, render};
+use knee_results::prediction::Predictions;
 use knee_results::{Compared, Results, history};
 use knee_run::noise::NoiseFloors;
 use knee_run::record::Record;
@@ -141,6 +145,22 @@ pub fn matrix_json(text: &[u8]) {
     }
 }
 
+/// Predictions of `knee predict`, on a page.
+pub fn prediction_json(text: &[u8]) {
+    match Predictions::parse(text) {
+        Ok(predictions) => {
+            let written = serde_json::to_vec(&predictions).unwrap();
+            Predictions::parse(&written).expect("a written prediction is read");
+            let page = render(&Page { predictions: vec![predictions], ..Page::default() });
+            assert!(!page.contains("NaN") && !page.contains("\"inf"), "{page}");
+        }
+        Err(error) => {
+            let error = error.to_string();
+            assert!(error.contains("knee predict") || error.contains("schema"), "{error}");
+        }
+    }
+}
+
 /// `check.json` of a record of `knee commute check`, beside good tests.
 pub fn check_json(dir: &Path, text: &[u8]) {
     fs::write(dir.join("check.json"), text).unwrap();
@@ -200,6 +220,27 @@ pub fn server_toml(text: &[u8]) {
             assert_eq!(serde_json::from_str::<Server>(&recorded).unwrap(), server);
         }
         Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}
+
+/// Saved traces of `knee predict`. Short ones are simulated.
+pub fn prediction_trace(text: &[u8]) {
+    const FEW_STEPS: usize = 1_000;
+    let Ok(traces) = Traces::parse(text) else { return };
+    let written = traces.to_json();
+    assert_eq!(Traces::parse(&written).as_ref().ok(), Some(&traces));
+    let machine = Machine::built_in("genoa-2x96").expect("it is built in");
+    for trace in &traces.0 {
+        let recorded = trace.workload.recorded.iter().flat_map(|cpu| &cpu.iterations);
+        let steps: usize = recorded.map(|iteration| iteration.steps.len()).sum();
+        if steps > FEW_STEPS {
+            continue;
+        }
+        let plan = Plan { draws: 2, ..Plan::new(&trace.workload, &machine, 1000.0) };
+        if let Ok(simulator) = Simulator::new(plan) {
+            let point = simulator.point(4).expect("the machine has more CPUs");
+            assert!(point.rate > 0.0 && point.rate.is_finite(), "{}", point.rate);
+        }
     }
 }
 

@@ -61,6 +61,9 @@ struct Curve {
     /// Whether the entry does not count, because it is among the inputs or cannot be predicted.
     #[serde(default)]
     control: bool,
+    /// Whether it was found after the model was finished. It does not count either.
+    #[serde(default)]
+    unseen: bool,
 }
 
 /// The ratio of two kernels at one task count.
@@ -128,12 +131,16 @@ fn main() -> anyhow::Result<()> {
             let class = point["class"].as_str().unwrap_or_default();
             let limit = point["stations"][0]["name"].as_str().filter(|_| class != "A");
             let why = format!("{class} {}", limit.unwrap_or_default());
-            let counts = if curve.control { " (control)" } else { "" };
+            let counts = match (curve.control, curve.unseen) {
+                (true, _) => " (control)",
+                (false, true) => " (unseen)",
+                (false, false) => "",
+            };
             let name = format!("{}{counts}", curve.name);
             match pair(point, measured) {
                 Some(pair) => {
                     row(&name, Some(tasks), &pair, 1e6, &why);
-                    if !curve.control {
+                    if counts.is_empty() {
                         rates.push(pair);
                     }
                 }

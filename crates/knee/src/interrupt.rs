@@ -20,7 +20,7 @@ use knee_host::temporary;
 use rustix::event::{self, PollFd, PollFlags, Timespec};
 
 use crate::exit::ExitStatus;
-use crate::stderr::tell;
+use crate::stderr::{remove_bar, tell};
 use crate::writing::is_writing;
 
 /// How long a command that polls may take to notice a signal. It must end within a second, and may
@@ -130,6 +130,7 @@ fn end(signal: i32) -> ! {
     if is_writable(rustix::stdio::stderr()) {
         let (printed, is_printed) = mpsc::channel();
         std::thread::spawn(move || {
+            remove_bar();
             tell!("knee: {}", message());
             printed.send(())
         });

@@ -18,6 +18,14 @@ pub(crate) fn set_bar(bar: Option<ProgressBar>) {
     *BAR.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = bar;
 }
 
+/// Removes the progress bar, if any, before the last message.
+pub(crate) fn remove_bar() {
+    let bar = BAR.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+    if let Some(bar) = bar {
+        while_writing(|| bar.finish_and_clear());
+    }
+}
+
 /// Writes a message in one line above the progress bar, if any, and wraps it to fit the terminal. Ignores
 /// write errors, such as a full disk, so that the command continues.
 pub(crate) fn line(message: Arguments<'_>) {
@@ -50,5 +58,19 @@ pub(crate) fn tell_of_debug_build() {
             "knee: this is a debug build, so the rates of its testcases are meaningless; build \
              knee with --release"
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_removed_bar_is_not_drawn_again_by_a_message() {
+        let bar = ProgressBar::hidden();
+        set_bar(Some(bar.clone()));
+        remove_bar();
+        assert!(bar.is_finished());
+        assert!(BAR.lock().unwrap().is_none());
     }
 }

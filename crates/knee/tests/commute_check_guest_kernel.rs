@@ -4,9 +4,10 @@
 mod support;
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::process::Command;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use support::{Finished, Scratch, finish, guest_kernel, skip};
 
 /// A command that checks knee's own kernel; `None`, with a printed reason, if the kernel cannot run here.
@@ -108,6 +109,59 @@ fn calls_that_the_kernel_does_not_have_are_reported() {
     let mut lines = run.stdout.lines().peekable();
     let why = r#""unexpected":{"not_run":"knee's kernel does not have the call stat"}"#;
     assert!(lines.peek().is_some() && lines.all(|line| line.contains(why)), "{run:?}");
+}
+
+/// Checks a test with this set-up and these calls. In each of `orders` orders, the test expects the same result of
+/// every call.
+fn check_one(
+    setup: &Value,
+    calls: &[(&str, Value)],
+    result: &Value,
+    orders: usize,
+) -> Option<Finished> {
+    let call = |(nr, (operation, arguments)): (usize, &(&str, Value))| {
+        json!({ "label": format!("call{nr}"), "operation": operation, "process": 0, "thread": nr,
+                "cpu": nr, "arguments": arguments })
+    };
+    let results = vec![json!({ "result": result }); calls.len()];
+    let test = json!({
+        "schema": 1, "id": "x/0.0", "interface": "posix", "commute": true, "condition": [],
+        "pattern": [], "setup": setup,
+        "calls": calls.iter().enumerate().map(call).collect::<Vec<Value>>(),
+        "expect": vec![json!({ "order": "any", "results": results }); orders],
+    });
+    let scratch = Scratch::new();
+    fs::write(scratch.path().join("tests"), test.to_string()).unwrap();
+    Some(finish(&mut checking(&scratch, &["--tests", "tests", "--json"])?))
+}
+
+fn memread(page: usize) -> (&'static str, Value) {
+    ("memread", json!({ "va": format!("va{page}") }))
+}
+
+#[test]
+fn a_test_may_have_many_orders() {
+    let calls = [0, 1, 2, 3].map(memread);
+    let Some(run) = check_one(&json!([]), &calls, &json!("SIGSEGV"), 96) else { return };
+    run.assert_code(0).assert_stdout_has(r#""verdict":"conflict-free""#);
+}
+
+#[test]
+fn arguments_outside_the_kernels_tables_are_named() {
+    let mmap = |fd: i64, off: i64| ("mmap", json!({ "anonymous": false, "fd": fd, "off": off }));
+    let map = json!([
+        { "do": "file", "inode": "inode0", "names": ["filename0"], "pages": [null], "links": 1 },
+        { "do": "map", "process": 0, "va": "va0", "inode": "inode0", "off": -1, "writable": true },
+    ]);
+    for (setup, call, why) in [
+        (&json!([]), mmap(63, 0), "the kernel has descriptors 0 to 62, not 63"),
+        (&json!([]), mmap(-1, 0), "the kernel has descriptors 0 to 62, not -1"),
+        (&json!([]), mmap(0, 256), "the kernel has offsets of 0 to 255 pages, not 256"),
+        (&map, memread(0), "the kernel has offsets of 0 to 255 pages, not -1"),
+    ] {
+        let Some(run) = check_one(setup, &[memread(1), call], &json!("EBADF"), 1) else { return };
+        run.assert_code(1).assert_stdout_has(why);
+    }
 }
 
 #[test]

@@ -223,6 +223,20 @@ fn operations_on_private_pages_take_no_lines_on_knees_kernel() {
 }
 
 #[test]
+fn on_knees_kernel_a_huge_page_takes_a_hundredth_of_the_instructions_of_its_pages() {
+    const PAGES: u64 = 512;
+    let args = ["huge_fault", "page_fault1", "--cpus", "1", "--json"];
+    let Some(run) = cost_on_knee(&args) else { return };
+    let document = document(&run);
+    let instructions = |operation| median(measured(&document, operation, 1), "instructions");
+    let (huge, small) = (instructions("huge_fault"), instructions("page_fault1"));
+    assert!(100 * huge <= PAGES * small, "{huge} {small}");
+    // Each 64-byte line of a huge page is cleared.
+    let written = median(measured(&document, "huge_fault", 1), "written");
+    assert!(written >= PAGES * 64, "{written}");
+}
+
+#[test]
 fn lines_of_knees_kernel_have_the_names_of_its_functions_and_variables() {
     // A CPU takes 64 frames at a time from the list that all CPUs share, once it has used up its own frames.
     let args = ["page_fault1", "--rounds", "500", "--cpus", "2", "--json"];
@@ -259,8 +273,12 @@ fn what_knees_kernel_does_not_have_is_reported() {
     run.assert_code(2).assert_stderr_has("knee's kernel has at most 16 CPUs, not 17");
 }
 
-/// An ELF file whose code, at 1 MiB, powers the machine off. QEMU boots it by its PVH note.
-fn other_kernel() -> Vec<u8> {
+/// The name of the note that names the sources of knee's kernel. The hash of the sources follows it.
+const SOURCES: &[u8] = b"knee\0\0\0\0";
+
+/// An ELF file whose code, at 1 MiB, powers the machine off. QEMU boots it by its PVH note. A second note names
+/// the sources.
+fn other_kernel(sources: &[u8]) -> Vec<u8> {
     const AT: u64 = 1 << 20;
     let word = u64::to_le_bytes;
     let mut file = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\x3e\0\x01\0\0\0".to_vec();
@@ -271,7 +289,7 @@ fn other_kernel() -> Vec<u8> {
     }
     // Two segments: one to load, with the note at its start, and the note. Each line is a kind and flags, an
     // offset, two addresses, two sizes, and an alignment.
-    for segment in [[7 << 32 | 1, 192, AT, AT, 64, 64, 4096], [4 << 32 | 4, 192, AT, AT, 24, 24, 4]]
+    for segment in [[7 << 32 | 1, 192, AT, AT, 68, 68, 4096], [4 << 32 | 4, 192, AT, AT, 52, 52, 4]]
     {
         file.extend(segment.into_iter().flat_map(word));
     }
@@ -280,25 +298,37 @@ fn other_kernel() -> Vec<u8> {
         file.extend(half.to_le_bytes());
     }
     file.extend(b"Xen\0");
-    file.extend(word(AT + 24));
+    file.extend(word(AT + 52));
+    for half in [5, 8, 1_u32] {
+        file.extend(half.to_le_bytes());
+    }
+    file.extend(SOURCES);
+    file.extend(sources);
     // mov $0x604, %dx; mov $0x2000, %ax; out %ax, %dx; 1: hlt; jmp 1b
     file.extend(b"\x66\xba\x04\x06\x66\xb8\x00\x20\x66\xef\xf4\xeb\xfd");
-    file.resize(256, 0);
+    file.resize(192 + 68, 0);
     file
 }
 
 #[test]
-fn a_kernel_that_does_not_answer_is_reported() {
-    if cost_on_knee(&["nonsense"]).is_none() {
+fn kernels_that_do_not_answer_or_have_other_sources_are_refused() {
+    let Some(kernel) = guest_kernel().filter(|_| cost_on_knee(&["nonsense"]).is_some()) else {
         return;
-    }
+    };
+    let kernel = std::fs::read(kernel).unwrap();
+    let note = kernel.windows(SOURCES.len()).position(|name| name == SOURCES).unwrap();
     let scratch = Scratch::new();
-    std::fs::write(scratch.path().join("other"), other_kernel()).unwrap();
+    let write = |file: &str, sources: &[u8]| {
+        std::fs::write(scratch.path().join(file), other_kernel(sources)).unwrap();
+    };
+    write("other", &kernel[note + SOURCES.len()..][..8]);
+    write("old", &[0; 8]);
     let knee = |file: &str| {
         finish(&mut scratch.knee(&["commute", "cost", "mmap", "--guest-kernel", file]))
     };
     knee("other")
         .assert_code(3)
         .assert_stderr_has("other does not answer: it rebooted; build it from the same sources");
+    knee("old").assert_code(3).assert_stderr_has("old is not built from the same sources");
     knee(env!("CARGO_BIN_EXE_knee")).assert_code(3).assert_stderr_has("has no PVH note");
 }

@@ -63,6 +63,19 @@ fn spoil(value: &mut Value) {
     }
 }
 
+/// Adds the hostile name to all texts but those of fields with these names.
+fn spoil_all(value: &mut Value, except: &[&str]) {
+    match value {
+        Value::String(text) => text.push_str(HOSTILE),
+        Value::Array(values) => values.iter_mut().for_each(|value| spoil_all(value, except)),
+        Value::Object(fields) => fields
+            .iter_mut()
+            .filter(|(name, _)| !except.contains(&name.as_str()))
+            .for_each(|(_, value)| spoil_all(value, except)),
+        _ => {}
+    }
+}
+
 /// A scratch directory with hostile files of each kind, whose own names are hostile too.
 fn files() -> Scratch {
     let scratch = Scratch::new();
@@ -115,6 +128,11 @@ fn files() -> Scratch {
         }],
     });
     write(format!("waits{path}"), waits.to_string());
+    let prediction =
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/fixed/prediction.json"));
+    let mut prediction: Value = serde_json::from_str(prediction).unwrap();
+    spoil_all(&mut prediction, &["kind", "mode", "class"]);
+    write(format!("prediction{path}"), prediction.to_string());
     for name in ["check", "later"] {
         let dir = scratch.path().join(format!("{name}{path}"));
         fs::create_dir(&dir).unwrap();
@@ -191,6 +209,9 @@ const COMMANDS: &[&str] = &[
     "profile show waits*",
     "profile diff folded* capture* --flame diff.svg",
     "report capture* waits* run* -o -",
+    "show prediction*",
+    "show prediction* --json",
+    "report prediction* run* -o -",
     "commute matrix check*",
     "commute matrix check* --json",
     "commute matrix check* -o matrix*.svg",

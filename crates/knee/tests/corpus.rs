@@ -177,6 +177,17 @@ fn matrices() {
 }
 
 #[test]
+fn predictions() {
+    let scratch = Scratch::new();
+    for (name, text) in corpus("prediction_json") {
+        readers::prediction_json(&text);
+        fs::write(scratch.path().join("prediction.json"), text).unwrap();
+        survives(&name, scratch.knee(&["show", "prediction.json"]), "prediction.json");
+        survives(&name, scratch.knee(&["report", "prediction.json", "-o", "-"]), "prediction.json");
+    }
+}
+
+#[test]
 fn descriptions_of_checks() {
     let scratch = Scratch::new();
     fs::create_dir(scratch.record()).unwrap();
@@ -233,6 +244,17 @@ fn descriptions_of_servers() {
         readers::server_toml(&text);
         fs::write(scratch.path().join("server.toml"), text).unwrap();
         survives(&name, scratch.knee(&["list", "./server.toml"]), "server.toml");
+    }
+}
+
+#[test]
+fn traces_of_predictions() {
+    let scratch = Scratch::new();
+    for (name, text) in corpus("prediction_trace") {
+        readers::prediction_trace(&text);
+        fs::write(scratch.path().join("trace.json"), text).unwrap();
+        let predict = ["predict", "--trace", "trace.json", "--machine", "genoa-2x96", "-t", "1,2"];
+        survives(&name, scratch.knee(&predict), "trace.json");
     }
 }
 

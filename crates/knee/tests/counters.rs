@@ -103,6 +103,39 @@ fn each_iteration_of_a_ping_pong_switches_tasks() {
 }
 
 #[test]
+fn counters_of_both_sides_are_compared() {
+    if !counts() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let faults =
+        |loops: &str| format!("for i in {loops}; do cat /dev/null; done; echo {}", loops.len());
+    let (few, many) = (faults("1"), faults("1 2 3 4 5 6 7 8"));
+    let mut ab = scratch.knee(&["ab", "-q", "--rate", "--patience", "1", "-o", "record", SOFTWARE]);
+    let shown = finish(ab.args(["--before", &few, "--after", &many]));
+    let json = finish(&mut scratch.knee(&["ab", "--resume", "record", "--json"]));
+    let json: Value = serde_json::from_str(&json.assert_code(0).stdout).unwrap();
+    let point = &json["comparisons"][0]["points"][0];
+    let faults = |side: &str| {
+        let side = &point[side]["counters"]["per_second"]["page-faults"];
+        side.as_f64().unwrap_or_else(|| panic!("{point}"))
+    };
+    assert!(faults("before") > 0.0 && faults("after") > 0.0, "{point}");
+    // Other work may have disturbed the rounds; then only --detail prints them.
+    let all = finish(&mut scratch.knee(&["ab", "--resume", "record", "--detail"]));
+    all.assert_code(0).assert_stdout_has("per operation").assert_stdout_has("faults");
+    let is_judged = [json!("faster"), json!("slower")].contains(&point["verdict"]);
+    assert_eq!(shown.assert_code(0).stdout.contains("per operation"), is_judged, "{shown:#?}");
+    assert_eq!(
+        shown.stdout.contains("--detail also prints the counters"),
+        !is_judged,
+        "{shown:#?}"
+    );
+    let record = scratch.run_json();
+    assert_eq!(record["request"]["counters"]["counters"].as_array().map(Vec::len), Some(4));
+}
+
+#[test]
 fn the_events_of_a_plugin_are_counted() {
     if !counts() {
         return;

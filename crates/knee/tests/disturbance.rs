@@ -136,6 +136,23 @@ fn a_hog_on_the_cpu_of_a_server_or_of_its_load_is_seen() {
 }
 
 #[test]
+fn hogs_are_seen_beside_a_command_that_takes_a_tenth_of_a_second() {
+    let scratch = Scratch::new();
+    let line = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done";
+    let cpus = usable_cpus().unwrap().len().to_string();
+    let args = ["run", "-q", "-r", "3", "--patience", "1", "-t", &cpus, "-o", "record", "--", line];
+    let shown = beside(hog, || finish(&mut scratch.knee(&args)));
+    shown.assert_code(0);
+    let samples = scratch.samples();
+    let is_starved =
+        |line: &serde_json::Value| line["marks"].as_array().unwrap().contains(&"starved".into());
+    assert!(
+        samples.iter().filter(|line| line["phase"] == "measure").all(is_starved),
+        "{samples:?}"
+    );
+}
+
+#[test]
 fn a_disturbed_run_is_measured_again_and_then_claims_nothing() {
     let scratch = Scratch::new();
     let disturbed = beside(hog, || run(&scratch, &["--patience", "2", "-m", "processes"]));

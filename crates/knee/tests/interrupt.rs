@@ -83,7 +83,7 @@ fn commands(shared: &Scratch) -> Vec<Long> {
         skip("sampling", sampled.stderr);
     }
     if has_guests(RELEASE) {
-        let check = ["commute", "check", "open", "--kernel", RELEASE, "-o", "record"];
+        let check = ["commute", "check", "--kernel", RELEASE, "-o", "record"];
         let cost = ["commute", "cost", "--kernel", RELEASE, "--cpus", "2"];
         all.push(Long { result: Some("record/tests.jsonl"), ..long(&check, 5.0) });
         all.push(long(&cost, 5.0));

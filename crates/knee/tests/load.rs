@@ -65,7 +65,12 @@ fn a_request_can_be_written_by_hand() {
     load(&args).assert_code(0);
     // The end never comes.
     let ends = [&address, "--send", send, "--reply-ends", "end", "--expect", "HTTP"];
-    load(&ends).assert_code(4).assert_stderr_has("the server did not reply in time");
+    load(&ends)
+        .assert_code(4)
+        .assert_stderr_has(
+            "the server did not complete its reply in time: 44 bytes arrived, but not",
+        )
+        .assert_stderr_has("the end \"end\": \"HTTP/1.1 204 Empty\\r\\n");
 }
 
 #[test]

@@ -140,9 +140,15 @@ fn a_failed_load_is_reported_with_its_host_and_its_last_lines() {
     let reasons = ["exit 3` on alpha exited with status 3: 7 done;"];
     fails(&server, "", &quiet, 4, &reasons);
     fails(&server, "", &command("no-such-load"), 3, &["on alpha exited with status 127"]);
-    fails(&server, "garbage", &requests("alpha", KNEE), 4, &["the server replied: \"sorry\\n\""]);
+    fails(
+        &server,
+        "garbage",
+        &requests("alpha", KNEE),
+        4,
+        &["the server replied: \\\"sorry\\\\n\\\""],
+    );
     let unreachable = requests("alpha", KNEE).replace("{port}", "1");
-    let reasons = ["alpha: cannot connect: Connection refused", "no firewall may block"];
+    let reasons = ["alpha reports \"cannot connect: Connection refused", "no firewall may block"];
     fails(&server, "", &unreachable, 4, &reasons);
 }
 

@@ -18,6 +18,15 @@ fn aa(scratch: &Scratch, testcase: &str, args: &[&str]) -> Finished {
     finish(command.args(["-o", testcase]).args(args))
 }
 
+/// Whether the machine was too busy for a noise floor.
+fn is_too_busy(finished: &Finished) -> bool {
+    let is_busy = finished.stderr.contains("no noise floor for");
+    if is_busy {
+        skip("noise floor", &finished.stderr);
+    }
+    is_busy
+}
+
 /// A run of the same length, and of what `args` say.
 fn later(scratch: &Scratch, args: &[&str]) -> Finished {
     let _ = fs::remove_dir_all(scratch.record());
@@ -32,8 +41,10 @@ fn kept(scratch: &Scratch) -> serde_json::Value {
 #[test]
 fn a_second_aa_run_keeps_the_points_of_the_first() {
     let scratch = Scratch::new();
-    aa(&scratch, "getppid1", &[]).assert_code(0);
-    aa(&scratch, "lseek1", &[]).assert_code(0);
+    let runs = ["getppid1", "lseek1"].map(|testcase| aa(&scratch, testcase, &[]));
+    if runs.iter().any(|finished| is_too_busy(finished.assert_code(0))) {
+        return;
+    }
     let kept = kept(&scratch);
     assert_eq!(kept["schema"], 2);
     let names: Vec<_> = kept["points"].as_array().unwrap().iter().map(|p| &p["testcase"]).collect();
@@ -47,7 +58,9 @@ fn a_second_aa_run_keeps_the_points_of_the_first() {
 fn only_the_owner_can_change_the_noise_floor_whatever_the_umask() {
     let scratch = Scratch::new();
     let run = scratch.run(&["--aa", "-r", "4", "-t", "1", "-m", "threads", "getppid1"]);
-    finish(&mut without_umask(&run)).assert_code(0);
+    if is_too_busy(finish(&mut without_umask(&run)).assert_code(0)) {
+        return;
+    }
     for (path, expected) in [("", 0o700), ("knee", 0o700), ("knee/noise.json", 0o644)] {
         assert_eq!(mode(scratch.path().join("state").join(path)), expected, "{path}");
     }
@@ -56,7 +69,9 @@ fn only_the_owner_can_change_the_noise_floor_whatever_the_umask() {
 #[test]
 fn a_floor_applies_only_to_runs_measured_in_the_same_way() {
     let scratch = Scratch::new();
-    aa(&scratch, "getppid1", &[]).assert_code(0);
+    if is_too_busy(aa(&scratch, "getppid1", &[]).assert_code(0)) {
+        return;
+    }
     let alike = later(&scratch, &["getppid1"]);
     assert!(!alike.assert_code(0).stdout.contains(UNKNOWN), "{alike:#?}");
     later(&scratch, &["getppid1", "--interval", "0.1"]).assert_stdout_has(UNKNOWN);
@@ -101,7 +116,7 @@ fn no_noise_floor_is_saved_where_another_user_could_put_a_link() {
 }
 
 #[test]
-fn an_aa_run_on_a_busy_machine_warns() {
+fn an_aa_run_on_a_busy_machine_saves_no_noise_floor() {
     let scratch = Scratch::new();
     let cpu = knee_host::affinity::usable_cpus().unwrap()[0];
     let over = AtomicBool::new(false);
@@ -110,21 +125,27 @@ fn an_aa_run_on_a_busy_machine_warns() {
             scope.spawn(|| burn(cpu, &over));
         }
         let cpu = cpu.to_string();
-        let finished = aa(&scratch, "getppid1", &["--cpus", &cpu, "--interval", "0.2"]);
+        let args = ["--cpus", &cpu, "--interval", "0.2"];
+        // A panic beside the other threads would wait for them forever.
+        let finished = std::panic::catch_unwind(|| aa(&scratch, "getppid1", &args));
         over.store(true, Ordering::Relaxed);
         finished
     });
+    let finished = finished.unwrap();
     finished.assert_code(0);
     let text = fs::read_to_string(scratch.path().join("getppid1/samples.jsonl")).unwrap();
     let samples = text.lines().map(|line| serde_json::from_str(line).unwrap());
     let measured: Vec<serde_json::Value> =
         samples.filter(|sample: &serde_json::Value| sample["phase"] == "measure").collect();
     let marked = measured.iter().filter(|s| s["marks"].as_array() != Some(&vec![])).count();
-    if marked * 2 <= measured.len() {
+    if measured.len() - marked >= 4 {
         println!("skipped: this kernel keeps no record of who waits for a CPU");
         return;
     }
-    finished.assert_stderr_has("samples were disturbed");
+    finished
+        .assert_stderr_has("knee: no noise floor for getppid1")
+        .assert_stderr_has("samples were disturbed");
+    assert!(!scratch.path().join("state/knee/noise.json").exists());
 }
 
 /// Keeps `cpu` from others until it is `over`.

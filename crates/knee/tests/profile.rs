@@ -498,6 +498,8 @@ fn invalid_arguments_are_refused_with_a_reason() {
     refused(&[], 2, "no target to sample");
     refused(&["getpid1"], 2, "did you mean getppid1");
     refused(&["ls"], 2, "knee profile -- ls");
+    let is_command = "to profile a command: knee profile -- make -j2";
+    refused(&["growth", "--", "make", "-j2"], 2, is_command);
     refused(&["growht"], 2, "no command growht (did you mean growth?)");
     refused(&["growht", "mmap1"], 2, "no command growht (did you mean growth?)");
     refused(&["mmap1", "mmap2"], 2, "unexpected argument mmap2: name one testcase");

@@ -181,3 +181,29 @@ fn a_path_without_a_record_is_refused_and_no_page_is_left() {
     let record = format!("{DATA}/record");
     refuse(&[&record, "-o", "no/where.html"], 3, "cannot write no/where.html");
 }
+
+#[test]
+fn a_prediction_stands_beside_the_measured_curve_of_its_testcase() {
+    const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/fixed/prediction.json");
+    let scratch = Scratch::new();
+    let prediction = fs::read_to_string(FILE).unwrap().replace("\"open1\"", "\"mmap1\"");
+    fs::write(scratch.path().join("mmap1.json"), prediction).unwrap();
+    let record = format!("{DATA}/record");
+    let page = |args: &[&str]| {
+        let mut command = scratch.knee(&["report", "-o", "-"]);
+        finish(command.args(args)).assert_code(0).stdout.clone()
+    };
+    let both = page(&["mmap1.json", &record]);
+    for text in [
+        "<a href=\"#prediction-1\">Predicted for sapphire-rapids-2x24</a>",
+        &*format!("measured here: {record}"),
+        "aa_profile.label.count.count</strong>: 4.00 transfers per iteration",
+        "only a bound is known (class D)",
+    ] {
+        assert!(both.contains(text), "{text}");
+    }
+    assert!(!both.contains("No run on this page measured mmap1"));
+    let alone = page(&["mmap1.json"]);
+    assert!(alone.contains("No run on this page measured mmap1 as processes"));
+    assert!(!alone.contains("id=\"testcases\""));
+}

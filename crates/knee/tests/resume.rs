@@ -257,6 +257,28 @@ fn the_commands_of_a_record_are_printed_before_they_run() {
 }
 
 #[test]
+fn the_command_of_a_record_is_shown_whatever_its_description_says() {
+    let scratch = Scratch::new();
+    recorded_ab(&scratch);
+    let mut run = scratch.run_json();
+    for case in run["cases"].as_array_mut().unwrap() {
+        assert!(case["command"]["line"].is_string(), "{case}");
+        case["command"]["line"] = "true # harmless\ntouch evil".into();
+    }
+    fs::write(scratch.record().join("run.json"), run.to_string()).unwrap();
+    let shown = finish(&mut scratch.knee(&["show", "record", "--detail"]));
+    shown.assert_code(0).assert_stdout_has("true # harmless\\ntouch evil");
+
+    // Advice about such a record says that it runs commands.
+    let samples = scratch.record().join("samples.jsonl");
+    let damaged = fs::read_to_string(&samples).unwrap().replacen('{', "", 1);
+    fs::write(&samples, damaged).unwrap();
+    finish(&mut scratch.knee(&["show", "record"])).assert_stderr_has(
+        "measure its round again, which runs the commands in the record: knee ab --resume record",
+    );
+}
+
+#[test]
 fn a_plugin_that_has_changed_since_the_run_began_is_not_loaded() {
     let scratch = Scratch::new();
     let Some(plugin) = compile_plugin(&scratch, "counter1") else { return };

@@ -120,7 +120,8 @@ fn a_server_that_dies_fails_its_point_with_its_last_lines() {
 
 #[test]
 fn wrong_and_missing_replies_fail_the_point() {
-    fails("garbage", "", &[], 4, &["the server replied: \"sorry\\n\""]);
+    let printed = "the server printed: line_server: garbage at port";
+    fails("garbage", "", &[], 4, &["the server replied: \"sorry\\n\"", printed]);
     fails("silent", "", &[], 4, &["the server did not reply in time"]);
 }
 
@@ -215,8 +216,8 @@ fn a_server_of_another_user_has_no_terminal() {
     for (name, user, is_measured) in [("own", "", false), ("other", "user = 'nobody'", true)] {
         let text = format!(
             "name = '{name}'\n[server]\ncommand = '{server}'\n{user}\n\
-             [ready]\noutput = 'ready'\nseconds = 2\n\
-             [load]\ncommand = 'sleep 0.1; echo 5'\n"
+             [ready]\noutput = 'ready'\nseconds = 5\n\
+             [load]\ncommand = 'sleep 1; echo 5'\n"
         );
         let file = format!("{name}.toml");
         fs::write(scratch.path().join(&file), text).unwrap();
@@ -292,6 +293,9 @@ fn a_mistake_in_the_description_is_reported_before_the_run() {
     run(&scratch, &["good.toml", "good.toml"])
         .assert_code(2)
         .assert_stderr_has("two servers are named good");
+    run(&scratch, &["pgbench_select", "--interval", "0.4"])
+        .assert_code(2)
+        .assert_stderr_has("--interval 0.4: the load of pgbench_select takes only whole seconds");
     run(&scratch, &["good.toml", "-s", "7"]).assert_code(2).assert_stderr_has("-s 7");
     run(&scratch, &["good.toml", "-m", "threads"]).assert_code(2).assert_stderr_has("-m threads");
     assert!(!scratch.record().exists());
@@ -316,7 +320,9 @@ fn a_server_that_ignores_its_stop_signal_is_killed() {
     let (before, after) = text.split_once("command = '").unwrap();
     // An ignored signal stays ignored in the program that the shell executes.
     fs::write(&file, format!("{before}command = 'trap \"\" TERM; exec {after}")).unwrap();
-    run(&scratch, &["stubborn.toml"]).assert_code(0);
+    run(&scratch, &["stubborn.toml"]).assert_code(0).assert_stdout_has(
+        "the server stubborn left 1 process running (line_server) 0.1 s after SIGTERM, so",
+    );
     assert!(scratch.leftovers().is_empty());
     wait_until("no process is left", || lines_of("line_server", &scratch).is_empty());
 }

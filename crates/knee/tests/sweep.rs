@@ -217,9 +217,10 @@ fn a_sweep_beyond_the_limit_of_open_files_fails_before_it_begins() {
         failed.assert_code(3);
         failed
     };
+    // The largest number, although a smaller one is too large as well.
     let reason =
-        "--sweep connections=1,900: 900 connections need 964 open files, but the limit is 300";
-    let failed = limited("1,900");
+        "--sweep connections=700,900: 900 connections need 964 open files, but the limit is 300";
+    let failed = limited("700,900");
     failed.assert_stderr_has(reason).assert_stderr_has("(ulimit -n 964)");
 
     let file = scratch.path().join("echo.toml");
@@ -227,6 +228,7 @@ fn a_sweep_beyond_the_limit_of_open_files_fails_before_it_begins() {
     fs::write(&file, text + "[files]\nconf = 'at most {max_connections}'\n").unwrap();
     let reason = "8 connections and 1000 spare ones need 1008 open files, but the limit is 300";
     limited("8").assert_stderr_has(reason).assert_stderr_has("(ulimit -n 1008)");
+    limited("1").assert_stderr_has(": 1 connection and 1000 spare ones need 1001 open files");
 }
 
 #[test]

@@ -74,10 +74,12 @@ pub(crate) fn readers(inputs: &Inputs) -> anyhow::Result<Vec<Reader>> {
         lock_waits(inputs)?,
         checks(inputs)?,
         matrices(inputs)?,
+        predictions(inputs)?,
         tests(inputs),
         cpu_lists(inputs)?,
         descriptions(inputs)?,
         machines(inputs)?,
+        prediction_traces(inputs)?,
         kernels(inputs),
         code_names(inputs)?,
         job_lists(inputs)?,
@@ -490,6 +492,26 @@ fn matrices(inputs: &Inputs) -> anyhow::Result<Reader> {
     })
 }
 
+/// Predictions of `knee predict -o`.
+fn predictions(inputs: &Inputs) -> anyhow::Result<Reader> {
+    let stored = "fuzz/fixed/prediction.json";
+    let mut texts = inputs.corpus("prediction_json")?;
+    texts.push((stored.to_owned(), inputs.stored(stored)?));
+    Ok(Reader {
+        name: "prediction",
+        share: 4,
+        commands: &[
+            "show prediction.json",
+            "show prediction.json --json",
+            "report prediction.json -o -",
+            "report run prediction.json -o page.html",
+        ],
+        beside: record(inputs, "run")?,
+        originals: at("prediction.json", texts),
+        accepted: 0,
+    })
+}
+
 /// Tests of `knee commute tests`. A run takes long, because it makes the calls, and some of them wait.
 fn tests(inputs: &Inputs) -> Reader {
     const LINES: usize = 3;
@@ -554,6 +576,21 @@ fn machines(inputs: &Inputs) -> anyhow::Result<Reader> {
         ],
         beside: Vec::new(),
         originals: at("machine.toml", texts),
+        accepted: 0,
+    })
+}
+
+/// Saved traces of `knee predict`.
+fn prediction_traces(inputs: &Inputs) -> anyhow::Result<Reader> {
+    Ok(Reader {
+        name: "prediction-trace",
+        share: 2,
+        commands: &[
+            "predict --trace trace.json --machine genoa-2x96 -t 1,2",
+            "predict --trace trace.json --machine genoa-2x96 -t 2 --without label.count",
+        ],
+        beside: Vec::new(),
+        originals: at("trace.json", inputs.corpus("prediction_trace")?),
         accepted: 0,
     })
 }

@@ -1,6 +1,7 @@
 //! The option `--counters`.
 
-use knee_host::counters::Counter;
+use anyhow::Context;
+use knee_host::counters::{Counter, CounterSet};
 use knee_host::suggest;
 
 /// What a run counts if the option has no value: what shows why a testcase stops scaling. The others
@@ -11,6 +12,11 @@ pub(crate) const DEFAULT: &str =
 /// The value of `--counters`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CounterList(pub(crate) Vec<Counter>);
+
+/// Those of the counters that this machine has.
+pub(crate) fn set(CounterList(asked): &CounterList) -> anyhow::Result<CounterSet> {
+    CounterSet::find(asked).context("--counters")
+}
 
 /// Parses names with commas between them.
 pub(crate) fn counters(text: &str) -> Result<CounterList, String> {

@@ -11,7 +11,8 @@ use crate::exit::usage;
 
 /// End of the names of files.
 const EXTENSION: &str = "toml";
-/// The largest file. One with the transfers between 1,000 CPUs has 6 MB. A file takes up to fifty times as much memory.
+/// The largest file. One with the transfers between 1,000 CPUs has 6 MB. A file takes up to fifty
+/// times as much memory.
 const LARGEST: u64 = 8 << 20;
 
 /// Whether this is the name of a file.

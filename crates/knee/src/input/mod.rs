@@ -1,13 +1,19 @@
-//! The input of commands: results of any kind, records of checks, kernels, the QEMU for guests, machines.
+//! The input of commands: results of any kind, records of checks, JSON documents, kernels, the QEMU for guests,
+//! machines, programs.
 
 #[cfg(feature = "prove")]
 pub(crate) mod checks;
+pub(crate) mod document;
 #[cfg(feature = "prove")]
 pub(crate) mod emulator;
 #[cfg(feature = "prove")]
 pub(crate) mod kernel;
 #[cfg(feature = "explain")]
 pub(crate) mod machine;
+#[cfg(feature = "prove")]
+pub(crate) mod program;
+#[cfg(feature = "prove")]
+pub(crate) mod program_host;
 
 use std::path::Path;
 

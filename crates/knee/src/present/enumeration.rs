@@ -1,11 +1,19 @@
 //! Lists within a sentence.
 
+use std::borrow::Borrow;
+
 /// Maximum points that a warning lists. The warning counts the others.
 pub(super) const NAMED: usize = 4;
 
 /// ` and 3 more`; empty for none.
-pub(super) fn and_more(more: usize) -> String {
+pub(crate) fn and_more(more: usize) -> String {
     if more > 0 { format!(" and {more} more") } else { String::new() }
+}
+
+/// The first few of some names, and how many more there are.
+pub(super) fn named<S: Borrow<str>>(names: &[S]) -> String {
+    let (first, others) = names.split_at(names.len().min(NAMED));
+    format!("{}{}", first.join(", "), and_more(others.len()))
 }
 
 /// Groups `items` that are the `same`, in the order of the first item of each group.

@@ -116,9 +116,9 @@ fn summary(jobs: &[Job<'_>], directory: &Path) -> String {
     let failed_jobs = if failed > 0 { format!(", {failed} failed") } else { String::new() };
     let time = match (done, failed + waiting) {
         (0, _) => String::new(),
-        (_, 0) => format!(" Total run time: {}.", duration(seconds)),
+        (_, 0) => format!(" Sum of run times: {}.", duration(seconds)),
         (_, left) => format!(
-            " Total run time: {} (done), about {} (remaining).",
+            " Sum of run times: {} (done), about {} (remaining).",
             duration(seconds),
             duration(seconds / done as f64 * left as f64)
         ),
@@ -186,7 +186,7 @@ mod tests {
         let jobs = [job(1, Some((0, 60.0))), job(2, Some((1, 5.0))), job(3, None)];
         assert_eq!(
             summary(&jobs, Path::new("out")),
-            "1 of 3 jobs done, 1 failed. Total run time: 1 min 0 s (done), about 2 min 0 s (remaining). \
+            "1 of 3 jobs done, 1 failed. Sum of run times: 1 min 0 s (done), about 2 min 0 s (remaining). \
              Results: out/results\n"
         );
     }

@@ -12,6 +12,9 @@ use super::style::{BAD, BOLD};
 
 /// A generator that is busy for a larger share of the time may limit the rate.
 const FULL: f64 = 0.95;
+/// A generator that waits for its CPUs for a larger share of the time sends requests late. `knee run` marks a point
+/// at the same loss.
+const WAITING: f64 = 0.05;
 
 /// The result for people.
 pub(crate) fn text(load: &Load, outcome: &Outcome, screen: &Screen) -> String {
@@ -55,6 +58,14 @@ pub(crate) fn text(load: &Load, outcome: &Outcome, screen: &Screen) -> String {
             format!("note  the generator's CPUs are full, so {meaning}; use more CPUs: --cpus\n");
         text += &screen.wrap(&note, "      ");
     }
+    if outcome.waiting() >= WAITING {
+        let note = format!(
+            "note  other programs, possibly the server, kept the generator waiting for its CPUs for {} of the \
+             time, which lowers the rate and adds to the latency; reduce other load, or use other CPUs: --cpus\n",
+            percent(outcome.waiting())
+        );
+        text += &screen.wrap(&note, "      ");
+    }
     if outcome.failures.count() > 0 {
         let failed = format!("{BAD}failed{BAD:#}  {}\n", failures(&outcome.failures));
         text += &screen.wrap(&failed, "        ");
@@ -95,12 +106,36 @@ pub(crate) fn json(load: &Load, outcome: &Outcome) -> Value {
         "lateness": quantiles(&outcome.lateness),
         "cpus": outcome.workers,
         "busy": outcome.busy(),
+        "waiting": outcome.waiting(),
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_generator_that_waited_for_its_cpus_is_reported() {
+        let load = Load {
+            target: "127.0.0.1:1".parse().unwrap(),
+            requests: Vec::new(),
+            connections: 1,
+            pace: Pace::Closed,
+            reconnect: false,
+            warmup: 0.0,
+            seconds: 1.0,
+            patience: 1.0,
+            cpus: vec![0],
+        };
+        let mut outcome = Outcome::default();
+        (outcome.seconds, outcome.workers, outcome.cpu) = (1.0, 1, 0.3);
+        let waits = |outcome: &Outcome| {
+            text(&load, outcome, &Screen::UNLIMITED).contains("waiting for its CPUs for 20% of")
+        };
+        assert!(!waits(&outcome));
+        outcome.waited = 0.2;
+        assert!(waits(&outcome));
+    }
 
     #[test]
     fn failures_are_counted_in_words() {

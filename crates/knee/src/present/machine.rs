@@ -60,6 +60,7 @@ pub(crate) fn figures(machine: &Machine) -> impl Iterator<Item = [String; 4]> {
         ("transfer between sockets", machine.transfer_ns.at(Distance::Machine)),
         ("interrupt of a CPU", interrupts.map(|found| &found.first)),
         ("interrupt of each further CPU", interrupts.and_then(|found| found.each.as_ref())),
+        ("pause of a waiting loop", machine.pause_ns.as_ref()),
         ("wake-up of a thread", machine.wake_ns.as_ref()),
     ];
     let times = times.into_iter().filter_map(|(name, found)| Some(row(name, found?, nanoseconds)));

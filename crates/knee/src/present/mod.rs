@@ -4,7 +4,7 @@
 pub(crate) mod commute;
 pub(crate) mod compared;
 mod csv;
-mod enumeration;
+pub(crate) mod enumeration;
 mod failures;
 pub(crate) mod fit;
 pub(crate) mod history;
@@ -16,7 +16,6 @@ pub(crate) mod load;
 pub(crate) mod machine;
 pub(crate) mod notes;
 pub(crate) mod page;
-#[cfg(all(feature = "explain", feature = "prove"))]
 pub(crate) mod predict;
 #[cfg(feature = "explain")]
 pub(crate) mod profile;

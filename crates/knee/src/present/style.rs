@@ -10,5 +10,4 @@ pub(crate) const GOOD: Style = Style::GREEN;
 /// Marks a regression, a knee, disturbed samples or a missing result.
 pub(crate) const BAD: Style = Style::YELLOW;
 
-/// Placeholder for an unknown number.
-pub(crate) const UNKNOWN: &str = "-";
+pub(crate) use knee_host::text::UNKNOWN;

@@ -1,7 +1,7 @@
 //! The table on the terminal: a line per curve, or in detail a line per point.
 
 mod connections;
-mod counters;
+pub(super) mod counters;
 mod detail;
 mod latency;
 mod overview;
@@ -85,32 +85,35 @@ fn head(run: &RunRecord, curves: &[Curve]) -> String {
         String::new()
     };
     // A round of a command is one invocation.
-    let samples = match run.cases.iter().all(Case::is_command) {
-        true => String::new(),
-        false => format!(" of {} × {} s", request.samples, request.interval),
-    };
+    let samples = (!run.cases.iter().all(Case::is_command))
+        .then(|| format!(" of {} × {} s", request.samples, request.interval));
+    let rounds = rounds(points(), request.rounds as usize, &samples.unwrap_or_default());
     format!(
-        "{BOLD}{}{BOLD:#}\n{}{samples}{intervals}, placement {}, seed {}\n\n",
+        "{BOLD}{}{BOLD:#}\n{rounds}{intervals}, placement {}, seed {}\n\n",
         run.environment.summary(),
-        rounds(points(), request.rounds as usize),
         request.placement,
         request.seed
     )
 }
 
 /// The round counts of the points, or `asked` if there are no points yet: `6 rounds`, or if some
-/// rounds do not count, `5–6 of 6 rounds, 6–9 measured, each`.
-fn rounds<'p>(points: impl Iterator<Item = &'p Point> + Clone, asked: usize) -> String {
+/// rounds do not count, `5–6 of 6 rounds, 6–9 measured`. Each consists of `samples`: ` of 5 × 1 s`.
+fn rounds<'p>(
+    points: impl Iterator<Item = &'p Point> + Clone,
+    asked: usize,
+    samples: &str,
+) -> String {
     let counts = Extent::of(points.clone().map(counting));
     let measured = Extent::of(points.map(|p| p.measured));
     match (counts, measured) {
         (Some(counts), Some(measured)) if counts != measured => {
             let of = if counts.most <= asked { format!(" of {asked}") } else { String::new() };
-            format!("{counts}{of} rounds, {measured} measured, each")
+            let each = if samples.is_empty() { "" } else { ", each" };
+            format!("{counts}{of} rounds, {measured} measured{each}{samples}")
         }
-        (Some(Extent { least: 1, most: 1 }), _) => "1 round".to_owned(),
-        (Some(counts), _) => format!("{counts} rounds"),
-        (None, _) => plural(asked, "round"),
+        (Some(Extent { least: 1, most: 1 }), _) => format!("1 round{samples}"),
+        (Some(counts), _) => format!("{counts} rounds{samples}"),
+        (None, _) => plural(asked, "round") + samples,
     }
 }
 

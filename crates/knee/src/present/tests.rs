@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use knee_results::{
     CaseId, Counts, Curve, Latency, LatencyRequest, Mark, Mode, PointId, ServerUse,
 };
-use knee_run::job::{Failure, FailureKind, Phase};
+use knee_run::job::{Command, Failure, FailureKind, Phase};
 use knee_run::noise::{self, Conditions, NoiseFloors, PointNoise};
 use knee_run::plan::Case;
 use knee_run::record::{Machine, PointFailure, Record, Rounds, RunEnd, RunRecord, SampleLine};
@@ -238,6 +238,10 @@ fn latencies_are_listed_and_a_late_generator_is_reported() {
         .says("getppid1 processes ×1 4.00 µs 4.00 µs 4.00 µs 4.00 µs 4.00 µs 100 ns 70.0\n")
         .never_says("sent requests late");
     example(3000).says("knee itself sent requests late at getppid1 processes");
+    example(3000)
+        .disturbed("getppid1", 1, 100.0, 6)
+        .says("other work disturbed")
+        .says("knee itself sent requests late at getppid1 processes");
     Example::new(&["getppid1"], &[1]).rounds("getppid1", 1, 100.0, 1).never_says("p99");
 }
 
@@ -293,8 +297,9 @@ fn the_latencies_of_a_sweep_of_any_built_in_server_fit_a_terminal() {
     let text = knee_host::text::plain(&text);
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     example
-        .says("p50 p99 rounds\n")
-        .says("@connections=1024 processes ×1 4.00 µs 4.00 µs 1 of 2\n");
+        // A warning counts the rounds. Only the column tells whose latency it is.
+        .says("p50 p99 late p99\n")
+        .says("@connections=1024 processes ×1 4.00 µs 4.00 µs 4.00 µs\n");
 }
 
 #[test]
@@ -317,6 +322,18 @@ fn a_server_that_shares_its_cores_has_no_knee_over_connections() {
     Example::sweep_with(&points, true)
         .says("the load shares cores with the server, so there is no efficiency, knee or peak")
         .never_says("knee unknown");
+}
+
+#[test]
+fn the_rate_of_a_server_that_shares_its_cores_is_marked_and_not_called_idle() {
+    Example::sweep_with(&[(8, 70.0, [0.5, 0.5])], true)
+        .says("(70.0)")
+        .says(
+            "the load shares CPUs with the server at s@connections=8 processes ×1 (rates in \
+             parentheses), so these are rates of both",
+        )
+        .never_says("≥")
+        .never_says("use more connections");
 }
 
 #[test]
@@ -584,6 +601,13 @@ fn the_head_counts_the_rounds_that_count_and_those_that_were_measured() {
         .never_says("--wait-quiet");
     let example = example.rounds("getppid1", 2, 200.0, 2);
     example.says("\n6–8 rounds, 9–11 measured, each of 2 × 0.2 s");
+    // A round of a command is one invocation.
+    let command = Case::command(Command::timed("true", "/"));
+    let name = command.id.to_string();
+    let mut example = Example::new(&["getppid1"], &[1]);
+    example.record.run.cases = vec![command];
+    let example = example.rounds(&name, 1, 100.0, 6).disturbed(&name, 1, 50.0, 3);
+    example.says("\n6 of 6 rounds, 9 measured, 95.0% intervals");
 }
 
 #[test]

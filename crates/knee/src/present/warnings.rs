@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use knee_host::Environment;
 use knee_host::number::{percent, plural, spread};
 use knee_results::{Curve, LatencyGap, Mark, Mode, Order, Point, PointId, PointLatency};
-use knee_run::record::{RUNS_COMMANDS, Record, RunEnd, RunRecord};
+use knee_run::record::{Record, RunEnd, RunRecord};
 
 use self::seats::{shared_beyond, without_spare_cpu};
-use super::enumeration::{NAMED, and_more};
+use super::enumeration::{NAMED, and_more, named};
 use super::failures;
 use super::left_running;
 use super::notes::CALMER;
@@ -41,6 +41,8 @@ pub(super) fn warnings(record: &Record, curves: &[Curve], view: &View<'_>) -> Ve
         }),
         other_work(run, curves, &points),
         lower_bounds(&sweeps, &points),
+        // The detailed table says so above these points.
+        shared_with_load(&points).filter(|_| !view.detail),
         late_generator(&points),
         missing_latency(run, &points),
         run.request.latency.filter(|latency| latency.slows_rates()).map(|_| {
@@ -55,12 +57,13 @@ pub(super) fn warnings(record: &Record, curves: &[Curve], view: &View<'_>) -> Ve
         }),
         implausible(curves),
         failed_repeats(run),
-        left_running::of_run(&run.left_running),
+        left_running::of_run(run),
+        left_running::of_servers(run),
         few_rounds(run, &points),
         run.request.precision.and_then(|asked| imprecise(&points, asked)),
         marked(&points),
         no_single_task(run, curves, &sweeps),
-        // The detailed table says so above these points.
+        // There too.
         shared_beyond(run, curves).filter(|_| !view.detail).map(|beyond| {
             format!("with more than {beyond}, tasks share CPUs, so there is no efficiency or knee")
         }),
@@ -102,10 +105,9 @@ fn other_work(run: &RunRecord, curves: &[Curve], points: &[(&Curve, &Point)]) ->
 fn others_running(environment: &Environment) -> Option<String> {
     let threads = environment.others_running.filter(|&threads| threads > 0)?;
     let programs = &environment.running_programs;
-    let (named, others) = programs.split_at(programs.len().min(NAMED));
-    let names = match named.is_empty() {
+    let names = match programs.is_empty() {
         true => String::new(),
-        false => format!(" ({}{})", named.join(", "), and_more(others.len())),
+        false => format!(" ({})", named(programs)),
     };
     Some(format!(
         "{} of other programs{names} occupied or waited for CPUs when the run began",
@@ -132,8 +134,7 @@ fn lacking(record: &Record) -> Option<String> {
         Some(RunEnd::Done) => "lacks the points that failed",
         None => "was killed or is still running",
     };
-    let warning = if run.runs_commands() { RUNS_COMMANDS } else { "" };
-    Some(format!("the run {how}; to continue it{warning}: {}", run.resume_command(&record.dir)))
+    Some(format!("the run {how}; to continue it{}", run.resume_advice(&record.dir)))
 }
 
 fn supports_only_other_mode(run: &RunRecord, point: &PointId) -> bool {
@@ -157,13 +158,11 @@ fn is_useless(curves: &[Curve]) -> bool {
 fn disturbed(points: &[(&Curve, &Point)]) -> Option<String> {
     let names: Vec<String> =
         points.iter().filter(|(_, p)| p.disturbed).map(|(c, p)| name(c, p)).collect();
-    let (named, others) = names.split_at(names.len().min(NAMED));
-    (!named.is_empty()).then(|| {
+    (!names.is_empty()).then(|| {
         format!(
-            "other work disturbed most rounds of {}{} (marked !!), so knee concludes nothing from \
+            "other work disturbed most rounds of {} (marked !!), so knee concludes nothing from \
              these rates",
-            named.join(", "),
-            and_more(others.len())
+            named(&names)
         )
     })
 }
@@ -171,7 +170,7 @@ fn disturbed(points: &[(&Curve, &Point)]) -> Option<String> {
 /// A warning about latencies that are partly those of the generator.
 fn late_generator(points: &[(&Curve, &Point)]) -> Option<String> {
     let is_late = |point: &Point| point.latency.as_ref().is_some_and(PointLatency::is_late);
-    let mut late = points.iter().filter(|(_, point)| is_late(point) && !point.disturbed);
+    let mut late = points.iter().filter(|(_, point)| is_late(point));
     let (curve, point) = late.next()?;
     Some(format!(
         "knee itself sent requests late at {}{} (late p99), which is part of the measured latency; give \
@@ -179,6 +178,19 @@ fn late_generator(points: &[(&Curve, &Point)]) -> Option<String> {
         name(curve, point),
         and_more(late.count())
     ))
+}
+
+/// The points at which a server shares its CPUs with its load.
+fn shared_with_load(points: &[(&Curve, &Point)]) -> Option<String> {
+    let shared = points.iter().filter(|(_, point)| point.is_shared_with_load());
+    let names: Vec<String> = shared.map(|(curve, point)| name(curve, point)).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "the load shares CPUs with the server at {} (rates in parentheses), so these are rates of \
+             both, without efficiency or knee; use fewer tasks (-t), or a load on another host (load.host)",
+            named(&names)
+        )
+    })
 }
 
 /// A warning about rounds without latency, except for failures, which the results list.
@@ -224,15 +236,13 @@ fn lower_bounds(sweeps: &[Curve], points: &[(&Curve, &Point)]) -> Option<String>
             Some(format!("{} ({} busy)", name(curve, point), percent(point.server?.server_busy)))
         })
         .collect();
-    let (named, others) = names.split_at(names.len().min(NAMED));
     let has_full_load =
         bounds.clone().filter_map(|(_, point)| point.server).any(|server| server.is_load_full());
-    (!named.is_empty()).then(|| {
+    (!names.is_empty()).then(|| {
         format!(
-            "the server left its CPUs idle at {}{}, so it serves at least these rates (marked ≥), and \
+            "the server left its CPUs idle at {}, so it serves at least these rates (marked ≥), and \
              knee concludes nothing about scaling from them; {}",
-            named.join(", "),
-            and_more(others.len()),
+            named(&names),
             idle_advice(has_full_load)
         )
     })
@@ -268,14 +278,12 @@ pub(super) fn implausible<'c>(curves: impl IntoIterator<Item = &'c Curve>) -> Op
             format!("{} ({})", name(curve, point), percent(scaling.efficiency))
         })
         .collect();
-    let (named, others) = names.split_at(names.len().min(NAMED));
-    (!named.is_empty()).then(|| {
+    (!names.is_empty()).then(|| {
         format!(
-            "the efficiency of {}{} is implausible: placement, a low CPU frequency or a \
+            "the efficiency of {} is implausible: placement, a low CPU frequency or a \
              warm-up effect may have slowed the point at 1 task; try another --placement, the \
              performance governor or a longer --warmup",
-            named.join(", "),
-            and_more(others.len())
+            named(&names)
         )
     })
 }

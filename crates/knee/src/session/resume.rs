@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use knee_host::text::visible_newlines;
 use knee_host::{CpuList, Environment, Topology};
 use knee_run::job::Source;
 use knee_run::record::{Machine, Paused, Rounds, RunRecord, Writer};
@@ -48,12 +49,13 @@ pub(crate) fn resume(dir: &Path) -> anyhow::Result<(Writer, RunRecord, Rounds)> 
             Source::Command { command } => {
                 tell!(
                     "knee: resuming runs the command {} in {}",
-                    command.line,
+                    visible_newlines(&command.line),
                     command.dir.display()
                 );
             }
             Source::Server { server, .. } => {
                 for (what, line) in server.commands() {
+                    let line = visible_newlines(line);
                     tell!("knee: resuming runs {what} of {}: {line}", case.id);
                 }
                 if let Some(host) = &server.load.host {

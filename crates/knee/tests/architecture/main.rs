@@ -27,7 +27,7 @@ const ALLOWED: [(&str, &[&str]); 18] = [
     ("knee-results", &["knee-host", "knee-stats"]),
     ("knee-run", &["knee-host", "knee-load", "knee-reference", "knee-results", "knee-stats"]),
     ("knee-report", &["knee-host", "knee-results", "knee-stats"]),
-    ("knee-predict", &["knee-host", "knee-reference", "knee-stats"]),
+    ("knee-predict", &["knee-host", "knee-reference", "knee-results", "knee-stats"]),
     ("knee-profile", &["knee-host", "knee-results", "knee-stats"]),
     (
         "knee-testcases",

@@ -16,12 +16,14 @@ use knee_stats::{Looks, pairs_to_claim};
 
 use self::sides::{Kind, command, sides};
 use crate::args::confidence::ConfidenceArgs;
+use crate::args::counters::{self, CounterList};
 use crate::args::form::FormArgs;
 use crate::args::judgement::JudgementArgs;
 use crate::args::latency::{LatencyChoice, latency};
 use crate::args::modes::Modes;
 use crate::args::patience::PatienceArgs;
 use crate::args::score::ScoreArgs;
+use crate::args::selection::require_interval;
 use crate::args::tasks::Tasks;
 use crate::args::{
     complete, existing, percentage_below_100, require_one_word, require_utf8, seconds,
@@ -63,6 +65,7 @@ const ROUNDS: u32 = 10;
   knee ab --before read1 --after read1@file=same                     parameters
   knee ab --before nginx --after ./my-nginx.toml                     servers
   knee ab --before redis@connections=8 --after redis@connections=64  numbers of connections
+  knee ab --counters --before ./old --after ./new                    and what they execute
   knee ab --until-decided 2% --before ./old --after ./new            as many rounds as it takes
   knee ab --resume runs/2026-11-21T090000Z                           continue
 
@@ -120,6 +123,11 @@ pub(crate) struct Args {
           default_missing_value = "on", value_parser = latency, conflicts_with = "until_decided")]
     latency: Option<LatencyChoice>,
 
+    /// Also count events of the processors and the kernel, per operation; LIST is as for `knee run`
+    #[arg(long, value_name = "LIST", num_args = 0..=1, require_equals = true,
+          default_missing_value = counters::DEFAULT, value_parser = counters::counters)]
+    counters: Option<CounterList>,
+
     /// Order in which the tasks of testcases take CPUs (see `knee topology`)
     #[arg(long, value_name = "PLACEMENT", default_value = "cores")]
     placement: Placement,
@@ -136,7 +144,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR",
           conflicts_with_all = ["before", "after", "rate", "read", "rounds", "until_decided", "max_time",
                                 "wait_quiet", "patience", "tasks", "mode", "samples", "interval",
-                                "warmup", "latency", "placement", "cpus", "output"])]
+                                "warmup", "latency", "counters", "placement", "cpus", "output"])]
     resume: Option<PathBuf>,
 
     #[command(flatten)]
@@ -232,9 +240,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     };
     let progress = RunProgress::new(args.quiet, present::Format::Json);
     let ended = carry_out(&mut writer, &mut run, &finished, progress, &interrupt)?;
-    if let Some(note) = left_running::of_run(&run.left_running) {
-        tell!("knee: {note}");
-    }
+    let notes = [left_running::of_run(&run), left_running::of_servers(&run)];
+    notes.into_iter().flatten().for_each(|note| tell!("knee: {note}"));
     let dir = writer.dir().to_owned();
     let judged = show(args, &Record::open(&dir)?)?;
     let again = run.resume_command(&dir);
@@ -356,10 +363,11 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
         placement: args.placement,
         cpus,
         latency,
-        counters: None,
+        counters: args.counters.as_ref().map(counters::set).transpose()?,
         dir,
         aa: false,
     };
+    require_interval(&cases, request.interval)?;
     Ok(RunRecord::new(request, cases.into()))
 }
 

@@ -45,6 +45,7 @@ use crate::present;
   knee report results/old runs/new         compare with will-it-scale's CSV
   knee report runs/new mmap1/*.json        add captures of knee profile growth
   knee report machine.toml                 show what knee machine measured
+  knee report open1.json runs/new          show a prediction beside a measured run
   knee report posix.json runs/new          add a matrix of knee commute matrix
   knee report 6.1 6.12 -o shared.html      show records of knee commute check
   knee report part/* 6.12 -o shared.html   combine shards of knee commute check
@@ -64,7 +65,8 @@ pub(crate) struct Args {
     )]
     #[cfg_attr(
         feature = "explain",
-        doc = "A file of knee machine measure (FILE.toml) becomes a map of the CPUs."
+        doc = "A file of knee machine measure (FILE.toml) becomes a map of the CPUs. A file of knee \
+               predict (FILE.json) becomes a chart, beside the measured curve of its testcase."
     )]
     #[arg(value_name = "RUN", required = true)]
     runs: Vec<PathBuf>,
@@ -84,9 +86,11 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     require_distinct(&args.runs)?;
-    let Inputs { matrices, checks, profiles, machines, runs } = Inputs::sorted(&args.runs)?;
+    let Inputs { predictions, matrices, checks, profiles, machines, runs } =
+        Inputs::sorted(&args.runs)?;
     let shared = checks.read()?;
-    let mut page = Page { matrices, shared, ..page::page(&runs, args.knee, args.threshold)? };
+    let page = page::page(&runs, args.knee, args.threshold)?;
+    let mut page = Page { predictions, matrices, shared, ..page };
     profiles.put(&mut page)?;
     machines.put(&mut page);
     present::page::write(&page, &args.output)?;

@@ -9,7 +9,7 @@ mod sweep;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use clap::ValueEnum;
 use knee_host::counters::CounterSet;
 use knee_host::number::plural;
@@ -31,7 +31,9 @@ use crate::args::latency::{LatencyChoice, latency};
 use crate::args::modes::Modes;
 use crate::args::patience::PatienceArgs;
 use crate::args::score::ScoreArgs;
-use crate::args::selection::{ChosenServer, Selection, described_server, is_description};
+use crate::args::selection::{
+    ChosenServer, Selection, described_server, is_description, require_interval,
+};
 use crate::args::sweep::Sweep;
 use crate::args::tasks::Tasks;
 use crate::args::view::ViewArgs;
@@ -258,10 +260,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let ended = carry_out(&mut writer, &mut run, &finished, progress, &interrupt)?;
     let dir = writer.dir().to_owned();
     let record = Record::open(&dir)?;
-    let floor =
-        if run.request.aa && ended == Ended::Done { MeasuredFloor::of(&record)? } else { None };
+    let is_aa = run.request.aa && ended == Ended::Done;
+    let floor = is_aa.then(|| MeasuredFloor::of(&record)).transpose()?;
     match &floor {
-        Some(floor) => args.view.print(&record, Some(&floor.floors))?,
+        Some(floor) => args.view.print(&record, floor.floors.as_ref())?,
         None => args.view.print(&record, kept_floors(&run).as_ref())?,
     }
     let next = match ended {
@@ -333,6 +335,7 @@ fn plan(args: &Args) -> anyhow::Result<RunRecord> {
         dir,
         aa: args.aa,
     };
+    require_interval(&cases, request.interval)?;
     Ok(RunRecord::new(request, cases))
 }
 
@@ -371,13 +374,12 @@ fn latency_of(args: &Args, cases: &[Case]) -> anyhow::Result<Option<LatencyReque
 
 /// Which events the run counts.
 fn counters_of(args: &Args) -> anyhow::Result<Option<CounterSet>> {
-    let Some(CounterList(asked)) = &args.counters else { return Ok(None) };
     ensure_usage!(
-        !args.aa,
+        !args.aa || args.counters.is_none(),
         "--aa finds the noise floor of rates that are measured without --counters; leave out --aa or \
          --counters"
     );
-    Ok(Some(CounterSet::find(asked).context("--counters")?))
+    args.counters.as_ref().map(counters::set).transpose()
 }
 
 fn is_quick(args: &Args) -> bool {

@@ -8,7 +8,6 @@ mod diff;
 mod explain;
 mod interface;
 mod matrix;
-mod program;
 mod sets;
 mod test_lines;
 mod testgen;
@@ -20,6 +19,7 @@ use clap::Subcommand;
 use knee_commute::models;
 
 use crate::exit::ExitStatus;
+use crate::input::program::Program;
 use crate::present::commute::conditions as present;
 use crate::stdout;
 
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
 fn list(args: &ListArgs) -> anyhow::Result<String> {
     let models = match &args.model {
         None => models(),
-        Some(path) => vec![Box::new(program::Program::introduce(path.clone())?) as Box<_>],
+        Some(path) => vec![Box::new(Program::introduce(path.clone())?) as Box<_>],
     };
     Ok(present::list(&models, args.json))
 }

@@ -41,7 +41,7 @@ pub(crate) fn render(results: &[Results]) -> String {
 
 /// `maps/s`; benchstat requires a unit of one word.
 fn rate_of(unit: &str) -> String {
-    format!("{}/s", unit.replace(char::is_whitespace, "-"))
+    format!("{}/s", original(unit).replace(char::is_whitespace, "-"))
 }
 
 /// `BenchmarkMmap1/mode=threads/tasks=2`: a name starts with a capital letter and has no spaces.
@@ -60,4 +60,17 @@ fn name(key: &Key) -> String {
         let _ = write!(name, "/tasks={tasks}");
     }
     name
+}
+
+#[cfg(test)]
+mod tests {
+    use knee_host::text::one_line;
+
+    use super::*;
+
+    #[test]
+    fn a_unit_is_one_word_although_it_contains_newlines() {
+        assert_eq!(rate_of("map ups"), "map-ups/s");
+        assert_eq!(rate_of(&one_line("runs/s\n0.001\tns/op")), "runs/s-0.001-ns/op/s");
+    }
 }

@@ -65,6 +65,7 @@ fn side_of_point(point: &ComparedPoint, side: usize) -> Value {
         "rounds": point.rounds[side],
         "measured": point.measured[side],
         "server": point.server[side],
+        "counters": point.counters[side],
         "lower_bound": point.server[side].map(|_| point.lower_bounds()[side]),
     })
 }

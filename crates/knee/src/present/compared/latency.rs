@@ -70,10 +70,12 @@ pub(super) fn summary(compared: &Compared) -> String {
 /// The statistical method in one sentence.
 pub(super) fn method(compared: &Compared, options: &CompareOptions) -> String {
     let tested = compared.latencies.iter().filter(|latency| latency.doubt.is_none()).count();
+    let corrected = match tested {
+        0 => String::new(),
+        _ => format!("; p corrected for {} (union bound)", plural(tested, "percentile")),
+    };
     format!(
-        "medians over rounds of each round's percentile; {:.1}% bootstrap intervals of the ratio; p \
-         corrected for {} (union bound)",
+        "medians over rounds of each round's percentile; {:.1}% bootstrap intervals of the ratio{corrected}",
         options.confidence * 100.0,
-        plural(tested, "percentile")
     )
 }

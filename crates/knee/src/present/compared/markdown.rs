@@ -7,7 +7,7 @@ use knee_host::number::plural;
 use knee_host::text::{code, markdown};
 
 use super::table::points;
-use super::{Comparisons, gaps, latency, method, notes, tally};
+use super::{Comparisons, counters, gaps, latency, method, notes, tally};
 
 /// A heading, a table and notes, for each compared run.
 pub(crate) fn render(comparisons: &Comparisons<'_>) -> String {
@@ -56,6 +56,10 @@ pub(crate) fn render(comparisons: &Comparisons<'_>) -> String {
             let _ = writeln!(text, "\n{}.\n", latency::summary(compared));
             text += &latencies.markdown();
             let _ = writeln!(text, "\n{}.", latency::method(compared, &comparisons.options));
+        }
+        if let Some(events) = counters::table(compared, false, "") {
+            let _ = writeln!(text);
+            text += &events.markdown();
         }
     }
     text

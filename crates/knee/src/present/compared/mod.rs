@@ -2,6 +2,7 @@
 
 pub(crate) mod benchstat;
 mod change;
+mod counters;
 mod form;
 mod json;
 mod latency;

@@ -8,8 +8,8 @@ use knee_results::{Compared, Family, Results};
 use knee_stats::CompareOptions;
 
 use super::{
-    Comparisons, change, changes, colour, gaps, latency, medians, method, notes, p_value, quantity,
-    tally, verdict,
+    Comparisons, change, changes, colour, counters, gaps, latency, medians, method, notes, p_value,
+    quantity, tally, verdict,
 };
 use crate::present::notes::lines;
 use crate::present::style::{BAD, BOLD, DIM};
@@ -46,7 +46,15 @@ pub(crate) fn render(comparisons: &Comparisons<'_>, detail: bool, screen: &Scree
             text += &latencies.render(screen);
             text.push('\n');
         }
-        let notes = notes(comparisons.before, compared, &comparisons.options);
+        if let Some(events) = counters::table(compared, detail, "-") {
+            text += &events.render(screen);
+            text.push('\n');
+        }
+        if let Some(note) = counters::hidden(compared).filter(|_| !detail) {
+            text += &screen.wrap(&format!("{DIM}{note}{DIM:#}\n\n"), "");
+        }
+        let mut notes = notes(comparisons.before, compared, &comparisons.options);
+        notes.extend(counters::notes(compared, [comparisons.before, after]));
         text += &lines(notes, (!detail).then_some("--detail prints them"), screen);
         if !text.ends_with("\n\n") {
             text.push('\n');

@@ -32,7 +32,7 @@ pub(super) fn render(run: &RunRecord, curves: &[Curve], view: &View<'_>) -> Stri
         let title = format!("{BOLD}counters{BOLD:#}  per operation, of {}{mode}", subject(run));
         text += &table(title, curves, &counters).render(&view.screen);
     }
-    for line in notes(set, &counters) {
+    for line in qualifications(set, &counters) {
         text += &view.screen.wrap(&line, "  ");
         text.push('\n');
     }
@@ -71,7 +71,10 @@ fn table(title: String, curves: &[Curve], counters: &[&PointCounters]) -> Table 
 }
 
 /// What qualifies the values, and the reasons for missing ones.
-fn notes(set: &CounterSet, counters: &[&PointCounters]) -> Vec<String> {
+pub(in crate::present) fn qualifications(
+    set: &CounterSet,
+    counters: &[&PointCounters],
+) -> Vec<String> {
     let estimated = counters.iter().any(|one| !one.shares.is_empty()).then(|| {
         format!(
             "{ESTIMATE} marks estimates, because the processor counted these events only part of the time; if it \
@@ -104,8 +107,8 @@ fn subject(run: &RunRecord) -> &'static str {
     }
 }
 
-/// A column.
-enum Shown {
+/// What is shown of the counters of a point.
+pub(in crate::present) enum Shown {
     /// An event per operation.
     Each(Counter),
     /// Instructions per cycle.
@@ -113,7 +116,7 @@ enum Shown {
 }
 
 impl Shown {
-    const ALL: &[Shown] = &[
+    pub(in crate::present) const ALL: &[Shown] = &[
         Self::Each(Counter::Cycles),
         Self::Each(Counter::Instructions),
         Self::Ipc,
@@ -136,7 +139,7 @@ impl Shown {
         }
     }
 
-    fn title(&self) -> &'static str {
+    pub(in crate::present) fn title(&self) -> &'static str {
         match self {
             Self::Ipc => "IPC",
             Self::Each(Counter::Cycles) => "cycles",
@@ -151,14 +154,14 @@ impl Shown {
         }
     }
 
-    fn value(&self, counters: &PointCounters) -> Option<f64> {
+    pub(in crate::present) fn value(&self, counters: &PointCounters) -> Option<f64> {
         match self {
             Self::Ipc => counters.ipc,
             Self::Each(counter) => counters.per_operation.get(counter).copied(),
         }
     }
 
-    fn cell(&self, counters: &PointCounters) -> String {
+    pub(in crate::present) fn cell(&self, counters: &PointCounters) -> String {
         let Some(value) = self.value(counters) else { return UNKNOWN.to_owned() };
         let (text, is_estimate) = match self {
             Self::Ipc => (

@@ -27,13 +27,13 @@ pub(super) fn render(run: &RunRecord, curves: &[Curve], view: &View<'_>) -> Stri
     let mut columns = vec![Column::left("")];
     columns.extend(Quantiles::NAMES.map(|name| match name {
         "p90" => Column::right(name).drops(2),
-        "p99.9" => Column::right(name).drops(4),
-        "max" => Column::right(name).drops(5),
+        "p99.9" => Column::right(name).drops(3),
+        "max" => Column::right(name).drops(4),
         name => Column::right(name),
     }));
     columns.push(Column::left("").gap(1));
     // A warning lists the missing rounds too.
-    columns.extend(has_gaps.then(|| Column::right("rounds").drops(6)));
+    columns.extend(has_gaps.then(|| Column::right("rounds").drops(5)));
     columns.extend(others);
     let mut table = Table::new(columns);
     table.text(heading);
@@ -78,7 +78,8 @@ fn heading(request: Option<LatencyRequest>) -> (String, Vec<Column>) {
                 "of requests sent on a schedule, at {} of the rate measured in the same round",
                 percent(share)
             ),
-            vec![Column::right(LATENESS).drops(3), Column::right("requests/s").drops(1)],
+            // It tells whether the percentiles are those of the server, so it stays longest.
+            vec![Column::right(LATENESS).drops(6), Column::right("requests/s").drops(1)],
         ),
         Some(LatencyRequest::Iterations) | None => (
             "of single iterations, without the cost of reading the clock".to_owned(),

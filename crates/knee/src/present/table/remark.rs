@@ -41,10 +41,14 @@ pub(super) fn disturbed(points: &[Point]) -> &'static str {
     }
 }
 
-/// The rate of a point; `≥` marks a lower bound.
+/// The rate of a point. `≥` marks a lower bound, and parentheses that of a server that shares its CPUs with the load.
 pub(super) fn rate(point: &Point) -> String {
-    let bound = if point.is_lower_bound() { "≥" } else { "" };
-    format!("{bound}{}", si(point.rate))
+    let rate = si(point.rate);
+    match (point.is_shared_with_load(), point.is_lower_bound()) {
+        (true, _) => format!("({rate})"),
+        (false, true) => format!("≥{rate}"),
+        (false, false) => rate,
+    }
 }
 
 /// `knee at 2 tasks, peak at 3 tasks`, or why they are unknown.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use knee_predict::simulate::Workload;
+use knee_predict::simulate::{SHOOTDOWN, Workload};
 
 use crate::exit::usage;
 
@@ -19,20 +19,19 @@ pub(super) struct Changes<'a> {
 }
 
 impl Changes<'_> {
-    /// The workloads after the changes. A name must exist in at least one of them, because data have other names in other
-    /// kernels.
-    pub(super) fn apply(&self, workloads: &[Workload]) -> anyhow::Result<Vec<Workload>> {
-        let mut changed = workloads.to_vec();
+    /// The workloads after the changes. A name must exist in at least one of them, because data
+    /// have other names in other kernels.
+    pub(super) fn apply(&self, mut workloads: Vec<Workload>) -> anyhow::Result<Vec<Workload>> {
         for name in self.without {
-            change(&mut changed, name, |workload, name| Ok(workload.without(name)?))?;
+            change(&mut workloads, name, |workload, name| Ok(workload.without(name)?))?;
         }
         for name in self.split {
-            change(&mut changed, name, |workload, name| Ok(workload.split(name)?))?;
+            change(&mut workloads, name, |workload, name| Ok(workload.split(name)?))?;
         }
         for (name, iterations) in self.batch {
-            change(&mut changed, name, |workload, name| Ok(workload.batch(name, *iterations)?))?;
+            change(&mut workloads, name, |workload, name| Ok(workload.batch(name, *iterations)?))?;
         }
-        Ok(changed)
+        Ok(workloads)
     }
 }
 
@@ -82,10 +81,11 @@ fn meant(workload: &Workload, word: &str) -> BTreeSet<String> {
     if exact.is_empty() { of(&|name| name.contains(word)) } else { exact }
 }
 
-/// The names of lines and locks.
+/// The names of lines and locks, and of shootdowns.
 fn names(workload: &Workload) -> impl Iterator<Item = &str> {
     let lines = workload.lines.iter().map(|line| line.name.as_str());
-    lines.chain(workload.locks.iter().map(|lock| lock.name.as_str()))
+    let locks = workload.locks.iter().map(|lock| lock.name.as_str());
+    lines.chain(locks).chain(workload.has_shootdowns().then_some(SHOOTDOWN))
 }
 
 #[cfg(test)]
@@ -109,7 +109,7 @@ mod tests {
 
     fn without(word: &str, workloads: &[Workload]) -> anyhow::Result<Vec<usize>> {
         let changes = Changes { without: &[word.to_owned()], split: &[], batch: &[] };
-        let changed = changes.apply(workloads)?;
+        let changed = changes.apply(workloads.to_vec())?;
         let visits = |workload: &Workload| workload.recorded[0].iterations[0].steps.len() - 1;
         Ok(changed.iter().map(visits).collect())
     }

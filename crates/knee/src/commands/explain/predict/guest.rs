@@ -6,9 +6,9 @@ use knee_agent::{CostRequest, Experiment, Operation};
 use knee_host::number::plural;
 use knee_predict::simulate::Workload;
 use knee_results::Mode;
-use knee_trace::{Emulator, End, GuestKernel, GuestOptions, VISIT_DISTANCE, WARM_UP, cost};
+use knee_trace::{Emulator, End, GuestKernel, GuestOptions, WARM_UP, cost};
 
-use super::workload::workload;
+use super::workload::{APART, workload};
 use crate::exit::{ExitStatus, failed};
 use crate::input::kernel::{mode_of_tasks, warn_of_missing};
 use crate::progress::{Amount, Progress};
@@ -16,17 +16,18 @@ use crate::stderr::tell;
 
 /// Virtual CPUs of the guest.
 const CPUS: u32 = 4;
-/// Memory nodes of the guest, each with an equal share of the CPUs. Two show which data exist once for each node.
+/// Memory nodes of the guest, each with an equal share of the CPUs. Two show which data exist once
+/// for each node.
 pub(super) const NODES: u32 = 2;
-/// Memory of the guest in MiB. Some limits of the kernel grow with the memory of each CPU. With 1 GiB, for example, Linux
-/// takes a global lock to account for 128 MB, which no server does.
+/// Memory of the guest in MiB. Some limits of the kernel grow with the memory of each CPU. With 1
+/// GiB, for example, Linux takes a global lock to account for 128 MB, which no server does.
 const MEMORY: u32 = GuestOptions::MOST_MEMORY;
 
 /// What to trace.
 pub(super) struct Request<'a> {
     pub(super) testcases: &'a [&'static Operation],
     pub(super) mode: Mode,
-    /// Traced iterations of each CPU.
+    /// Traced iterations of each CPU. knee traces more if a testcase does some of its work less often.
     pub(super) rounds: u32,
     pub(super) emulator: &'a Emulator,
 }
@@ -43,10 +44,11 @@ pub(super) fn trace(kernel: &GuestKernel, request: &Request<'_>) -> anyhow::Resu
     };
     let experiment =
         |operation: &&Operation| Experiment { operation: operation.name.to_owned(), cpus: CPUS };
+    let period = testcases.iter().map(|testcase| testcase.period).max().unwrap_or(1);
     let experiments = CostRequest {
         experiments: testcases.iter().map(experiment).collect(),
         mode: mode_of_tasks(*mode),
-        rounds: WARM_UP + rounds,
+        rounds: WARM_UP + rounds.next_multiple_of(period),
     };
     tell!("knee: tracing {} on {kernel}", plural(testcases.len(), "testcase"));
     let of = testcases.len() as u64;
@@ -56,7 +58,7 @@ pub(super) fn trace(kernel: &GuestKernel, request: &Request<'_>) -> anyhow::Resu
         if let GuestKernel::Linux(kernel) = kernel {
             warn_of_missing(&mut warned, kernel, functions);
         }
-        let contention = made.contention(WARM_UP, VISIT_DISTANCE, functions);
+        let contention = made.contention(WARM_UP, APART, functions);
         match workload(&contention, CPUS / NODES, functions) {
             Ok(workload) => traced.push((made.experiment.operation.clone(), workload)),
             Err(error) => {

@@ -4,11 +4,14 @@ use anyhow::ensure;
 use knee_predict::simulate::{
     Access, Hold, Iteration, Line, Lock, LockKind, Recorded, Scope, Step, Workload,
 };
-use knee_trace::{AccessKind, Contention, ContentionEvent, EventKind, Functions};
+use knee_trace::{AccessKind, Contention, ContentionEvent, EventKind, Functions, Visit};
 
-/// Prefix of the functions of Linux that make other CPUs drop translations. They change a number in the address space,
-/// which threads share.
-const SHOOTDOWN: &str = "flush_tlb_";
+use super::name::name;
+
+/// Accesses to a line that are fewer instructions apart are one visit. A CPU executes them at the
+/// same time, or nearly so. Whether the line stays longer than that is a matter of the simulation,
+/// because it depends on the time of a transfer.
+pub(super) const APART: u64 = 20;
 
 /// The workload of a trace. Each memory node of the guest has so many CPUs.
 pub(super) fn workload(
@@ -22,15 +25,13 @@ pub(super) fn workload(
         name.map_or("an unknown line".to_owned(), |name| format!("a line of {name}"))
     };
     let lines = contention.lines.iter().enumerate().map(|(index, line)| Line {
-        name: line.datum.as_ref().map_or_else(|| function(&line.code), ToString::to_string),
+        name: line.datum.as_ref().map_or_else(|| function(&line.code), name),
         scope: of_line(index),
     });
     let lines: Vec<Line> = lines.collect();
     let lock = |lock: &knee_trace::Lock| Lock {
-        name: lock
-            .datum
-            .as_ref()
-            .map_or_else(|| lines[lock.line].name.clone(), ToString::to_string),
+        name: lock.datum.as_ref().map_or_else(|| lines[lock.line].name.clone(), name),
+        line: lock.line,
         kind: kind(lock.kind),
         scope: of_line(lock.line),
     };
@@ -48,10 +49,21 @@ pub(super) fn workload(
         recorded[cpu].node = (iteration.cpu / cpus_of_node) as usize;
         recorded[cpu].iterations.push(steps(iteration));
     }
-    let mut code = contention.lines.iter().flat_map(|line| &line.code);
-    let interrupts =
-        code.any(|&pc| functions.at(pc).is_some_and(|name| name.starts_with(SHOOTDOWN)));
-    let workload = Workload { recorded, lines, locks, interrupts };
+    for (cpu, recorded) in recorded.iter_mut().enumerate() {
+        let batches: Vec<&knee_trace::Iteration> =
+            contention.deferred.iter().filter(|batch| batch.cpu as usize == cpu).collect();
+        ensure!(
+            batches.iter().all(|batch| !batch.cut),
+            "deferred work makes more accesses to shared lines than knee records"
+        );
+        // The CPU of an operation does the deferred work later, between other operations.
+        let iterations = recorded.iterations.len();
+        for (nr, batch) in batches.iter().enumerate() {
+            let after = nr * iterations / batches.len();
+            recorded.iterations[after].steps.extend(steps(batch).steps);
+        }
+    }
+    let workload = Workload { recorded, lines, locks };
     workload.check()?;
     Ok(workload)
 }
@@ -68,6 +80,16 @@ fn steps(iteration: &knee_trace::Iteration) -> Iteration {
     };
     for event in &iteration.events {
         compute(event.at, &mut steps);
+        if let EventKind::Visit(Visit {
+            line,
+            kind: AccessKind::Store,
+            begins_with_load: true,
+            ..
+        }) = event.kind
+        {
+            // The load waits for the line, and the store takes it from the CPUs that keep a copy.
+            steps.push(Step::Visit { line, access: Access::Load });
+        }
         steps.push(step(event));
     }
     compute(iteration.instructions, &mut steps);
@@ -85,6 +107,7 @@ fn step(event: &ContentionEvent) -> Step {
             },
         },
         EventKind::Release { lock } => Step::Release { lock },
+        EventKind::Shootdown => Step::Shootdown,
     }
 }
 
@@ -116,13 +139,22 @@ fn scope(scope: knee_trace::Scope) -> Scope {
 
 #[cfg(test)]
 mod tests {
-    use knee_trace::{LockSections, SharedLine, Visit};
+    use knee_trace::{LockSections, SharedLine};
 
     use super::*;
 
     fn line(scope: knee_trace::Scope) -> SharedLine {
         let (visits, guard) = (1.0, None);
-        SharedLine { line: 0, datum: None, cpus: 0b1111, scope, visits, guard, code: Vec::new() }
+        SharedLine {
+            line: 0,
+            datum: None,
+            cpus: 0b1111,
+            scope,
+            visits,
+            deferred: 0.0,
+            guard,
+            code: Vec::new(),
+        }
     }
 
     fn event(at: u64, kind: EventKind) -> ContentionEvent {
@@ -131,13 +163,22 @@ mod tests {
 
     fn contention() -> Contention {
         let kind = AccessKind::Atomic;
-        let visit = Visit { line: 0, kind, accesses: 1, atomics: 1, instructions: 0 };
+        let visit = Visit {
+            line: 0,
+            kind,
+            begins_with_load: true,
+            accesses: 1,
+            atomics: 1,
+            instructions: 0,
+        };
+        let stores = Visit { kind: AccessKind::Store, ..visit };
         let iteration = |cpu| knee_trace::Iteration {
             cpu,
             instructions: 100,
             events: vec![
                 event(10, EventKind::Acquire { lock: 0, hold: knee_trace::Hold::Exclusive }),
                 event(10, EventKind::Visit(visit)),
+                event(20, EventKind::Visit(stores)),
                 event(40, EventKind::Release { lock: 0 }),
             ],
             cut: false,
@@ -152,6 +193,7 @@ mod tests {
         };
         Contention {
             iterations: vec![iteration(0), iteration(3), iteration(0)],
+            deferred: Vec::new(),
             lines: vec![line(knee_trace::Scope::All), line(knee_trace::Scope::Node(1))],
             locks: vec![lock],
         }
@@ -173,7 +215,10 @@ mod tests {
             compute(10.0),
             Step::Acquire { lock: 0, hold: Hold::Exclusive },
             Step::Visit { line: 0, access: Access::Atomic },
-            compute(30.0),
+            compute(10.0),
+            Step::Visit { line: 0, access: Access::Load },
+            Step::Visit { line: 0, access: Access::Store },
+            compute(20.0),
             Step::Release { lock: 0 },
             compute(60.0),
         ];

@@ -1,8 +1,10 @@
 //! `knee profile growth`.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use knee_host::shell::word;
 use knee_host::{Interrupt, OwnDirectory, auto_tasks, cgroup};
 use knee_profile::Capture;
 use knee_profile::growth::{growth, table};
@@ -52,7 +54,7 @@ const SEARCH: f64 = 0.3;
   knee profile growth mmap1 --json | jq '.rows[0]'")]
 pub(super) struct Args {
     /// Testcase or server (see `knee list`), or a file that describes a server
-    #[arg(value_name = "NAME | FILE.toml", required_unless_present = "from",
+    #[arg(value_name = "NAME | FILE.toml", required_unless_present_any = ["from", "command"],
           add = complete::testcase_or_server())]
     testcase: Option<String>,
 
@@ -91,9 +93,21 @@ pub(super) struct Args {
 
     #[command(flatten)]
     how: HowArgs,
+
+    /// A command, which is never valid
+    #[arg(last = true, hide = true)]
+    command: Vec<OsString>,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
+    if !args.command.is_empty() {
+        let words = args.command.iter().map(|part| word(Path::new(part))).collect::<Vec<_>>();
+        bail_usage!(
+            "growth ranks functions by their cost per operation, which knee can count only for testcases and \
+             servers; to profile a command: knee profile -- {}",
+            words.join(" ")
+        );
+    }
     let captures = match &args.testcase {
         None => {
             args.from.iter().map(|file| Ok(Capture::open(file)?)).collect::<anyhow::Result<_>>()?

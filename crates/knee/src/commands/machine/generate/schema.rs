@@ -4,6 +4,8 @@
 use knee_predict::machine;
 #[cfg(feature = "explain")]
 use knee_profile::{capture, locks};
+#[cfg(feature = "explain")]
+use knee_results::prediction;
 use knee_run::{noise, record, server};
 #[cfg(feature = "prove")]
 use knee_trace::findings;
@@ -31,6 +33,7 @@ const MEASURE: &[Schema] = &[
 #[cfg(feature = "explain")]
 const EXPLAIN: &[Schema] = &[
     schema("capture", "A capture of knee profile", capture::schema),
+    schema("prediction", "A file of knee predict, and its --json", prediction::schema),
     schema("machine", "A file of knee machine measure", machine::schema),
     schema("lock-waits", "Output of knee profile --locks --json", locks::schema),
 ];

@@ -8,12 +8,14 @@
 
 use std::fs;
 use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow};
+use knee_host::LockFile;
+use knee_host::fixed::{self, Readers};
 use knee_host::process::last_line;
 use knee_host::regular_file::RegularFile;
-use knee_host::{LockFile, OwnDirectory, fixed};
 
 use super::{list, received};
 use crate::exit::{bail_usage, ensure_usage};
@@ -31,6 +33,10 @@ const RESULTS: &str = "results";
 const TAIL: u64 = 4 << 10;
 /// The largest status file that is read.
 const MOST_STATUS: u64 = 4 << 10;
+/// The times that a clock can show, in seconds: at most the year 5138.
+const TIMES: RangeInclusive<f64> = 0.0..=1e11;
+/// The longest name of a machine, in bytes (`HOST_NAME_MAX` in limits.h(0p)).
+const LONGEST_MACHINE: usize = 64;
 
 /// A directory of jobs that this process writes.
 pub(super) struct Directory {
@@ -48,6 +54,13 @@ impl Directory {
         resume: bool,
     ) -> anyhow::Result<Self> {
         let name = path.display();
+        let has_none = || anyhow!("{name} contains no jobs; name a list of jobs");
+        if listed.is_none() && !path.exists() {
+            return Err(has_none());
+        }
+        // Whoever can change the script, the list or a link on the way to them can run commands as this user. What
+        // follows uses the real path, which nobody else can change.
+        let path = &fixed::create(path, Readers::All)?;
         let has_jobs = path.join(LIST).exists();
         ensure_usage!(
             resume || !has_jobs,
@@ -59,30 +72,23 @@ impl Directory {
             "{name} is not empty and contains no jobs; name another directory"
         );
         let commands = match (has_jobs, listed) {
-            (false, None) => bail!("{name} contains no jobs; name a list of jobs"),
+            (false, None) => return Err(has_none()),
             (false, Some(listed)) => listed,
             (true, listed) => same_jobs(path, listed)?,
         };
-        // Whoever can change the script, the list or a link on the way to them can run commands as this user.
-        let absolute = std::path::absolute(path)?;
-        fixed::require(&absolute)?;
-        for dir in [path.to_owned(), path.join(JOBS), path.join(RESULTS)] {
-            let cannot = || format!("cannot create {}", dir.display());
-            OwnDirectory::create(&dir).with_context(cannot)?;
+        for dir in [JOBS, RESULTS] {
+            fixed::create(&path.join(dir), Readers::All)?;
         }
-        // Another user may have created what was missing.
-        fixed::require(&absolute)?;
-        let path = absolute.canonicalize().with_context(|| format!("cannot open {name}"))?;
-        let lock = LockFile::take(&path).with_context(|| format!("cannot lock {name}"))?;
+        let lock = LockFile::take(path).with_context(|| format!("cannot lock {name}"))?;
         let Some(lock) = lock else {
             bail_usage!("another knee process runs the jobs of {name}; wait until it ends");
         };
-        received::delete_unchecked(&path);
+        received::delete_unchecked(path);
         if !has_jobs {
             write(&path.join(LIST), (commands.join("\n") + "\n").as_bytes())?;
         }
         write(&path.join(JOB), SCRIPT.as_bytes())?;
-        Ok(Self { path, commands, _lock: lock })
+        Ok(Self { path: path.clone(), commands, _lock: lock })
     }
 
     /// Its absolute path.
@@ -178,17 +184,20 @@ fn same_jobs(path: &Path, listed: Option<Vec<String>>) -> anyhow::Result<Vec<Str
     Ok(here)
 }
 
-/// Parses the content of a status file. A file that is cut off has no newline at its end.
+/// Parses the content of a status file, which another host may have written. A file that is cut off has no newline at its
+/// end.
 fn end(text: &str) -> Option<End> {
     let mut words = text.strip_suffix('\n')?.split(' ');
     let (status, begun, ended, machine) =
         (words.next()?, words.next()?, words.next()?, words.next()?);
     // A `date` without nanoseconds prints %N as it is.
     let seconds = |time: &str| {
-        time.trim_end_matches(".%N").parse::<f64>().ok().filter(|seconds| seconds.is_finite())
+        time.trim_end_matches(".%N").parse::<f64>().ok().filter(|seconds| TIMES.contains(seconds))
     };
     let seconds = (seconds(ended)? - seconds(begun)?).max(0.0);
-    Some(End { status: status.parse().ok()?, seconds, machine: machine.to_owned() })
+    let status: u8 = status.parse().ok()?;
+    let is_name = machine.len() <= LONGEST_MACHINE;
+    is_name.then(|| End { status: status.into(), seconds, machine: machine.to_owned() })
 }
 
 #[cfg(test)]
@@ -210,6 +219,10 @@ mod tests {
             assert!(end(&whole[..length]).is_none(), "{length}");
         }
         assert!(end("0 0 inf alpha\n").is_none() && end("0 NaN 1 alpha\n").is_none());
+        let long = format!("0 1 2 {}\n", "x".repeat(65));
+        for other in ["0 0 1.7e308 a\n", "1 -1e308 1e308 a\n", "-2147483648 0 1 a\n", &long] {
+            assert!(end(other).is_none(), "{other}");
+        }
         assert_eq!(end("3 10.%N 11.%N beta\n").unwrap().seconds, 1.0);
     }
 
@@ -250,5 +263,20 @@ mod tests {
         let refused = with_a_job(&link).map(drop).unwrap_err().to_string();
         assert!(refused.contains("it belongs to user 65534"), "{refused}");
         assert_eq!(fs::read_dir(&own).unwrap().count(), 0);
+        // Nor does a link on the way, before and after which the path is missing.
+        let refused = with_a_job(&link.join("out")).map(drop).unwrap_err().to_string();
+        assert!(refused.contains("it belongs to user 65534"), "{refused}");
+        assert_eq!(fs::read_dir(&own).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_link_to_a_directory_of_jobs_leads_elsewhere_only_for_its_owner() {
+        let scratch = tempfile::tempdir().unwrap();
+        let [own, link] = ["own", "link"].map(|name| scratch.path().join(name));
+        fs::create_dir(&own).unwrap();
+        symlink(&own, &link).unwrap();
+        let directory = with_a_job(&link).unwrap();
+        // Another link now would not change where the jobs run.
+        assert_eq!(directory.path(), own.canonicalize().unwrap());
     }
 }

@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
+use knee_host::workdir::remove_all;
 use tempfile::TempDir;
 
 /// How the name of a directory with received files begins.
@@ -15,10 +16,19 @@ const PREFIX: &str = ".received-";
 /// Received files that are not checked yet. They are deleted when this value is dropped.
 pub(super) struct Received(TempDir);
 
+impl Drop for Received {
+    fn drop(&mut self) {
+        // `TempDir` opens a file for each level of directories, and the host chooses how many there are.
+        let _ = remove_all(self.path());
+    }
+}
+
 impl Received {
     /// An empty directory in `directory`.
     pub(super) fn create(directory: &Path) -> io::Result<Self> {
-        tempfile::Builder::new().prefix(PREFIX).tempdir_in(directory).map(Self)
+        // With a loose umask, tar creates files that everybody could replace between their check and their use.
+        let own = Permissions::from_mode(0o700);
+        tempfile::Builder::new().prefix(PREFIX).permissions(own).tempdir_in(directory).map(Self)
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -54,17 +64,21 @@ pub(super) fn delete_unchecked(directory: &Path) {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     for entry in entries {
         if entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes()) {
-            let _ = fs::remove_dir_all(entry.path());
+            let _ = remove_all(&entry.path());
         }
     }
 }
 
-/// Makes sure that there are only files and directories, without special permissions.
+/// The permissions that a host can give to what it sends. Nobody else can write to it.
+const PERMITTED: u32 = 0o755;
+
+/// Makes sure that there are only files and directories, without special permissions. Other users cannot reach them
+/// yet, so what is at a path stays there.
 fn check(path: &Path, name: &Path) -> anyhow::Result<()> {
     let cannot = || format!("cannot read the received {}", name.display());
     let metadata = fs::symlink_metadata(path).with_context(cannot)?;
     let permit = |mode: u32| fs::set_permissions(path, Permissions::from_mode(mode));
-    let mode = metadata.permissions().mode() & 0o777;
+    let mode = metadata.permissions().mode() & PERMITTED;
     if metadata.is_dir() {
         permit(mode | 0o700).with_context(cannot)?;
         for entry in fs::read_dir(path).with_context(cannot)? {
@@ -132,7 +146,9 @@ mod tests {
     fn received_results_join_those_of_other_jobs() {
         let (directory, received) = received();
         let own = received.path().join("results/both/new");
-        fs::set_permissions(own, Permissions::from_mode(0o4755)).unwrap();
+        fs::set_permissions(own, Permissions::from_mode(0o4777)).unwrap();
+        let mode = fs::metadata(received.path()).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700, "other users can reach unchecked files");
         received.accept(&results(), directory.path()).unwrap();
         let both = directory.path().join("results/both");
         let read = |name: &str| fs::read_to_string(both.join(name)).unwrap();
@@ -169,7 +185,7 @@ mod tests {
     #[test]
     fn what_a_killed_process_had_received_is_deleted() {
         let (directory, received) = received();
-        let _ = received.0.keep();
+        std::mem::forget(received);
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
         delete_unchecked(directory.path());
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);

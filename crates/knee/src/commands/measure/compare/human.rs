@@ -8,12 +8,10 @@ use knee_stats::ministat::{Comparison, DataSet, Quantiles, SYMBOLS, general, plo
 
 use super::numbers::Numbers;
 use super::view::View;
-use crate::present::style::{BOLD, DIM};
+use crate::present::style::{BOLD, DIM, UNKNOWN};
 
 /// Significant digits: more than measurements justify.
 const DIGITS: u8 = 6;
-/// Placeholder for a number whose computation overflows `f64`.
-const UNKNOWN: &str = "-";
 
 /// The table, the plot and a verdict for every file except the first.
 ///

@@ -1,24 +1,21 @@
-//! Sorts the arguments of `knee report` by kind, and reads matrices.
+//! Sorts the arguments of `knee report` by kind, and reads matrices and predictions.
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, anyhow};
-use knee_host::RegularFile;
+use anyhow::anyhow;
 use knee_host::json::with_one_line_strings;
 use knee_report::Matrix;
-use knee_results::RUN_FILE;
-use knee_run::record::SAMPLES_FILE;
+use knee_results::prediction::Predictions;
 
 use super::checks::Checks;
 use super::machines::Machines;
 use super::profiles::Profiles;
-
-/// The largest file of a matrix. A matrix of 100 operations has 2 MB. A file takes up to twelve times as much memory.
-const LARGEST_MATRIX: u64 = 64 << 20;
+use crate::input::document;
 
 /// The arguments of `knee report`, sorted by kind.
 #[derive(Default)]
 pub(super) struct Inputs {
+    pub(super) predictions: Vec<Predictions>,
     pub(super) matrices: Vec<Matrix>,
     pub(super) checks: Checks,
     pub(super) profiles: Profiles,
@@ -27,45 +24,36 @@ pub(super) struct Inputs {
 }
 
 impl Inputs {
-    /// Sorts `paths` into matrices of `knee commute matrix --json`, records of `knee commute check`,
-    /// captures and lock waits of `knee profile`, machines, and runs.
+    /// Sorts `paths` into predictions, matrices of `knee commute matrix --json`, records of `knee
+    /// commute check`, captures and lock waits of `knee profile`, machines, and runs.
     pub(super) fn sorted(paths: &[PathBuf]) -> anyhow::Result<Self> {
         let mut inputs = Self::default();
         for path in paths {
             if inputs.checks.add(path)? || inputs.machines.add(path)? {
                 continue;
             }
-            if !is_json(path).with_context(|| format!("cannot read {}", path.display()))? {
+            if !document::is_json(path)? {
                 inputs.runs.push(path.clone());
             } else if !inputs.profiles.add(path)? {
-                inputs.matrices.push(read(path)?);
+                inputs.add_document(path)?;
             }
         }
         Ok(inputs)
     }
-}
 
-/// Whether `path` is a JSON file that is not part of a run's record.
-fn is_json(path: &Path) -> std::io::Result<bool> {
-    use std::io::Read;
-
-    let is_of_run = |name: &std::ffi::OsStr| name == RUN_FILE || name == SAMPLES_FILE;
-    if !path.is_file() || path.file_name().is_some_and(is_of_run) {
-        return Ok(false);
-    }
-    for byte in std::io::BufReader::new(RegularFile::at(path).open()?).bytes() {
-        match byte? {
-            byte if byte.is_ascii_whitespace() => {}
-            byte => return Ok(byte == b'{' || byte == b'['),
+    /// Adds a prediction or a matrix.
+    fn add_document(&mut self, path: &Path) -> anyhow::Result<()> {
+        let text = document::text(path)?;
+        match document::predictions(path, &text)? {
+            Some(predictions) => self.predictions.push(predictions),
+            None => self.matrices.push(matrix(path, &text)?),
         }
+        Ok(())
     }
-    Ok(false)
 }
 
-fn read(path: &Path) -> anyhow::Result<Matrix> {
-    let text = RegularFile::at(path).at_most(LARGEST_MATRIX).read_to_string();
-    let text = text.with_context(|| format!("cannot read {}", path.display()))?;
-    let text = with_one_line_strings(text.as_bytes());
+fn matrix(path: &Path, text: &[u8]) -> anyhow::Result<Matrix> {
+    let text = with_one_line_strings(text);
     Matrix::from_json(&String::from_utf8_lossy(&text))
         .map_err(|error| anyhow!("{}: {error}", path.display()))
 }

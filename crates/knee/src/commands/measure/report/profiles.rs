@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use knee_host::RegularFile;
+use knee_host::json::has_fields;
 use knee_profile::Capture;
 use knee_profile::capture::Work;
 use knee_profile::growth::{growth, table};
@@ -46,15 +47,9 @@ impl Profiles {
 
 /// Whether a JSON file is a capture.
 fn is_capture(path: &Path) -> bool {
-    #[derive(serde::Deserialize)]
-    struct Head {
-        #[serde(rename = "stacks")]
-        _stacks: serde::de::IgnoredAny,
-        #[serde(rename = "functions")]
-        _functions: serde::de::IgnoredAny,
-    }
-    let file = RegularFile::at(path).open().map(std::io::BufReader::new);
-    file.is_ok_and(|file| serde_json::from_reader::<_, Head>(file).is_ok())
+    // A key can be as long as the file, so this reads no more of it than `Capture::open` does.
+    let text = RegularFile::at(path).read();
+    text.is_ok_and(|text| has_fields(&text, &["stacks", "functions"]))
 }
 
 /// Adds captures to the page.

@@ -1,12 +1,11 @@
 //! Captures and lock waits of `knee profile`, and machines, in a knee that was built without these commands.
 
-use std::collections::HashMap;
 use std::path::Path;
 
 use anyhow::bail;
 use knee_host::RegularFile;
+use knee_host::json::has_fields;
 use knee_report::Page;
-use serde::de::IgnoredAny;
 
 use crate::parts::missing;
 
@@ -21,9 +20,8 @@ impl Profiles {
     /// Refuses a capture, and lock waits.
     pub(super) fn add(&mut self, path: &Path) -> anyhow::Result<bool> {
         let Some(missing) = missing("profile") else { return Ok(false) };
-        let file = std::io::BufReader::new(RegularFile::at(path).open()?);
-        let fields: HashMap<String, IgnoredAny> = serde_json::from_reader(file).unwrap_or_default();
-        if FIELDS.iter().any(|known| known.iter().all(|field| fields.contains_key(*field))) {
+        let text = RegularFile::at(path).read()?;
+        if FIELDS.iter().any(|fields| has_fields(&text, fields)) {
             bail!("cannot show the profile in {}: {missing}", path.display())
         }
         Ok(false)

@@ -21,8 +21,12 @@ pub(super) fn cases(sweep: &Sweep, servers: &[Case]) -> anyhow::Result<Vec<Case>
         if let Some((name, _)) = server.id.split_connections() {
             bail_usage!("--sweep {sweep}: {} already has a number; name {name}", server.id);
         }
+        let with =
+            |connections| with_connections(server, connections, format_args!("--sweep {sweep}"));
+        // First the largest number, because a lower limit than it needs refuses the whole sweep.
+        sweep.connections().last().map(with).transpose()?;
         for connections in sweep.connections() {
-            cases.push(with_connections(server, connections, format_args!("--sweep {sweep}"))?);
+            cases.push(with(connections)?);
         }
     }
     Ok(cases)

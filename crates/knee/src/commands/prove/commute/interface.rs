@@ -6,9 +6,9 @@ use knee_commute::{Extent, Limits, Model, models};
 use knee_host::suggest::{nearest, question_or};
 
 use super::complete;
-use super::program::Program;
 use crate::args::whole;
 use crate::exit::{ensure_usage, usage};
+use crate::input::program::Program;
 use crate::stderr::tell;
 
 /// Maximum operations to call together. The number of orders is the factorial of this.

@@ -36,9 +36,16 @@ pub(super) fn heads(lines: &[u8]) -> anyhow::Result<Vec<(Head, &[u8])>> {
     tests.map(|(nr, line)| Ok((head(nr, line)?, line))).collect()
 }
 
+/// The longest line of a test. The values of its set-up can take a hundred times as much memory. knee's own tests have a
+/// few kilobytes.
+const LONGEST_LINE: usize = 1 << 20;
+
 /// The test in line number `nr` of the input.
 fn head(nr: usize, line: &[u8]) -> anyhow::Result<Head> {
     let refused = |reason| anyhow!("line {nr} of the input is not a test: {reason}");
+    if line.len() > LONGEST_LINE {
+        return Err(refused(format!("it has more than {} MiB", LONGEST_LINE >> 20)));
+    }
     let head: Head = serde_json::from_slice(line.trim_ascii_end())
         .map_err(|error| refused(fault("it", &error)))?;
     require_operations(&head.id).map_err(refused)?;
@@ -69,6 +76,17 @@ pub(super) fn push_line(lines: &mut Vec<u8>, test: &Test) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_that_is_too_long_for_a_test_is_refused() {
+        let line = |length: usize| {
+            let test = "{\"id\":\"open,close/0.0\"}";
+            format!("{test}{}\n", " ".repeat(length - test.len() - 1))
+        };
+        assert_eq!(heads(line(LONGEST_LINE).as_bytes()).unwrap().len(), 1);
+        let Err(error) = heads(line(LONGEST_LINE + 1).as_bytes()) else { panic!("it is accepted") };
+        assert!(error.to_string().ends_with("is not a test: it has more than 1 MiB"), "{error}");
+    }
 
     #[test]
     fn a_test_whose_id_would_add_lines_to_the_output_is_refused() {

@@ -60,7 +60,7 @@ pub(super) fn render(kernel: &KernelCosts, operation: &str, view: &View<'_>) -> 
         let figures = format!("  {taken:>6.2} {fetched:>6.2} {visits:>6.2}");
         let _ = writeln!(text, "{figures}  {n}: {data}; most in {functions}");
     }
-    text + &locks(&of.locks, view.lines) + &warning(of)
+    text + &locks(&of.locks, view.lines) + &deferred(of, view.lines) + &warning(of)
 }
 
 /// The locks of the operation that are taken most often.
@@ -75,6 +75,22 @@ fn locks(all: &[LockLine], at_most: usize) -> String {
         )
     };
     frequent.take(at_most).map(line).collect()
+}
+
+/// The work that an operation leaves for later, and the lines that this work visits most often.
+fn deferred(of: &OperationCost, at_most: usize) -> String {
+    let mut lines: Vec<&Line> = of.lines.iter().filter(|line| line.deferred >= HOT).collect();
+    lines.sort_by(|a, b| b.deferred.total_cmp(&a.deferred));
+    let visit = |line: &&Line| format!("{} {:.2}", line.name(), line.deferred);
+    let visits: Vec<String> = lines.into_iter().take(at_most).map(|line| visit(&line)).collect();
+    let instructions = match of.figures.deferred.round() {
+        0.0 => return String::new(),
+        instructions => plural(instructions as usize, "instruction"),
+    };
+    match visits.is_empty() {
+        true => format!("  deferred: {instructions}\n"),
+        false => format!("  deferred: {instructions}; visits: {}\n", visits.join(", ")),
+    }
 }
 
 fn warning(of: &OperationCost) -> String {

@@ -41,6 +41,8 @@ pub(super) struct Line {
     pub(super) hot: HotLine,
     /// The average number of times that an operation comes to the line.
     pub(super) visits: f64,
+    /// The same for the work that an operation leaves for later.
+    pub(super) deferred: f64,
     pub(super) writers: BTreeSet<String>,
     pub(super) readers: BTreeSet<String>,
 }
@@ -59,16 +61,15 @@ impl KernelCosts {
                 |pc: &u64| functions.at(*pc).map_or_else(|| format!("{pc:#x}"), str::to_owned);
             code.iter().map(name).collect()
         };
-        let visits: BTreeMap<u64, f64> =
-            contention.lines.iter().map(|line| (line.line, line.visits)).collect();
+        let visits: BTreeMap<u64, (f64, f64)> =
+            contention.lines.iter().map(|line| (line.line, (line.visits, line.deferred))).collect();
         let lines = figures
             .lines
             .iter()
-            .map(|line| Line {
-                writers: names(&line.writers),
-                readers: names(&line.readers),
-                visits: visits.get(&line.line).copied().unwrap_or(0.0),
-                hot: line.clone(),
+            .map(|line| {
+                let (visits, deferred) = visits.get(&line.line).copied().unwrap_or_default();
+                let (writers, readers) = (names(&line.writers), names(&line.readers));
+                Line { hot: line.clone(), visits, deferred, writers, readers }
             })
             .collect();
         let key = (cost.experiment.operation.clone(), cost.experiment.cpus);

@@ -25,16 +25,16 @@ const MOST_LINES: usize = 100;
 
 /// JSON for programs. Each kernel has a `release`, which is the file of knee's own kernel, and a list
 /// of `costs`, one for each `operation` and number of `cpus`. `figures` are those of [`Figures`], each
-/// with its median, least, greatest and mean. `lines` are the hottest lines, ordered by how often an
-/// operation `taken` or `fetched` them, with their `visits` per operation, their kernel `data` and the
-/// functions that write and read them; `more` counts unlisted lines. `locks` are the locks in lines
+/// with its median, least, greatest and mean, and the mean of instructions in `deferred` work. `lines` are
+/// the hottest lines, ordered by how often an operation `taken` or `fetched` them, with their `visits` per
+/// operation, those of `deferred` work, their kernel `data` and the functions that write and read them; `more` counts unlisted lines. `locks` are the locks in lines
 /// that CPUs share, each with its `data` and `kind`, the `sections` per operation, the `instructions`
 /// and distinct other `lines` of a section, and the lines `inside` with their visits per section.
 /// `cut` counts operations whose visits are not all known. `qemu` is the version of QEMU, and `plugin` identifies the
 /// plugin of knee; figures may differ with either.
 pub(crate) fn json(kernels: &[KernelCosts], mode: &str, rounds: u32, qemu: &str) -> Value {
     let hexadecimal = |address: &u64| format!("{address:#x}");
-    let line = |Line { hot, visits, writers, readers }: &Line| {
+    let line = |Line { hot, visits, deferred, writers, readers }: &Line| {
         object!({
             "line": hexadecimal(&hot.line),
             "data": hot.datum.as_ref().map(ToString::to_string),
@@ -42,6 +42,7 @@ pub(crate) fn json(kernels: &[KernelCosts], mode: &str, rounds: u32, qemu: &str)
             "taken": hot.taken,
             "fetched": hot.fetched,
             "visits": visits,
+            "deferred": deferred,
             "writers": writers,
             "readers": readers,
         })

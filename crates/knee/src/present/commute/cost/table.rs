@@ -42,6 +42,7 @@ fn columns(view: &View<'_>) -> Vec<Column> {
         Column::right("mean").drops(2),
         Column::right("read").drops(3),
         Column::right("written").drops(3),
+        Column::right("deferred").drops(2),
     ];
     let more = more(view);
     let counts = more.iter().enumerate();
@@ -104,6 +105,7 @@ fn row(
         format!("{mean:.0}").into(),
         alone.read.median.to_string().into(),
         alone.written.median.to_string().into(),
+        format!("{:.0}", alone.deferred).into(),
     ];
     let shown = |figure: Option<f64>| Cell::from(figure.map_or(UNKNOWN.to_owned(), lines));
     let taken = |cpus| kernel.of(operation, cpus).map(|figures| figures.taken.mean);
@@ -118,7 +120,7 @@ fn row(
 fn legend(view: &View<'_>) -> String {
     let mut text = format!(
         "\n{DIM}instr.: instructions in the kernel; read, written: distinct 64-byte lines (medians \
-         on one CPU)\n"
+         on one CPU)\ndeferred: instructions that the kernel executes later (mean on one CPU)\n"
     );
     if let Some(&most) = more(view).last() {
         let _ = writeln!(
@@ -155,6 +157,7 @@ mod tests {
             written: spread(12, 12.0),
             taken: Spread::default(),
             fetched: Spread::default(),
+            deferred: 12.3,
             lines: Vec::new(),
         };
         let both = Figures { taken: spread(3, taken), ..alone.clone() };
@@ -177,9 +180,9 @@ mod tests {
         assert_eq!(
             rows,
             [
-                "              instr.        min–max  mean  read  written  2 CPUs        fetched",
-                "lseek 5.10.0     356        356–363   406    24       12       3              0",
-                "      6.1.0      406 ×1.14  406–413   406    24       12       2 ×0.68        0",
+                "              instr.        min–max  mean  read  written  deferred  2 CPUs        fetched",
+                "lseek 5.10.0     356        356–363   406    24       12        12       3              0",
+                "      6.1.0      406 ×1.14  406–413   406    24       12        12       2 ×0.68        0",
                 "open  5.10.0       -",
                 "      6.1.0        -",
             ]

@@ -22,14 +22,14 @@ const INTRODUCTION: Duration = STUCK;
 const MOST_BYTES: u64 = 4 << 30;
 
 /// A model program, which knee runs once for each request.
-pub(super) struct Program {
+pub(crate) struct Program {
     path: PathBuf,
     description: Description,
 }
 
 impl Program {
     /// Asks the program at `path` for its description.
-    pub(super) fn introduce(path: PathBuf) -> anyhow::Result<Self> {
+    pub(crate) fn introduce(path: PathBuf) -> anyhow::Result<Self> {
         // A path without a slash is a file in this directory, not a program on PATH.
         let path =
             if path.components().count() == 1 { PathBuf::from(".").join(path) } else { path };
@@ -57,7 +57,7 @@ impl Program {
     }
 
     /// The path of the program.
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
