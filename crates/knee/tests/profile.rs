@@ -210,6 +210,59 @@ fn growth_of_a_server_is_that_of_a_request() {
 }
 
 #[test]
+fn growth_of_a_command_is_that_of_a_run() {
+    let scratch = Scratch::new();
+    // Each run leaves a line.
+    let script = "echo >> runs-{tasks}; i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); done";
+    let args = ["growth", "-t", "1,2", "-d", "0.5", "-o", "kept", "--", "sh", "-c", script];
+    let Some(grown) = profile(&scratch, &args) else { return };
+    grown
+        .assert_code(0)
+        .assert_stdout_has("runs per second")
+        .assert_stdout_has("cost of a run")
+        .assert_stderr_has("sh 2 tasks for at least 0.5 s");
+    let kept = ["growth", "--from", "kept/1.json", "kept/2.json"];
+    assert_eq!(profile(&scratch, &kept).unwrap().stdout, grown.stdout);
+    let json = profile(&scratch, &[&kept[..], &["--json"]].concat()).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!(json["unit"], "runs");
+    for tasks in ["1", "2"] {
+        let capture = capture(&scratch, &format!("kept/{tasks}.json"));
+        assert_schema("capture", &capture);
+        assert!(capture["seconds"].as_f64().unwrap() >= 0.5);
+        let programs = capture["programs"].as_array().unwrap();
+        assert!(programs.iter().any(|program| program == "sh"), "{programs:?}");
+        let runs = fs::read_to_string(scratch.path().join(format!("runs-{tasks}"))).unwrap();
+        // knee samples a disturbed task count again.
+        let runs = runs.lines().count() as u64;
+        let sampled = capture["work"]["iterations"].as_u64().unwrap();
+        assert!((1..=runs).contains(&sampled), "{sampled} of {runs} runs");
+        let is_repeated = grown.stderr.contains("samples it again");
+        assert!(sampled == runs || is_repeated, "{sampled} of {runs} runs");
+    }
+    assert!(scratch.leftovers().is_empty());
+}
+
+#[test]
+fn growth_of_copies_and_of_a_printed_rate_is_that_of_their_work() {
+    let scratch = Scratch::new();
+    let script = "i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); done; echo 1000 ops";
+    let args = ["growth", "-t", "1,2", "-d", "0.3", "--json", "--read", "# ops", "--", "sh", "-c"];
+    let Some(grown) = profile(&scratch, &[&args[..], &[script]].concat()) else { return };
+    grown.assert_code(0);
+    let json: serde_json::Value = serde_json::from_str(&grown.stdout).unwrap();
+    assert_eq!(json["unit"], "units");
+    let rates: Vec<_> =
+        json["points"].as_array().unwrap().iter().map(|point| point["rate"].as_f64()).collect();
+    assert!(rates.len() == 2 && rates.iter().all(|rate| *rate > Some(0.0)), "{json}");
+    let failing = ["growth", "-t", "1,2", "--", "sh", "-c", "echo no luck >&2; exit 3"];
+    profile(&scratch, &failing)
+        .unwrap()
+        .assert_stderr_has("sh -c 'echo no luck >&2; exit 3' exited with status 3: no luck");
+    assert!(scratch.leftovers().is_empty());
+}
+
+#[test]
 fn an_interrupted_sampling_of_a_server_leaves_nothing() {
     let scratch = Scratch::new();
     let Some(_) = profile(&scratch, &["-d", "0.1", "-o", "all.json", "--", "true"]) else { return };
@@ -498,8 +551,10 @@ fn invalid_arguments_are_refused_with_a_reason() {
     refused(&[], 2, "no target to sample");
     refused(&["getpid1"], 2, "did you mean getppid1");
     refused(&["ls"], 2, "knee profile -- ls");
-    let is_command = "to profile a command: knee profile -- make -j2";
-    refused(&["growth", "--", "make", "-j2"], 2, is_command);
+    refused(&["growth", "--", ""], 2, "the command after -- is empty");
+    refused(&["growth", "mmap1", "--", "make"], 2, "cannot be used with");
+    refused(&["growth", "-m", "threads", "--", "make"], 2, "leave out -m for a command");
+    refused(&["growth", "mmap1", "--rate"], 2, "--rate applies only to commands");
     refused(&["growht"], 2, "no command growht (did you mean growth?)");
     refused(&["growht", "mmap1"], 2, "no command growht (did you mean growth?)");
     refused(&["mmap1", "mmap2"], 2, "unexpected argument mmap2: name one testcase");

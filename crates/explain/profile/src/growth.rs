@@ -86,8 +86,8 @@ pub enum GrowthError {
     TooFew,
     /// The work during a capture is unknown.
     #[error(
-        "{title} has no iteration or request count, or no CPU time; use captures that knee profile took \
-         of a testcase or server"
+        "{title} has no count of iterations, requests or runs, or no CPU time; use captures that knee profile \
+         took of a testcase or server, or knee profile growth of a command"
     )]
     NoWork {
         /// Its title.

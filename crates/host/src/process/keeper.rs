@@ -413,6 +413,11 @@ impl Kept {
         [self.pid, Pid::from_child(&self.keeper.process)]
     }
 
+    /// The process ID of the keeper, which is the parent of the program.
+    pub fn keeper(&self) -> i32 {
+        self.keeper.process.id().cast_signed()
+    }
+
     /// The standard output and the error output, as far as they are open pipes.
     pub fn pipes(&self) -> [Option<BorrowedFd<'_>>; 2] {
         [self.stdout.as_ref().map(AsFd::as_fd), self.stderr.as_ref().map(AsFd::as_fd)]

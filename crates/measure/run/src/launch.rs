@@ -18,6 +18,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::command;
 use crate::job::{DIED_REMEDY, Event, Failure, FailureKind, Job, Sample, Source};
+use crate::observer::RoundObserver;
 use crate::runner::SUBCOMMAND;
 use crate::server;
 use crate::stopped::Stopped;
@@ -61,16 +62,14 @@ impl Executor for Launcher {
         interrupt: &Interrupt,
         receive: &mut dyn FnMut(&str, Sample) -> io::Result<()>,
     ) -> Result<(), Stopped> {
-        let (description, samples) = match &job.source {
-            Source::Command { command } => (&command.line, command::run(command, job, interrupt)?),
-            Source::Server { server, here } => {
-                (&server.description, server::run(server, here, job, interrupt)?)
-            }
+        let description = match &job.source {
+            Source::Command { command } => &command.line,
+            Source::Server { server, .. } => &server.description,
             Source::Plugin { .. } | Source::BuiltIn {} => {
                 return self.run_watched(job, interrupt, |_| Ok(()), receive);
             }
         };
-        for sample in samples {
+        for sample in run_observed(job, interrupt, &mut ())? {
             receive(description, sample).map_err(Stopped::ByReceiver)?;
         }
         Ok(())
@@ -91,6 +90,27 @@ impl Launcher {
             Stopped::Failed(failure) => failure.with_tasks(job.tasks).into(),
             other => other,
         })
+    }
+}
+
+/// Runs one round of a job with a command or a server, and tells `observer` of its course. The first sample is the
+/// measured part, which is all of a command. The second one is the whole round, with the speed of the reference loop
+/// after it.
+///
+/// # Errors
+/// The command, the server or its load failed, a signal asked knee to stop, or `observer` returned an error.
+///
+/// # Panics
+/// If the job has a runner.
+pub fn run_observed(
+    job: &Job,
+    interrupt: &Interrupt,
+    observer: &mut dyn RoundObserver,
+) -> Result<[Sample; 2], Stopped> {
+    match &job.source {
+        Source::Command { command } => command::run(command, job, interrupt, observer),
+        Source::Server { server, here } => server::run(server, here, job, interrupt, observer),
+        Source::Plugin { .. } | Source::BuiltIn {} => panic!("{} has a runner", job.case),
     }
 }
 

@@ -14,7 +14,8 @@
 //!   their counters ([`area`]) and kills them. It receives a [`job`] and sends events.
 //! * [`launch`] is the other side: it starts runners and makes sure that they end. [`stopped`] says
 //!   why a round ended too early.
-//! * A [`server`] is measured under load; a TOML file describes it.
+//! * A [`server`] is measured under load; a TOML file describes it. An [`observer`] follows a round of a server or of
+//!   a command.
 //! * A [`sweep`] runs the interleaved rounds of all points of a [`plan`], and writes a [`record`].
 //! * A record has [results](record::Record::results) and curves. [`noise`] measures how much results
 //!   differ by chance on a machine.
@@ -55,6 +56,7 @@ pub mod job;
 pub mod launch;
 pub mod needs;
 pub mod noise;
+pub mod observer;
 pub mod parameter;
 mod placeholders;
 pub mod plan;

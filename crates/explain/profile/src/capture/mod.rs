@@ -6,6 +6,7 @@
 //! The file is JSON (`schemas/capture.schema.json`) and needs no other file to be read.
 
 mod file;
+mod joined;
 mod size;
 mod stacks;
 

@@ -44,7 +44,7 @@ pub(super) fn family(target: &Target, running: &[i32]) -> Option<Family> {
             let children = parents().into_iter().filter(|(_, parent)| *parent == pid);
             Some(Family::of(pid, children.map(|(child, _)| child)))
         }
-        Target::Tree(_) => Some(Family::of_all(running, own())),
+        Target::Trees(_) => Some(Family::of_all(running, own())),
         Target::Exec(pid) => Some(Family::of_program(*pid)),
         Target::System => None,
     }

@@ -36,18 +36,24 @@ impl Running {
 
 /// The processes of a target with their threads.
 fn list(target: &Target) -> Result<Vec<(i32, Vec<i32>)>, SampleError> {
-    match *target {
+    match target {
         Target::System => Ok(Vec::new()),
-        Target::Exec(pid) => Ok(vec![(pid, vec![pid])]),
-        Target::Process(pid) => Ok(vec![(first_thread(pid), threads(pid)?)]),
-        Target::Tree(pid) => {
-            let root = first_thread(pid);
-            let members = family(root).into_iter().map(|(member, _)| member);
-            let others = members.filter(|&member| member != root && member != own());
-            let others = others.filter_map(|member| Some((member, threads(member).ok()?)));
-            Ok([(root, threads(pid)?)].into_iter().chain(others).collect())
+        &Target::Exec(pid) => Ok(vec![(pid, vec![pid])]),
+        &Target::Process(pid) => Ok(vec![(first_thread(pid), threads(pid)?)]),
+        Target::Trees(pids) => {
+            let trees = pids.iter().map(|&pid| tree(pid)).collect::<Result<Vec<_>, _>>()?;
+            Ok(trees.into_iter().flatten().collect())
         }
     }
+}
+
+/// A process and its descendants, except knee, with their threads.
+fn tree(pid: i32) -> Result<Vec<(i32, Vec<i32>)>, SampleError> {
+    let root = first_thread(pid);
+    let members = family(root).into_iter().map(|(member, _)| member);
+    let others = members.filter(|&member| member != root && member != own());
+    let others = others.filter_map(|member| Some((member, threads(member).ok()?)));
+    Ok([(root, threads(pid)?)].into_iter().chain(others).collect())
 }
 
 /// The PID of knee, which may be a descendant of the target, such as of a shell.
@@ -74,14 +80,14 @@ mod tests {
         let mut child = shell("read line; sleep 600 & echo $!; read line; kill $!");
         let pid = child.id() as i32;
         let mut running = Running::default();
-        assert_eq!(running.update(&Target::Tree(pid)).unwrap(), [pid]);
+        assert_eq!(running.update(&Target::Trees(vec![pid])).unwrap(), [pid]);
         std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"go\n").unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         output.read_line(&mut line).unwrap();
         let sleep: i32 = line.trim().parse().unwrap();
-        assert_eq!(running.update(&Target::Tree(pid)).unwrap(), [sleep]);
-        assert_eq!(running.update(&Target::Tree(pid)).unwrap(), [] as [i32; 0]);
+        assert_eq!(running.update(&Target::Trees(vec![pid])).unwrap(), [sleep]);
+        assert_eq!(running.update(&Target::Trees(vec![pid])).unwrap(), [] as [i32; 0]);
         assert!(running.processes.iter().eq(&[pid, sleep]));
         let mut alone = Running::default();
         assert_eq!(alone.update(&Target::Process(pid)).unwrap(), [pid]);
@@ -94,7 +100,7 @@ mod tests {
     fn the_tree_of_the_test_does_not_contain_the_test() {
         let parent = rustix::process::getppid().unwrap().as_raw_pid();
         let mut running = Running::default();
-        running.update(&Target::Tree(parent)).unwrap();
+        running.update(&Target::Trees(vec![parent])).unwrap();
         assert!(running.processes.contains(&parent) && !running.processes.contains(&own()));
     }
 }

@@ -9,9 +9,9 @@ use super::access::SampleError;
 pub enum Target {
     /// A process, all its threads, and all processes that they start from now on.
     Process(i32),
-    /// A process with all its descendants, their threads, and all processes that they start from now on. knee
-    /// itself is left out.
-    Tree(i32),
+    /// Processes with all their descendants, their threads, and all processes that they start from now on. knee
+    /// itself is left out. There is at least one process.
+    Trees(Vec<i32>),
     /// A process that is about to execute a program. Sampling starts then, and includes its descendants.
     Exec(i32),
     /// Everything on all CPUs.
@@ -19,10 +19,11 @@ pub enum Target {
 }
 
 impl Target {
-    /// The process whose descendants are sampled; `None` for the whole system.
+    /// The process whose descendants are sampled, or the first of several; `None` for the whole system.
     pub fn pid(&self) -> Option<i32> {
         match self {
-            Target::Process(pid) | Target::Tree(pid) | Target::Exec(pid) => Some(*pid),
+            Target::Process(pid) | Target::Exec(pid) => Some(*pid),
+            Target::Trees(pids) => pids.first().copied(),
             Target::System => None,
         }
     }

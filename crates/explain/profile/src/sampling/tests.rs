@@ -306,7 +306,7 @@ fn tree_is_sampled(open: fn(&Target, &Options) -> Result<Sampler, SampleError>) 
         }
     };
     let old = next_pid();
-    let sampler = open(&Target::Tree(child.id() as i32), &Options::default());
+    let sampler = open(&Target::Trees(vec![child.id() as i32]), &Options::default());
     let taken = sampler.and_then(|mut sampler| {
         sampler.enable()?;
         has_run(old);

@@ -1,6 +1,5 @@
 //! `knee run`: measure how throughput grows with the task count.
 
-mod command;
 mod floor;
 mod outcome;
 mod server;
@@ -17,7 +16,7 @@ use knee_host::shell::word;
 use knee_host::text::Screen;
 use knee_host::{CpuList, Placement, Topology, cgroup};
 use knee_results::{LatencyRequest, Mode, Order, Request};
-use knee_run::job::START_TIMEOUT;
+use knee_run::job::{self, START_TIMEOUT};
 use knee_run::noise::{AA_ROUNDS, AA_ROUNDS_AT_LEAST};
 use knee_run::plan::Case;
 use knee_run::record::{Record, RunRecord};
@@ -389,7 +388,16 @@ fn is_quick(args: &Args) -> bool {
 fn cases(args: &Args) -> anyhow::Result<Vec<Case>> {
     if !args.command.is_empty() {
         sweep::require_servers(args.sweep.as_ref(), "for a command, -t sweeps {tasks}")?;
-        return Ok(vec![command::case(&args.command, &args.score, args.interval)?]);
+        let case = args.score.case(&args.command)?;
+        let is_used =
+            matches!(&case.source, job::Source::Command { command } if command.takes_seconds());
+        ensure_usage!(
+            args.interval.is_none() || is_used,
+            "--interval: {} does not use the interval; insert {} where the seconds belong",
+            case.id,
+            job::Command::SECONDS
+        );
+        return Ok(vec![case]);
     }
     if let Some(option) = args.score.given() {
         bail_usage!(

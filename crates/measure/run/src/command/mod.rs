@@ -16,18 +16,19 @@ use rustix::time::ClockId;
 use self::running::Running;
 use crate::account::{CountedEvents, Ledger, TICK};
 use crate::job::{Command, Failure, FailureKind, Job, Phase, Sample, Score};
+use crate::observer::RoundObserver;
 use crate::stopped::Stopped;
 
 /// If other work got more than this share of the CPUs that a command may use, it may have slowed down
 /// the command.
 const LOST_SHARE: f64 = 0.05;
 
-/// Runs `command` once as `job` says. The first sample is the invocation, or all copies together. The
-/// second one is the whole round, with the speed of the reference loop after it.
+/// Runs `command` once as `job` says. The first sample is the invocation, or all copies together.
 pub(crate) fn run(
     command: &Command,
     job: &Job,
     interrupt: &Interrupt,
+    observer: &mut dyn RoundObserver,
 ) -> Result<[Sample; 2], Stopped> {
     let places = places(command, job);
     let mut cpus: Vec<u32> = places.iter().flatten().copied().collect();
@@ -42,9 +43,12 @@ pub(crate) fn run(
     let mut running = Running::hold(lines, command, job)?;
     let mut counted = CountedEvents::of_programs(job.counters.as_ref(), &running.programs())?;
     let ledger = Ledger::open(&cpus, &running.processes(), &[getpid()]);
+    observer.ready(&running.keepers()).map_err(Stopped::ByReceiver)?;
+    observer.begin().map_err(Stopped::ByReceiver)?;
     let before = seconds(ClockId::MonotonicRaw);
     running.release()?;
-    let seconds = running.wait(interrupt)? - before;
+    let seconds = running.wait(interrupt, observer)? - before;
+    observer.end().map_err(Stopped::ByReceiver)?;
     let counts = counted.as_mut().map(CountedEvents::since_last);
     // The rates are those of these seconds.
     let counters = counts.map(|counts| Counts { seconds, ..counts });

@@ -16,12 +16,16 @@ use rustix::time::ClockId;
 
 use super::words::words;
 use crate::job::{Command, Failure, FailureKind, Job, Score};
+use crate::observer::RoundObserver;
 use crate::stopped::Stopped;
 
 /// Advice for a command that cannot be started or that fails.
 const ADVICE: &str = "run the command by hand to see why";
 /// How much of the end of the output to keep.
 const TAIL_BYTES: usize = 64 << 10;
+/// How long knee sleeps at most before it tells the observer that the command still runs. Such a wake-up takes some
+/// microseconds.
+const NAP: Duration = Duration::from_millis(500);
 /// How long an interrupted command may take to exit.
 const END_PATIENCE: Duration = Duration::from_millis(500);
 
@@ -78,6 +82,11 @@ impl Running {
         self.copies.iter().flat_map(|copy| copy.kept.processes()).collect()
     }
 
+    /// The parents of the processes that will execute the command.
+    pub(super) fn keepers(&self) -> Vec<i32> {
+        self.copies.iter().map(|copy| copy.kept.keeper()).collect()
+    }
+
     /// The processes that will execute the command.
     pub(super) fn programs(&self) -> Vec<Pid> {
         self.copies.iter().map(|copy| copy.kept.id()).collect()
@@ -93,16 +102,21 @@ impl Running {
 
     /// Waits until all copies have ended, or one has failed. Reads their output meanwhile, so that they
     /// never block on a full pipe. Returns when the last one ended, by CLOCK_MONOTONIC_RAW.
-    pub(super) fn wait(&mut self, interrupt: &Interrupt) -> Result<f64, Stopped> {
+    pub(super) fn wait(
+        &mut self,
+        interrupt: &Interrupt,
+        observer: &mut dyn RoundObserver,
+    ) -> Result<f64, Stopped> {
         let mut last = 0.0;
         while self.copies.iter().any(|copy| copy.stage < Stage::Succeeded) {
             let watched: Vec<Option<BorrowedFd<'_>>> = [Some(interrupt.as_fd())]
                 .into_iter()
                 .chain(self.copies.iter().flat_map(Started::watched))
                 .collect();
-            let ready = any_readable(&watched, None)
+            let ready = any_readable(&watched, Some(Instant::now() + NAP))
                 .map_err(|error| Failure::runner(format!("cannot watch a command: {error}")))?;
             let now = seconds(ClockId::MonotonicRaw);
+            observer.measuring().map_err(Stopped::ByReceiver)?;
             if ready[0]
                 && let Some(signal) = interrupt.take()
             {
@@ -178,7 +192,17 @@ impl Started {
         let how = describe_end(status.signal(), status.code());
         let reason = last_line(&self.stderr).map_or(String::new(), |line| format!(": {line}"));
         let kind = FailureKind::of_command(status.code());
-        Err(Failure::new(kind, format!("{} {how}{reason}", self.line), ADVICE))
+        Err(Failure::new(kind, format!("{} {how}{reason}", self.line), advice(status.code())))
+    }
+}
+
+/// Advice for a command that exited with this status.
+fn advice(status: Option<i32>) -> &'static str {
+    // Statuses of a shell (POSIX.1-2024, XCU 2.8.2).
+    match status {
+        Some(127) => "correct the name of the program, or install it",
+        Some(126) => "make the program executable: chmod +x",
+        _ => ADVICE,
     }
 }
 

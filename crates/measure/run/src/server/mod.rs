@@ -19,7 +19,6 @@ mod follow;
 mod generator;
 mod host;
 mod load;
-mod observer;
 mod open_loop;
 mod output;
 mod places;
@@ -39,7 +38,6 @@ use knee_host::Interrupt;
 use knee_results::{LatencyRequest, Mark, ServerUse};
 
 pub use self::generator::{LoadJob, LoadReport};
-pub use self::observer::RoundObserver;
 pub use self::output::BEGUN;
 pub use self::places::{Places, unshared};
 pub use self::programs::check;
@@ -54,26 +52,12 @@ use self::open_loop::OpenLoop;
 use self::round::Round;
 use self::usage::Usage;
 use crate::job::{Failure, FailureKind, Job, Phase, Sample};
+use crate::observer::RoundObserver;
 use crate::stopped::Stopped;
-
-/// Measures one round of `server`, whose description is in the directory `here`. The first sample is the
-/// measured part of the load. The second one is the whole round, with the speed of the reference loop after
-/// it.
-pub(crate) fn run(
-    server: &Server,
-    here: &Path,
-    job: &Job,
-    interrupt: &Interrupt,
-) -> Result<[Sample; 2], Stopped> {
-    run_observed(server, here, job, interrupt, &mut ())
-}
 
 /// Measures one round of `server`, whose description is in the directory `here`, and tells `observer` of its
 /// course. Returns the measured part of the load, and the whole round with the marks that apply to both.
-///
-/// # Errors
-/// The server or its load failed, a signal asked knee to stop, or `observer` returned an error.
-pub fn run_observed(
+pub(crate) fn run(
     server: &Server,
     here: &Path,
     job: &Job,
@@ -149,7 +133,7 @@ fn serve(round: &Round<'_>) -> Result<(follow::Measured, Option<OpenLoop>, Vec<S
         round.run("the prepare command", line, Some(&mut server))?;
     }
     load::fill(round, &mut server)?;
-    round.tell(|observer| observer.ready(server.root()))?;
+    round.tell(|observer| observer.ready(&[server.root()]))?;
     let measured = load::measure(round, &mut server)?;
     let open_loop = match (round.job.latency, &measured.requests) {
         (Some(LatencyRequest::Requests { share }), Some(requests)) => {

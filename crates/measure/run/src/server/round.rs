@@ -18,7 +18,6 @@ use knee_host::{Interrupt, Topology};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit};
 
 use super::host::LoadHost;
-use super::observer::RoundObserver;
 use super::places::Places;
 use super::process::{Process, watch};
 use super::programs;
@@ -29,6 +28,7 @@ use crate::command::words::words;
 use crate::description::{Generator, Server, StopSignal};
 use crate::job::{Failure, FailureKind, Job};
 use crate::needs::unusable_dir;
+use crate::observer::RoundObserver;
 use crate::placeholders::{SPARE_CONNECTIONS, Values, max_connections};
 use crate::stopped::Stopped;
 

@@ -1,11 +1,9 @@
 //! `knee profile growth`.
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use knee_host::shell::word;
-use knee_host::{Interrupt, OwnDirectory, auto_tasks, cgroup};
+use knee_host::{Interrupt, OwnDirectory, Topology, auto_tasks, cgroup};
 use knee_profile::Capture;
 use knee_profile::growth::{growth, table};
 use knee_profile::sampling::Sampler;
@@ -13,11 +11,13 @@ use knee_report::KNEE_EFFICIENCY;
 use knee_results::Mode;
 
 use super::args::HowArgs;
+use super::repeated::Repeated;
 use super::subject::Subject;
 use super::testcase::Sampled;
 use crate::args::complete;
 use crate::args::modes::one_mode;
 use crate::args::patience::PatienceArgs;
+use crate::args::score::ScoreArgs;
 use crate::args::tasks::Tasks;
 use crate::args::whole;
 use crate::exit::{ExitStatus, bail_usage, usage};
@@ -44,12 +44,20 @@ const SEARCH: f64 = 0.3;
 /// task count of a server is its number of CPUs. By default, knee compares one CPU with the largest
 /// count that leaves the load CPUs of its own. On a machine with two or three CPUs, knee compares one
 /// CPU with two; the load then shares them or has too few of its own.
+///
+/// With a command after --, knee runs this command as `knee run` does: once on as many CPUs as there are
+/// tasks if it contains {tasks} or {cpus}, otherwise one copy per task. knee compares the cost per run, or,
+/// with --rate or --read, the cost of one of the units whose rate the command prints. A short command runs
+/// again until knee has sampled long enough. By default, knee compares one task with as many as there are
+/// CPUs.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee profile growth mmap1 -m threads           at 1 task, the knee, all CPUs
   knee profile growth page_fault1 -t 1,4,16      at these task counts
   knee profile growth nginx                      a server, by cost per request
   knee profile growth mmap1 -m threads -o mmap1  keep the captures in mmap1/
+  knee profile growth -- make -j{tasks}          a command, by cost per run
+  knee profile growth --read 'tps = #' -- ./bench.sh -n {tasks}
   knee profile growth --from 1.json 16.json      compare existing captures
   knee profile growth mmap1 --json | jq '.rows[0]'")]
 pub(super) struct Args {
@@ -59,7 +67,7 @@ pub(super) struct Args {
     testcase: Option<String>,
 
     /// Task counts, such as 1,4,16 [default: 1, the knee and the count of CPUs;
-    /// for a server: see the description in --help]
+    /// for a server or a command: see the description in --help]
     #[arg(short, long, value_name = "LIST")]
     tasks: Option<Tasks>,
 
@@ -67,12 +75,12 @@ pub(super) struct Args {
     #[arg(short, long, value_parser = one_mode())]
     mode: Option<Mode>,
 
-    /// Seconds to sample at each task count
+    /// Seconds to sample at each task count; for a command, also the value of {seconds}
     #[arg(short, long, value_name = "SECONDS", default_value = "3", value_parser = crate::args::seconds)]
     duration: f64,
 
-    /// Existing captures of a testcase or server to compare, instead of new captures
-    #[arg(long, value_name = "FILE", num_args = 2.., conflicts_with_all = ["testcase", "tasks", "mode", "output"])]
+    /// Existing captures of a testcase, server or command to compare, instead of new captures
+    #[arg(long, value_name = "FILE", num_args = 2.., conflicts_with_all = ["testcase", "command", "tasks", "mode", "output"])]
     from: Vec<PathBuf>,
 
     /// Directory for the captures; knee names each file after its task count
@@ -94,25 +102,29 @@ pub(super) struct Args {
     #[command(flatten)]
     how: HowArgs,
 
-    /// A command, which is never valid
-    #[arg(last = true, hide = true)]
-    command: Vec<OsString>,
+    #[command(flatten)]
+    score: ScoreArgs,
+
+    /// Command to sample, with its arguments; see above
+    #[arg(last = true, value_name = "CMD", conflicts_with = "testcase")]
+    command: Vec<String>,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
-    if !args.command.is_empty() {
-        let words = args.command.iter().map(|part| word(Path::new(part))).collect::<Vec<_>>();
-        bail_usage!(
-            "growth ranks functions by their cost per operation, which knee can count only for testcases and \
-             servers; to profile a command: knee profile -- {}",
-            words.join(" ")
-        );
+    if let Some(option) = args.score.given()
+        && args.command.is_empty()
+    {
+        bail_usage!("{option} applies only to commands; name a command after --");
     }
     let captures = match &args.testcase {
+        Some(name) => take(args, &Source::Named(Subject::of(name, args.mode, &args.how)?))?,
+        None if args.from.is_empty() => {
+            let command = Repeated::of(&args.command, &args.score, args.mode, &args.how)?;
+            take(args, &Source::Command(command))?
+        }
         None => {
             args.from.iter().map(|file| Ok(Capture::open(file)?)).collect::<anyhow::Result<_>>()?
         }
-        Some(name) => take(args, name)?,
     };
     let mut growth = growth(&captures).map_err(|error| usage(error.to_string()))?;
     if args.json {
@@ -128,29 +140,49 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     Ok(ExitStatus::Done)
 }
 
+/// What knee samples at several task counts.
+enum Source<'a> {
+    Named(Subject<'a>),
+    Command(Repeated<'a>),
+}
+
+impl Source<'_> {
+    fn topology(&self) -> &Topology {
+        match self {
+            Self::Named(subject) => subject.topology(),
+            Self::Command(command) => &command.0.topology,
+        }
+    }
+
+    /// The default task counts.
+    fn points(&self, args: &Args, interrupt: &Interrupt) -> anyhow::Result<Vec<u32>> {
+        match self {
+            Self::Named(Subject::Testcase(sampling)) => points(args, &sampling.bench, interrupt),
+            Self::Named(Subject::Server(service)) => service.ends(),
+            Self::Command(command) => Ok(command.ends()),
+        }
+    }
+}
+
 /// Takes captures at all task counts, in ascending order.
-fn take(args: &Args, name: &str) -> anyhow::Result<Vec<Capture>> {
+fn take(args: &Args, source: &Source<'_>) -> anyhow::Result<Vec<Capture>> {
     let interrupt = interrupt::poll()?;
-    let subject = Subject::of(name, args.mode, &args.how)?;
-    let cpus = args.how.placement.order(subject.topology());
+    let cpus = args.how.placement.order(source.topology());
     let limit = args.patience.wait_quiet();
     QuietWait { limit, is_silent: args.how.quiet, interrupt: &interrupt }.wait(&cpus)?;
     let tasks = match &args.tasks {
-        Some(tasks) => match tasks.resolve(subject.topology(), cgroup::cpu_quota()) {
+        Some(tasks) => match tasks.resolve(source.topology(), cgroup::cpu_quota()) {
             tasks if tasks.len() < 2 => {
                 bail_usage!("growth needs two or more task counts, such as -t 1,2")
             }
             tasks => tasks,
         },
-        None => match &subject {
-            Subject::Testcase(sampling) => points(args, &sampling.bench, &interrupt)?,
-            Subject::Server(service) => service.ends()?,
-        },
+        None => source.points(args, &interrupt)?,
     };
     let output = args.output.as_deref().map(output_directory).transpose()?;
     let mut sampled: Vec<Sampled<Capture>> = Vec::new();
     for &tasks in &tasks {
-        sampled.push(sample(args, &subject, tasks, &interrupt, sampled.is_empty())?);
+        sampled.push(sample(args, source, tasks, &interrupt, sampled.is_empty())?);
     }
     let mut left = ((args.patience.times() - 1.0) * tasks.len() as f64).round() as usize;
     let is_disturbed = |one: &Sampled<_>| one.intervals.are_disturbed();
@@ -159,7 +191,7 @@ fn take(args: &Args, name: &str) -> anyhow::Result<Vec<Capture>> {
             if !args.how.quiet {
                 tell!("knee: other work disturbed {}, so knee samples it again", one.point);
             }
-            *one = sample(args, &subject, one.point.tasks, &interrupt, false)?;
+            *one = sample(args, source, one.point.tasks, &interrupt, false)?;
             left -= 1;
         }
     }
@@ -179,19 +211,31 @@ fn output_directory(dir: &Path) -> anyhow::Result<OutputDirectory> {
     OutputDirectory::open(dir).with_context(|| format!("cannot write to {}", dir.display()))
 }
 
-/// Samples the testcase or server at one task count.
+/// Samples at one task count.
 fn sample(
     args: &Args,
-    subject: &Subject<'_>,
+    source: &Source<'_>,
     tasks: u32,
     interrupt: &Interrupt,
     describes: bool,
 ) -> anyhow::Result<Sampled<Capture>> {
-    if !args.how.quiet {
-        tell!("knee: {}", subject.describe(tasks, args.duration));
+    let (seconds, quiet) = (args.duration, args.how.quiet);
+    if !quiet {
+        tell!(
+            "knee: {}",
+            match source {
+                Source::Named(subject) => subject.describe(tasks, seconds),
+                Source::Command(command) => command.describe(tasks, seconds),
+            }
+        );
     }
-    let describes = !args.how.quiet && describes;
-    let sampled = subject.sample::<Sampler>(tasks, args.duration, interrupt, describes)?;
+    let describes = !quiet && describes;
+    let sampled = match source {
+        Source::Named(subject) => {
+            subject.sample::<Sampler>(tasks, seconds, interrupt, describes)?
+        }
+        Source::Command(command) => command.sample(tasks, seconds, interrupt, describes)?,
+    };
     match sampled.interrupted {
         // An interrupted capture has no iteration count to compare.
         Some(signal) => Err(interrupted(signal)),

@@ -6,6 +6,8 @@ mod diff;
 mod growth;
 mod locks;
 mod recording;
+mod repeated;
+mod rounds;
 mod sample;
 mod service;
 mod show;
@@ -28,8 +30,8 @@ use crate::exit::{ExitStatus, usage};
 /// includes the function names.
 ///
 /// `show` turns a capture into a call tree, a flame graph or a file for other tools. `growth`
-/// samples a testcase or a server at several task counts, and ranks the functions whose cost per
-/// iteration or request grows. `diff` compares two captures.
+/// samples a testcase, a server or a command at several task counts, and ranks the functions whose
+/// cost per iteration, request or run grows. `diff` compares two captures.
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -50,6 +52,7 @@ Examples:
   knee profile mmap1 --event off-cpu       where tasks sleep, or wait for a CPU
   knee profile nginx -t 1                  a server on one CPU, under load
   knee profile growth mmap1 -m threads     what costs more with more tasks
+  knee profile growth -- make -j{tasks}    the same of your own program
   knee profile show last.json              the call tree
   knee profile show last.json --format flame -o last.svg
   knee profile show perf.data              the call tree of a perf recording

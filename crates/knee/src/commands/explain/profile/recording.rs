@@ -32,7 +32,7 @@ pub(super) fn take<W: Recorder>(
         }
         Ok((sampled.taken, Left::Nothing(status)))
     } else if let Some(pid) = args.pid {
-        let target = if args.only { Target::Process(pid) } else { Target::Tree(pid) };
+        let target = if args.only { Target::Process(pid) } else { Target::Trees(vec![pid]) };
         target::running::<W>(&target, args.duration, how, interrupt)
     } else if args.all {
         target::running::<W>(&Target::System, args.duration, how, interrupt)

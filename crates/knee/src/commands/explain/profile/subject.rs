@@ -50,7 +50,7 @@ impl<'a> Subject<'a> {
     pub(super) fn topology(&self) -> &Topology {
         match self {
             Self::Testcase(sampling) => &sampling.bench.topology,
-            Self::Server(service) => &service.topology,
+            Self::Server(service) => &service.0.topology,
         }
     }
 

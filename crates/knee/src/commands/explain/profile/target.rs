@@ -102,7 +102,7 @@ pub(super) fn running<W: Recorder>(
     let mut watch = W::open(target, &how.options())?;
     watch.enable()?;
     let descendants = match target {
-        Target::Tree(_) => watch.running().saturating_sub(1),
+        Target::Trees(_) => watch.running().saturating_sub(1),
         Target::System | Target::Process(_) | Target::Exec(_) => 0,
     };
     let title = title(target, descendants);
@@ -127,10 +127,14 @@ fn title(target: &Target, descendants: usize) -> String {
     match target {
         Target::System => "all CPUs".to_owned(),
         Target::Process(pid) | Target::Exec(pid) => format!("process {pid}"),
-        Target::Tree(pid) => match descendants {
-            0 => format!("process {pid}"),
-            _ => format!("process {pid} with {}", plural(descendants, "descendant")),
-        },
+        Target::Trees(pids) => {
+            let process =
+                pids.iter().map(|pid| format!("process {pid}")).collect::<Vec<_>>().join(" and ");
+            match descendants {
+                0 => process,
+                _ => format!("{process} with {}", plural(descendants, "descendant")),
+            }
+        }
     }
 }
 
@@ -148,12 +152,12 @@ fn wait(
     interrupt: &Interrupt,
     mut going_on: impl FnMut(),
 ) -> anyhow::Result<Option<i32>> {
-    let exit = match target {
-        Target::Process(pid) | Target::Tree(pid) | Target::Exec(pid) => {
-            let pid = Pid::from_raw(*pid).context("no process has this number")?;
+    let exit = match target.pid() {
+        Some(pid) => {
+            let pid = Pid::from_raw(pid).context("no process has this number")?;
             Some(pidfd_open(pid, PidfdFlags::empty()).context("cannot watch the process")?)
         }
-        Target::System => None,
+        None => None,
     };
     let until = duration.map(|seconds| Instant::now() + Duration::from_secs_f64(seconds));
     while until.is_none_or(|until| Instant::now() < until) {
