@@ -19,6 +19,9 @@ const STACK: &str = "the stack of the main thread";
 /// thread's thread-local variables in the same mapping.
 const THREAD: &str = "the stack or the thread-local variables of a thread";
 
+/// Allocators align memory to this many bytes (`max_align_t`), so such a unit is always in one line.
+const ALIGNMENT: u64 = 16;
+
 /// The names of a program's code and data, as far as its files contain them.
 #[derive(Default)]
 pub struct ProgramNames {
@@ -83,9 +86,28 @@ impl ProgramNames {
     pub(crate) fn look_up(&mut self, runs: &mut [TestResult]) {
         let sides = runs.iter().flat_map(|run| &run.conflicts).flat_map(|one| &one.sides);
         self.look_up_code(sides.flat_map(Touch::all_code));
+        // In memory that the program aligns to lines, sharing never depends on the address. A run in which the calls
+        // share nothing shows that it does.
+        let is_free = |run: &TestResult| !run.is_disturbed() && run.conflicts.is_empty();
+        let depends = runs.iter().any(is_free);
         for conflict in runs.iter_mut().flat_map(|run| &mut run.conflicts) {
             conflict.datum = Some(self.datum(conflict));
+            conflict.by_position = depends && self.can_be_by_position(conflict);
         }
+    }
+
+    /// Whether calls may share a line only because of the address at which the program has allocated its memory. This
+    /// is so if they touch different bytes of the line, and always in different units of [`ALIGNMENT`] bytes: at another
+    /// address of the same block, the units can be in different lines.
+    fn can_be_by_position(&self, conflict: &Conflict) -> bool {
+        let (mut written, mut touched, mut by_several) = (0_u8, 0_u8, 0_u8);
+        for side in &conflict.sides {
+            written |= units(side.written);
+            by_several |= touched & units(side.read | side.written);
+            touched |= units(side.read | side.written);
+        }
+        let mut bytes = conflict.sides.iter().flat_map(|side| set_bits(side.read | side.written));
+        by_several & written == 0 && bytes.all(|byte| self.at(conflict.line + byte).is_none())
     }
 
     /// Looks up the inlined functions of code at these addresses.
@@ -218,6 +240,15 @@ impl Mapping<'_> {
     }
 }
 
+/// The units of [`ALIGNMENT`] bytes that contain bytes of a line. Bit n stands for unit n.
+fn units(bytes: u64) -> u8 {
+    set_bits(bytes).fold(0, |units, byte| units | 1 << (byte / ALIGNMENT))
+}
+
+fn set_bits(mask: u64) -> impl Iterator<Item = u64> {
+    (0..64).filter(move |bit| mask >> bit & 1 == 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -315,6 +346,47 @@ mod tests {
         let each = [bytes(0, 1), bytes(1, 2), bytes(2, 3)];
         assert_eq!(datum(each), "+0x1, +0x2, +0x3");
         assert_eq!(datum([bytes(0, 1), bytes(1, 3), bytes(2, 3)]), "+0x3");
+    }
+
+    #[test]
+    fn false_sharing_in_allocated_memory_depends_on_the_address_if_a_run_without_it_shows_this() {
+        let mut names = names();
+        let heap = 1 << 20;
+        let conflict = |line, sides: [Touch; 2]| Conflict {
+            line,
+            overlap: false,
+            sides: sides.into(),
+            datum: None,
+            by_position: false,
+        };
+        let run = |conflicts| TestResult {
+            test: 0,
+            sides: Vec::new(),
+            conflicts,
+            more: 0,
+            stray: 0,
+            taken: 0,
+            fetched: 0,
+            moves: Vec::new(),
+            accesses: Vec::new(),
+            impossible: false,
+        };
+        let mut flagged = |line, sides: [Touch; 2], has_free_run: bool| {
+            let mut runs = vec![run(vec![conflict(line, sides)])];
+            runs.extend(has_free_run.then(|| run(Vec::new())));
+            names.look_up(&mut runs);
+            runs[0].conflicts[0].by_position
+        };
+        let apart = || [touch(0, 0, 1), touch(1, 1 << 16, 0)];
+        assert!(flagged(heap, apart(), true));
+        assert!(!flagged(heap, apart(), false), "every run shares the line");
+        assert!(!flagged(VARIABLE.as_ptr() as u64, apart(), true), "a variable stays in its line");
+        assert!(!flagged(heap, [touch(0, 0, 1), touch(1, 1 << 15, 0)], true), "one unit");
+        assert!(!flagged(heap, [touch(0, 0, 1), touch(1, 1, 0)], true), "true sharing");
+        assert!(
+            flagged(heap, [touch(0, 1, 1 << 40), touch(1, 1, 0)], true),
+            "both only read a byte"
+        );
     }
 
     #[test]

@@ -26,6 +26,13 @@ use crate::{Binding, Setup};
 const UNTRACED: u32 = 1;
 /// The number of traced runs of each order of a test's calls. These runs follow the untraced runs.
 const TRACED: u32 = 2;
+/// The addresses in a line at which an allocator can put a block: the multiples of its alignment, which is that of
+/// `max_align_t`.
+const PLACES: usize = 4;
+const ALIGNMENT: usize = 16;
+/// Size of a block that moves the next one, from the same free memory, to another place: with the header of the GNU C
+/// library, it takes 112 bytes.
+const FILLER: usize = 104;
 
 /// The `main` of a program that binds a library to a model.
 ///
@@ -121,7 +128,7 @@ fn outcome<B: Binding>(workers: &Workers<B>, test: &Arc<Test>, seen: &mut u64) -
     if test.calls.len() > SIDES {
         return Outcome::NotRun(format!("the test has more than {SIDES} calls at once"));
     }
-    let mut library = Library { workers, test, orders: &orders, findings: Vec::new() };
+    let mut library = Library { workers, test, orders: &orders, set_ups: 0, findings: Vec::new() };
     let calls = orders.iter().map(Vec::as_slice);
     let (ran, traced) = knee_plan::run(&mut library, calls, UNTRACED, |traced| traced < TRACED);
     *seen = traced;
@@ -138,7 +145,27 @@ struct Library<'a, B> {
     workers: &'a Workers<B>,
     test: &'a Arc<Test>,
     orders: &'a [Vec<usize>],
+    /// How often the library was set up for this test.
+    set_ups: u32,
     findings: Vec<Finding>,
+}
+
+impl<B> Library<'_, B> {
+    /// Allocates memory until the next block has the place of the next run. The traced runs of a test have all places in
+    /// turn. So if objects share a line only at some places, some run does not show it, whatever the tests before have
+    /// allocated.
+    fn change_place(&mut self) {
+        let (order, run) = (self.set_ups / (UNTRACED + TRACED), self.set_ups % (UNTRACED + TRACED));
+        let place = (order * TRACED + run.saturating_sub(UNTRACED)) as usize % PLACES;
+        self.set_ups += 1;
+        // An allocator that takes these blocks from elsewhere may never reach the place.
+        for _ in 0..4 * PLACES {
+            let block = Box::leak(Box::new([0_u8; FILLER]));
+            if block.as_ptr().addr() / ALIGNMENT % PLACES == place {
+                break;
+            }
+        }
+    }
 }
 
 impl<B: Binding> Session for Library<'_, B> {
@@ -147,6 +174,7 @@ impl<B: Binding> Session for Library<'_, B> {
     type Error = Outcome;
 
     fn set_up(&mut self) -> Result<Arc<B>, Outcome> {
+        self.change_place();
         let binding = catch_unwind(|| B::set_up(&Setup(&self.test.setup)));
         binding.map(Arc::new).map_err(|panic| Outcome::SetupFailed(message(&*panic)))
     }
