@@ -75,6 +75,14 @@ impl AtomicFile {
         })
     }
 
+    /// Checks that no link of another user is on the way to the file, before it is created later.
+    ///
+    /// # Errors
+    /// There is such a link, or the path cannot be examined.
+    pub fn check(path: &Path) -> io::Result<()> {
+        target_of(path).map(drop)
+    }
+
     /// Flushes the file to disk and puts it in place.
     pub fn persist(mut self) -> io::Result<()> {
         self.file.flush()?;

@@ -67,6 +67,7 @@ impl Output {
             "-o {}: its directory does not exist",
             path.display()
         );
+        AtomicFile::check(path).with_context(|| cannot_write(path))?;
         let is_special = path.exists() && !path.is_file();
         let special = is_special.then(|| AtomicFile::create(path)).transpose();
         let special = special.with_context(|| cannot_write(path))?;

@@ -100,7 +100,7 @@ pub enum PredictError {
 }
 
 /// The most lines and locks of a simulation. Each takes some hundred bytes.
-const MOST_INSTANCES: usize = 1 << 22;
+const MOST_INSTANCES: usize = 1 << 20;
 
 /// The prediction for a number of tasks.
 #[derive(Debug, Clone, PartialEq)]

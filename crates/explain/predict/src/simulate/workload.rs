@@ -146,6 +146,8 @@ pub enum Scope {
 /// The most locks that a task holds at once: `MAX_LOCK_DEPTH` of Linux (include/linux/sched.h), beyond which its checker
 /// of locks gives up.
 const MOST_HELD: usize = 48;
+/// The most pairs of locks of which one is taken while the other is held.
+const MOST_ORDERS: usize = 1 << 18;
 
 /// What is wrong with a workload.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -187,6 +189,11 @@ pub enum WorkloadError {
         /// Index of its iteration.
         iteration: usize,
     },
+    /// More pairs of nested locks than in any program.
+    #[error(
+        "the iterations take more than {MOST_ORDERS} different pairs of locks inside each other"
+    )]
+    Orders,
     /// Tasks that replay this could deadlock.
     #[error("{first} and {second} are taken in both orders (ABBA); they may be several locks")]
     Order {
@@ -282,6 +289,9 @@ impl Workload {
                 }
                 Step::Acquire { lock, .. } => {
                     orders.extend(held.iter().map(|&outer| (outer, lock)));
+                    if orders.len() > MOST_ORDERS {
+                        return Err(WorkloadError::Orders);
+                    }
                     held.push(lock);
                 }
                 Step::Release { lock } => match held.iter().position(|&other| other == lock) {

@@ -109,6 +109,24 @@ fn a_task_cannot_hold_more_locks_than_a_kernel_allows() {
 }
 
 #[test]
+fn pairs_of_nested_locks_are_limited() {
+    // Inside each of 600 locks, each of 600 others is taken: 360,000 pairs.
+    let lock = Lock { name: String::new(), line: 0, kind: LockKind::Spin, scope: Scope::Global };
+    let take = |lock| Step::Acquire { lock, hold: Hold::Exclusive };
+    let give = |lock| Step::Release { lock };
+    let iteration = |outer| {
+        let inner = (600..1200).flat_map(|lock| [take(lock), give(lock)]);
+        let work = Step::Compute { instructions: 1.0 };
+        let steps = [take(outer), work].into_iter().chain(inner).chain([give(outer)]);
+        Iteration { steps: steps.collect() }
+    };
+    let recorded = vec![Recorded { node: 0, iterations: (0..600).map(iteration).collect() }];
+    let lines = vec![Line { name: String::new(), scope: Scope::Global }];
+    let workload = Workload { recorded, lines, locks: vec![lock; 1200] };
+    assert_eq!(workload.check(), Err(WorkloadError::Orders));
+}
+
+#[test]
 fn long_chains_of_lock_orders_are_checked_in_linear_time() {
     // Each lock is taken inside the previous one, and the first one, at last, inside the last one.
     const LOCKS: usize = 20_000;

@@ -38,8 +38,8 @@ pub struct Ranking {
     pub fixes_cut: bool,
 }
 
-/// The maximum number of comparisons of two sets of data in all steps of a ranking. This many comparisons
-/// take a few seconds. For a large check with a thousand sets, a step makes a million comparisons.
+/// The maximum number of comparisons of data in all steps of a ranking. This many comparisons take up to a minute, and
+/// usually a few seconds. For a large check with a thousand sets of five data, a step makes up to five million.
 const MOST_COMPARISONS: usize = 1_000_000_000;
 
 /// A datum that tests share.
@@ -195,7 +195,7 @@ impl Left {
 }
 
 /// The greedy sequence of fixes. `sets` contains the sets of data that tests share, each with the number of
-/// tests that share exactly this set. `comparisons` is the maximum number of comparisons of two sets. Also
+/// tests that share exactly this set. `comparisons` is the maximum number of comparisons of data. Also
 /// returns whether the sequence ends early because the next step would exceed this maximum.
 fn fixes(
     sets: &BTreeMap<BTreeSet<String>, usize>,
@@ -210,7 +210,8 @@ fn fixes(
         .collect();
     let mut fixes = Vec::new();
     while fixes.len() < steps && !left.is_empty() {
-        match comparisons.checked_sub(left.len().saturating_mul(left.len())) {
+        let data: usize = left.keys().map(|set| set.data.len()).sum();
+        match comparisons.checked_sub(left.len().saturating_mul(data)) {
             Some(rest) => comparisons = rest,
             None => return (fixes, true),
         }
@@ -297,6 +298,11 @@ mod tests {
             assert_eq!((fixes.len(), cut), (steps, is_cut), "{comparisons}");
         }
         assert_eq!(fixes(&sets, 1, 9), (fixes(&sets, 1, 14).0, false));
+        // Large sets take longer to compare.
+        let large: BTreeSet<String> = (0..100).map(|nr| format!("{nr}")).collect();
+        let sets = [(large, 1), (["x".to_owned()].into(), 1)].into();
+        assert_eq!(fixes(&sets, usize::MAX, 201).0.len(), 0);
+        assert_eq!(fixes(&sets, 1, 202).0.len(), 1);
     }
 
     #[test]

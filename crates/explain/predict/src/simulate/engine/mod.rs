@@ -38,6 +38,10 @@ const JITTER: f64 = 0.2;
 /// (Skylake), and about one instruction in seven stores.
 const HIDDEN_INSTRUCTIONS: f64 = 400.0;
 
+/// Operations that take as long as an event. Most operations make an event, but visits to lines that a task already has
+/// do not, and a trace can contain millions of them.
+const OPERATIONS_OF_EVENT: u64 = 16;
+
 /// Events of each task after which all queues are shuffled, on average: it has waited once or twice.
 /// Tasks that wait most of the time otherwise keep the order of their start, which decides how many
 /// transfers are between sockets. On a real machine, each interrupt makes a task lose its place,
@@ -95,6 +99,8 @@ pub(super) struct Engine<'a> {
     rate: f64,
     completed: u64,
     handled: u64,
+    /// Operations that tasks have executed.
+    executed: u64,
     /// The number of handled events at which queues are shuffled.
     next_shuffle: u64,
 }
@@ -152,6 +158,7 @@ impl<'a> Engine<'a> {
             rate: 0.0,
             completed: 0,
             handled: 0,
+            executed: 0,
             next_shuffle: 0,
         }
     }
@@ -189,8 +196,8 @@ impl<'a> Engine<'a> {
     /// Simulates so many more iterations, but not more events.
     fn simulate(&mut self, iterations: u64, events: u64) {
         let completed = self.completed + iterations;
-        let handled = self.handled + events;
-        while self.completed < completed && self.handled < handled {
+        let handled = self.handled() + events;
+        while self.completed < completed && self.handled() < handled {
             if self.handled >= self.next_shuffle {
                 self.shuffle();
             }
@@ -232,9 +239,9 @@ impl<'a> Engine<'a> {
         Found { rate: self.rate, window, tallies, shootdowns: self.shootdowns.clone() }
     }
 
-    /// Events so far.
+    /// Events so far, or the operations if there are so many that they take longer.
     pub(super) fn handled(&self) -> u64 {
-        self.handled
+        self.handled.max(self.executed / OPERATIONS_OF_EVENT)
     }
 
     /// Executes operations of a task until it has to wait or time passes.
@@ -266,7 +273,9 @@ impl<'a> Engine<'a> {
                 }
             }
         };
-        while !is_waiting(self) {}
+        while !is_waiting(self) {
+            self.executed += 1;
+        }
     }
 
     /// The lock that the task uses, and its line.

@@ -229,6 +229,16 @@ fn an_iteration_of_more_events_than_are_simulated_has_a_rate() {
     assert_near(point.rate, 1e9 / (50.0 * 20_000.0), 0.01);
 }
 
+/// Without a limit of operations, this takes minutes.
+#[test]
+fn a_million_visits_without_events_have_a_rate() {
+    let visits = vec![visit(1, Access::Load); 1_000_000];
+    let steps = [vec![compute(300.0), visit(0, Access::Atomic)], visits].concat();
+    let workload = workload(&steps, &[Scope::Global, Scope::Global], &[]);
+    let point = point(&workload, &uniform(4), 1000.0, certain(0.0), 4);
+    assert!(point.rate > 0.0);
+}
+
 #[test]
 fn locks_pass_in_order_of_arrival_wherever_the_waiters_are() {
     let steps = [compute(400.0), acquire(0), compute(100.0), release(0)];
