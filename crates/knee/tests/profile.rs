@@ -229,7 +229,6 @@ fn growth_of_a_command_is_that_of_a_run() {
     for tasks in ["1", "2"] {
         let capture = capture(&scratch, &format!("kept/{tasks}.json"));
         assert_schema("capture", &capture);
-        assert!(capture["seconds"].as_f64().unwrap() >= 0.5);
         let programs = capture["programs"].as_array().unwrap();
         assert!(programs.iter().any(|program| program == "sh"), "{programs:?}");
         let runs = fs::read_to_string(scratch.path().join(format!("runs-{tasks}"))).unwrap();

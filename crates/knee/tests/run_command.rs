@@ -232,4 +232,8 @@ fn records_of_a_command_are_compared() {
     }
     let compared = finish(&mut scratch.knee(&["compare", "before", "after"]));
     compared.assert_code(0).assert_stdout_has("+20.0%");
+    let timed = ["run", "-q", "--patience", "1", "-r", "6", "-t", "1", "-o", "timed", "--"];
+    finish(scratch.knee(&timed).args(["sh", "-c", "echo 100"])).assert_code(0);
+    let compared = finish(&mut scratch.knee(&["compare", "timed", "after"]));
+    compared.assert_code(0).assert_stdout_has("it counts units, and the run before counts runs");
 }

@@ -96,7 +96,7 @@ pub enum GrowthError {
     /// Captures differ in more than the task count.
     #[error(
         "{one} and {other} differ in more than the task count; use captures of the same testcase, \
-         mode and event"
+         mode, unit and event"
     )]
     Different {
         /// A title.
@@ -126,7 +126,9 @@ pub fn growth(captures: &[Capture]) -> Result<Growth, GrowthError> {
     let points = captures.iter().map(point).collect::<Result<Vec<_>, _>>()?;
     for pair in captures.windows(2) {
         let key = |capture: &Capture| {
-            let work = capture.work.as_ref().map(|work| (work.point.case.clone(), work.point.mode));
+            let work = capture.work.as_ref();
+            let work =
+                work.map(|work| (work.point.case.clone(), work.point.mode, work.unit.clone()));
             (work, capture.clock.event.clone(), capture.clock.user_only)
         };
         if key(pair[0]) != key(pair[1]) {

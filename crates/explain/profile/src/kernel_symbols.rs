@@ -4,13 +4,14 @@
 //! `choose_best_symbol` in `tools/perf/util/symbol.c`.
 
 use std::fs;
+use std::sync::{Arc, OnceLock};
 
 /// The kernel's functions, in the order of their addresses.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct KernelSymbols {
-    symbols: Vec<Symbol>,
+    symbols: Arc<[Symbol]>,
     /// The start of the kernel's text, by each name that perf uses for it.
-    starts: Vec<(Box<str>, u64)>,
+    starts: Arc<[(Box<str>, u64)]>,
 }
 
 /// Names of the start of the kernel's text: `ref_reloc_sym` in `tools/perf/util/machine.c`.
@@ -25,10 +26,15 @@ struct Symbol {
 }
 
 impl KernelSymbols {
-    /// The symbols of the running kernel; `None` if it hides their addresses (`kptr_restrict`).
+    /// The symbols of the running kernel; `None` if it hides their addresses (`kptr_restrict`). Reads them once, because
+    /// that takes tens of milliseconds, and a short command is sampled many times.
     pub(crate) fn of_running() -> Option<KernelSymbols> {
-        let symbols = KernelSymbols::parse(&fs::read("/proc/kallsyms").ok()?);
-        symbols.are_known().then_some(symbols)
+        static RUNNING: OnceLock<Option<KernelSymbols>> = OnceLock::new();
+        let read = || {
+            let symbols = KernelSymbols::parse(&fs::read("/proc/kallsyms").ok()?);
+            symbols.are_known().then_some(symbols)
+        };
+        RUNNING.get_or_init(read).clone()
     }
 
     pub(crate) fn parse(text: &[u8]) -> KernelSymbols {
@@ -55,7 +61,7 @@ impl KernelSymbols {
             symbols.iter().filter(start).map(|start| (start.name.clone(), start.address)).collect();
         symbols.sort_by(|a, b| a.address.cmp(&b.address).then_with(|| b.rank().cmp(&a.rank())));
         symbols.dedup_by_key(|symbol| symbol.address);
-        KernelSymbols { symbols, starts }
+        KernelSymbols { symbols: symbols.into(), starts }
     }
 
     /// Whether the addresses of functions are known.

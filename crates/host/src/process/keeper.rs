@@ -58,6 +58,8 @@ use rustix::process::{
     pidfd_send_signal,
 };
 
+pub use self::message::KEEPER;
+
 use self::message::{END, Message, RELEASE};
 use super::output::read_tail;
 use super::start::{Ties, spawn};

@@ -191,7 +191,8 @@ impl Compared {
         let after = &*VariantPair::rename(after, &variants, |pair| &pair.after);
         let keys: BTreeSet<&Key> = before.points.keys().chain(after.points.keys()).collect();
         let rounds = |side: &'_ Results, key: &Key| {
-            side.points.get(key).map(|m| m.rounds.clone()).unwrap_or_default()
+            let measured = side.points.get(key).filter(|_| !differ_in_unit(before, after, key));
+            measured.map(|m| m.rounds.clone()).unwrap_or_default()
         };
         let machine = machine_changes(before, after);
         let drift = |key: &Key| {
@@ -254,7 +255,12 @@ impl Compared {
                 None => gaps.push(Gap {
                     key: key.clone(),
                     before: missing(before, key),
-                    after: missing(after, key),
+                    after: missing(after, key).or_else(|| {
+                        differ_in_unit(before, after, key).then(|| {
+                            let [one, other] = sides.map(|side| side.unit(&key.case));
+                            format!("it counts {other}, and the run before counts {one}")
+                        })
+                    }),
                 }),
             }
         }
@@ -320,6 +326,12 @@ fn point(key: &Key, comparison: Comparison, before: &Results, after: &Results) -
         comparison,
     }
     .supported()
+}
+
+/// Whether the rate of a command is that of its runs on one side, and one that it prints on the other.
+fn differ_in_unit(before: &Results, after: &Results, key: &Key) -> bool {
+    let timed = |side: &Results| side.cases.get(&key.case).map(|info| info.timed);
+    matches!((timed(before), timed(after)), (Some(one), Some(other)) if one != other)
 }
 
 fn missing(side: &Results, key: &Key) -> Option<String> {

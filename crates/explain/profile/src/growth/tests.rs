@@ -156,6 +156,10 @@ fn captures_of_different_targets_are_refused() {
     other.work.as_mut().unwrap().point.mode = Mode::Processes;
     let refused = growth(&[one.clone(), other]).unwrap_err();
     assert!(matches!(refused, GrowthError::Different { .. }));
+    let mut other = two.clone();
+    other.work.as_mut().unwrap().unit = "runs".to_owned();
+    let refused = growth(&[one.clone(), other]).unwrap_err();
+    assert!(matches!(refused, GrowthError::Different { .. }));
     assert_eq!(growth(&[two.clone(), one.clone()]), growth(&[one, two]), "in any order");
 }
 

@@ -1,6 +1,7 @@
 //! What knee tells a keeper, in one byte, and what a keeper tells knee, in eight bytes: a process
 //! between fork and exec may not allocate memory.
 
+use std::ffi::CStr;
 use std::io::{self, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -8,6 +9,8 @@ use std::process::ExitStatus;
 use rustix::io::Errno;
 use rustix::process::Pid;
 
+/// The name of a keeper, and of its program until it is released.
+pub const KEEPER: &CStr = c"knee-keeper";
 /// What knee sends a keeper to let the held program run.
 pub(super) const RELEASE: u8 = b'!';
 /// What knee sends a keeper to end the program. If the socket closes without it, knee was killed.

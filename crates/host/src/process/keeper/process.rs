@@ -18,7 +18,7 @@ use rustix::process::{
 };
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 
-use super::message::{END, Message, RELEASE};
+use super::message::{END, KEEPER, Message, RELEASE};
 use crate::process::descendants::{end_descendants, running_descendants};
 use crate::process::fork::die_with;
 use crate::process::{ended_with, readable, wait_readable};
@@ -54,7 +54,7 @@ struct Program {
 /// The main function of a keeper. Returns the exit status.
 pub(super) fn main() -> i32 {
     // It was started as /proc/self/exe, so tools would show it as `exe`.
-    let _ = rustix::thread::set_name(c"knee-keeper");
+    let _ = rustix::thread::set_name(KEEPER);
     let words = std::env::args_os().skip(2).collect();
     let Some((control, charge)) = parse(words) else {
         eprintln!("knee {SUBCOMMAND} is internal to knee; do not start it by hand");

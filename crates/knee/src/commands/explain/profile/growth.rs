@@ -180,9 +180,16 @@ fn take(args: &Args, source: &Source<'_>) -> anyhow::Result<Vec<Capture>> {
         None => source.points(args, &interrupt)?,
     };
     let output = args.output.as_deref().map(output_directory).transpose()?;
+    // What is sampled is kept if a signal ends the next sampling.
+    let keep = |one: &Sampled<Capture>| match &output {
+        Some(output) => output.write(format!("{}.json", one.point.tasks), &one.taken.to_json()),
+        None => Ok(()),
+    };
     let mut sampled: Vec<Sampled<Capture>> = Vec::new();
     for &tasks in &tasks {
-        sampled.push(sample(args, source, tasks, &interrupt, sampled.is_empty())?);
+        let one = sample(args, source, tasks, &interrupt, sampled.is_empty())?;
+        keep(&one)?;
+        sampled.push(one);
     }
     let mut left = ((args.patience.times() - 1.0) * tasks.len() as f64).round() as usize;
     let is_disturbed = |one: &Sampled<_>| one.intervals.are_disturbed();
@@ -192,17 +199,15 @@ fn take(args: &Args, source: &Source<'_>) -> anyhow::Result<Vec<Capture>> {
                 tell!("knee: other work disturbed {}, so knee samples it again", one.point);
             }
             *one = sample(args, source, one.point.tasks, &interrupt, false)?;
+            keep(one)?;
             left -= 1;
         }
     }
-    let keep = |one: Sampled<Capture>| {
+    let taken = |one: Sampled<Capture>| {
         one.warn();
-        if let Some(output) = &output {
-            output.write(format!("{}.json", one.point.tasks), &one.taken.to_json())?;
-        }
-        Ok(one.taken)
+        one.taken
     };
-    sampled.into_iter().map(keep).collect()
+    Ok(sampled.into_iter().map(taken).collect())
 }
 
 /// Creates the directory for the captures, if necessary, and opens it.

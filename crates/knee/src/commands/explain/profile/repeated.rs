@@ -1,5 +1,9 @@
 //! Sampling runs of a command.
 
+use std::time::Instant;
+
+use knee_host::number::time;
+use knee_host::process::keeper::KEEPER;
 use knee_host::{Interrupt, auto_tasks, cgroup, number};
 use knee_profile::Capture;
 use knee_profile::capture::Work;
@@ -12,7 +16,12 @@ use super::rounds::{Round, Rounds, Shown};
 use super::testcase::Sampled;
 use crate::args::score::ScoreArgs;
 use crate::exit::bail_usage;
+use crate::present::left_running;
 use crate::session::bench::{Intervals, interrupted};
+use crate::stderr::tell;
+
+/// How many times longer than planned the runs of a command may take with the work between them.
+const LONGEST: f64 = 5.0;
 
 /// A command that knee runs again and again.
 pub(super) struct Repeated<'a>(pub(super) Rounds<'a>);
@@ -51,8 +60,20 @@ impl<'a> Repeated<'a> {
     ) -> anyhow::Result<Sampled<Capture>> {
         let (rounds, point) = (&self.0, self.0.point(tasks));
         let (mut before, mut iterations) = (0.0, 0.0);
-        let (mut captures, mut intervals) = (Vec::new(), Intervals::default());
+        let (mut captures, mut intervals, mut left) =
+            (Vec::new(), Intervals::default(), Vec::new());
+        let begun = Instant::now();
         while before < seconds {
+            if before > 0.0 && begun.elapsed().as_secs_f64() > LONGEST * seconds {
+                tell!(
+                    "knee: each run of {} is so short that knee sampled only {} in {}; sample a longer run, \
+                     such as a loop",
+                    rounds.case.id,
+                    time(before),
+                    time(begun.elapsed().as_secs_f64())
+                );
+                break;
+            }
             let describes = describes && captures.is_empty();
             let shown = Shown { describes, before, planned: seconds };
             let Round { started_at, recorder, seconds: sampled, samples } =
@@ -62,10 +83,14 @@ impl<'a> Repeated<'a> {
             let capture = recorder.finish(point.to_string(), started_at, None)?;
             // The CPU times of its processes are rounded to ticks.
             let cpu_seconds = capture.cpu_seconds.filter(|_| sampled > Command::SHORT);
-            captures.push(Capture { cpu_seconds, ..capture });
+            captures.push(without_keepers(Capture { cpu_seconds, ..capture }));
+            left.extend(samples[1].left_running.iter().cloned());
             iterations += samples[0].rates.iter().sum::<f64>() * samples[0].seconds;
             intervals.add(&samples[0]);
             before += sampled;
+        }
+        if let Some(note) = left_running::of_command(&left) {
+            tell!("knee: {note}");
         }
         let taken = Capture::joined(captures).expect("a run takes some time");
         let work = Work {
@@ -78,4 +103,12 @@ impl<'a> Repeated<'a> {
         let taken = Capture { work: Some(work), ..taken };
         Ok(Sampled { taken, interrupted: None, point, intervals })
     }
+}
+
+/// Leaves out what the parents of the command did, and the command before it executed its program.
+fn without_keepers(mut capture: Capture) -> Capture {
+    let keeper = KEEPER.to_str().expect("the name is ASCII");
+    let programs = &capture.programs;
+    capture.counts.retain(|count| programs[count.program as usize] != keeper);
+    capture
 }
