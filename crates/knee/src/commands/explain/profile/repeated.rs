@@ -15,7 +15,6 @@ use super::args::HowArgs;
 use super::rounds::{Round, Rounds, Shown};
 use super::testcase::Sampled;
 use crate::args::score::ScoreArgs;
-use crate::exit::bail_usage;
 use crate::present::left_running;
 use crate::session::bench::{Intervals, interrupted};
 use crate::stderr::tell;
@@ -33,10 +32,7 @@ impl<'a> Repeated<'a> {
         mode: Option<Mode>,
         how: &'a HowArgs,
     ) -> anyhow::Result<Self> {
-        if mode == Some(Mode::Threads) {
-            bail_usage!("-m threads applies only to testcases; leave out -m for a command");
-        }
-        Ok(Self(Rounds::of(score.case(words)?, how)?))
+        Ok(Self(Rounds::of(score.case(words)?, mode, how)?))
     }
 
     /// The default task counts to compare: one, and as many as there are CPUs.

@@ -8,7 +8,7 @@ use anyhow::Context;
 use knee_host::workdir::WorkDir;
 use knee_host::{Interrupt, Topology, utc};
 use knee_profile::sampling::{Options, Target};
-use knee_results::{Mode, PointId};
+use knee_results::{Family, Mode, PointId};
 use knee_run::job::{Job, START_TIMEOUT, Sample};
 use knee_run::launch::run_observed;
 use knee_run::observer::RoundObserver;
@@ -18,6 +18,7 @@ use knee_run::stopped::Stopped;
 use super::args::HowArgs;
 use super::watch::Recorder;
 use crate::args::{existing, require_one_word};
+use crate::exit::bail_usage;
 use crate::progress::Progress;
 use crate::session::bench::not_ended;
 use crate::session::{SERVER_WARMUP, topology};
@@ -43,7 +44,11 @@ pub(super) struct Round<W> {
 }
 
 impl<'a> Rounds<'a> {
-    pub(super) fn of(case: Case, how: &'a HowArgs) -> anyhow::Result<Self> {
+    pub(super) fn of(case: Case, mode: Option<Mode>, how: &'a HowArgs) -> anyhow::Result<Self> {
+        if mode == Some(Mode::Threads) {
+            let kind = if case.family == Family::Server { "server" } else { "command" };
+            bail_usage!("-m threads applies only to testcases; leave out -m for a {kind}");
+        }
         let (option, dir) = match &how.dir {
             Some(dir) => ("--dir", existing("--dir", dir)?),
             None => ("TMPDIR", existing("TMPDIR", &std::env::temp_dir())?),

@@ -24,10 +24,7 @@ impl<'a> Service<'a> {
         mode: Option<Mode>,
         how: &'a HowArgs,
     ) -> anyhow::Result<Service<'a>> {
-        if mode == Some(Mode::Threads) {
-            bail_usage!("-m threads applies only to testcases; leave out -m for a server");
-        }
-        Ok(Service(Rounds::of(case, how)?))
+        Ok(Service(Rounds::of(case, mode, how)?))
     }
 
     /// The largest default number of CPUs at which the load has CPUs of its own or comes from another host, or 1.
