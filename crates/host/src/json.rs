@@ -97,6 +97,33 @@ impl Visitor<'_> for Place<'_> {
     }
 }
 
+/// Implements `Deserialize` for a struct with parts whose fields are among its own in the JSON. The struct and the parts
+/// are named with all of their fields and serde's attributes for them, the parts after `..`.
+///
+/// With `#[serde(flatten)]`, serde would keep all unknown fields of an object in memory, in up to 70 times their size.
+#[macro_export]
+macro_rules! deserialize_flattened {
+    ($whole:ident {
+        $($(#[$on:meta])* $field:ident: $type:ty,)*
+        $(..$part:ident: $inner:ident {
+            $($(#[$on_inner:meta])* $inner_field:ident: $inner_type:ty,)*
+        },)*
+    }) => {
+        impl<'de> serde::Deserialize<'de> for $whole {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                #[derive(serde::Deserialize)]
+                struct Fields {
+                    $($(#[$on])* $field: $type,)*
+                    $($($(#[$on_inner])* $inner_field: $inner_type,)*)*
+                }
+
+                let Fields { $($field,)* $($($inner_field,)*)* } = Fields::deserialize(from)?;
+                Ok(Self { $($field,)* $($part: $inner { $($inner_field,)* },)* })
+            }
+        }
+    };
+}
+
 /// Reads a list of at most `MOST` values, for `#[serde(deserialize_with)]`. An empty string takes three bytes of a text,
 /// but 24 of memory.
 pub fn at_most<'de, const MOST: usize, T, D>(list: D) -> Result<Vec<T>, D::Error>
@@ -182,6 +209,36 @@ mod tests {
 
     fn of(text: &str) -> String {
         fault("the line", &serde_json::from_str::<Vec<u8>>(text).unwrap_err())
+    }
+
+    #[derive(Debug, PartialEq)]
+    struct Part {
+        b: u8,
+        c: Option<u8>,
+    }
+
+    #[derive(Debug, PartialEq)]
+    struct Whole {
+        a: u8,
+        part: Part,
+    }
+
+    deserialize_flattened!(Whole {
+        a: u8,
+        ..part: Part {
+            #[serde(rename = "bee")]
+            b: u8,
+            c: Option<u8>,
+        },
+    });
+
+    #[test]
+    fn unknown_fields_of_a_flattened_object_are_not_kept() {
+        // serde_json skips a number that it cannot represent, but cannot keep it.
+        let json = r#"{"a": 1, "x": [1e999], "bee": 2}"#;
+        let whole = Whole { a: 1, part: Part { b: 2, c: None } };
+        assert_eq!(serde_json::from_str::<Whole>(json).unwrap(), whole);
+        assert!(serde_json::from_str::<Whole>(r#"{"a": 1}"#).is_err());
     }
 
     #[test]

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use knee_host::text::visible_newlines;
 use knee_results::{CaseId, Family, Mode, Order, PointId, Side};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::catalogue::Selected;
 use crate::job::{Command, LAYOUTS, Score, Source};
@@ -15,7 +16,7 @@ use crate::task::NEXT_CPU;
 use crate::testcase::Need;
 
 /// A testcase, plug-in or command as a run sees it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Case {
     /// Its identity, unique in a run.
     #[serde(rename = "name")]
@@ -43,6 +44,71 @@ pub struct Case {
     /// Where its loop comes from.
     #[serde(flatten)]
     pub source: Source,
+}
+
+// As with `deserialize_flattened!`, which is for structs alone.
+impl<'de> Deserialize<'de> for Case {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Fields {
+            name: CaseId,
+            family: Family,
+            description: String,
+            unit: String,
+            bytes: u64,
+            #[serde(default = "one")]
+            steps: u64,
+            #[serde(default)]
+            min_interval: f64,
+            #[serde(default)]
+            is_threads_only: bool,
+            #[serde(default = "one")]
+            cpus_per_task: u64,
+            plugin: Option<PathBuf>,
+            sha256: Option<String>,
+            command: Option<Command>,
+            server: Option<Box<Server>>,
+            here: Option<PathBuf>,
+        }
+
+        let Fields {
+            name: id,
+            family,
+            description,
+            unit,
+            bytes,
+            steps,
+            min_interval,
+            is_threads_only,
+            cpus_per_task,
+            plugin,
+            sha256,
+            command,
+            server,
+            here,
+        } = Fields::deserialize(from)?;
+        let source = match (plugin, command, server) {
+            (Some(plugin), _, _) => Source::Plugin { plugin, sha256 },
+            (_, Some(command), _) => Source::Command { command },
+            (_, _, Some(server)) => Source::Server {
+                server,
+                here: here.ok_or_else(|| D::Error::missing_field("here"))?,
+            },
+            (None, None, None) => Source::BuiltIn {},
+        };
+        Ok(Self {
+            id,
+            family,
+            description,
+            unit,
+            bytes,
+            steps,
+            min_interval,
+            is_threads_only,
+            cpus_per_task,
+            source,
+        })
+    }
 }
 
 fn one() -> u64 {
@@ -285,6 +351,22 @@ fn pairs(points: &[usize], all: usize, round: u32) -> Vec<Vec<usize>> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn unknown_fields_of_a_case_are_not_kept_and_those_of_its_source_are_required() {
+        let case = |fields: &str| {
+            let json = format!(
+                r#"{{"name": "x", "family": "command", "description": "", "unit": "runs", "bytes": 0{fields}}}"#
+            );
+            serde_json::from_str::<Case>(&json).map(|case| case.source)
+        };
+        // serde_json skips a number that it cannot represent, but cannot keep it.
+        assert_eq!(case(r#", "y": 1e999"#).unwrap(), Source::BuiltIn {});
+        let plugin = Source::Plugin { plugin: "x.so".into(), sha256: None };
+        assert_eq!(case(r#", "plugin": "x.so""#).unwrap(), plugin);
+        let error = case(r#", "command": {"line": "x"}"#).unwrap_err().to_string();
+        assert!(error.contains("missing field `score`"), "{error}");
+    }
 
     proptest! {
         #[test]

@@ -17,6 +17,8 @@ const MOST_TRACES: usize = 1_000;
 const MOST_CPUS: usize = 1_024;
 /// The most lines and locks of a trace. The simulation has a table of lines for each instance of a scope.
 const MOST_STATIONS: usize = 1 << 16;
+/// The most iterations of all traced CPUs together. Empty ones take three bytes of a file, and many times that of memory.
+const MOST_ITERATIONS: usize = 1 << 18;
 /// The most iterations that [`Trace::iterations`] can be.
 const MOST_REPETITIONS: u32 = 1_000_000;
 /// The most instructions of an iteration, and the highest rate per second. Sums of them are finite.
@@ -109,7 +111,9 @@ impl Trace {
     fn check(&self) -> Result<(), TraceError> {
         let wrong = |what: String| Err(TraceError::Value { testcase: self.testcase.clone(), what });
         let workload = &self.workload;
+        let iterations = workload.recorded.iter().map(|recorded| recorded.iterations.len()).sum();
         let sizes = [
+            ("iterations", iterations, MOST_ITERATIONS),
             ("CPUs", workload.recorded.len(), MOST_CPUS),
             ("lines", workload.lines.len(), MOST_STATIONS),
             ("locks", workload.locks.len(), MOST_STATIONS),

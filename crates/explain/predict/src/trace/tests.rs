@@ -81,6 +81,8 @@ fn indices_sizes_and_rates_that_no_trace_has_are_refused() {
     assert!(with("\"node\": 1", "\"node\": 1000000").contains("memory node"));
     assert!(with("prediction trace", "commute matrix").contains("not a trace"));
     assert!(with("\"schema\": 1", "\"schema\": 2").contains("schema 2"));
+    let empty = format!("{}\"12.5 ", "\"\", ".repeat(1 << 18));
+    assert!(with("\"12.5 ", &empty).contains("iterations, and knee reads at most 262144"));
     assert!(refusal("{").contains("cut off"));
     let empty = String::from_utf8(Traces(Vec::new()).to_json()).unwrap();
     assert_eq!(refusal(&empty), "it contains no traces");

@@ -10,10 +10,11 @@ mod joined;
 mod size;
 mod stacks;
 
+use knee_host::deserialize_flattened;
 use knee_host::json::at_most;
 use knee_results::{CaseId, ITERATIONS, Mode, PointId};
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 pub use file::CaptureError;
 pub(crate) use file::other_schema;
@@ -109,28 +110,20 @@ pub struct Work {
     pub disturbed: bool,
 }
 
-// `#[serde(flatten)]` would keep unknown fields of a file in memory, in many times their size.
-impl<'de> Deserialize<'de> for Work {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        struct Fields {
-            testcase: CaseId,
-            mode: Mode,
-            tasks: u32,
-            iterations: u64,
-            #[serde(default = "iterations")]
-            unit: String,
-            server: Option<UnderLoad>,
-            #[serde(default)]
-            disturbed: bool,
-        }
-
-        let Fields { testcase: case, mode, tasks, iterations, unit, server, disturbed } =
-            Fields::deserialize(from)?;
-        let point = PointId { case, mode, tasks };
-        Ok(Self { point, iterations, unit, server, disturbed })
-    }
-}
+deserialize_flattened!(Work {
+    iterations: u64,
+    #[serde(default = "iterations")]
+    unit: String,
+    server: Option<UnderLoad>,
+    #[serde(default)]
+    disturbed: bool,
+    ..point: PointId {
+        #[serde(rename = "testcase")]
+        case: CaseId,
+        mode: Mode,
+        tasks: u32,
+    },
+});
 
 /// The state of a server under load while it was sampled.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]

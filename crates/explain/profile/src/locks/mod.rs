@@ -16,9 +16,10 @@ mod table;
 
 use std::collections::BTreeMap;
 
+use knee_host::deserialize_flattened;
 use knee_host::json::{has_fields, with_one_line_strings};
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 pub(crate) use contention::{Contention, Thread};
 pub use table::table;
@@ -89,29 +90,20 @@ pub struct Site {
     pub stacks: Vec<WaitStack>,
 }
 
-// `#[serde(flatten)]` would keep unknown fields of a file in memory, in many times their size.
-impl<'de> Deserialize<'de> for Site {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        struct Fields {
-            lock: String,
-            function: String,
-            acquisitions: u64,
-            total_ns: u64,
-            longest_ns: u64,
-            still_waiting: u64,
-            stacks: Vec<WaitStack>,
-        }
-
-        let Fields { lock, function, acquisitions, total_ns, longest_ns, still_waiting, stacks } =
-            Fields::deserialize(from)?;
-        let waits = Waits { acquisitions, total_ns, longest_ns, still_waiting };
-        Ok(Self { lock, function, waits, stacks })
-    }
-}
+deserialize_flattened!(Site {
+    lock: String,
+    function: String,
+    stacks: Vec<WaitStack>,
+    ..waits: Waits {
+        acquisitions: u64,
+        total_ns: u64,
+        longest_ns: u64,
+        still_waiting: u64,
+    },
+});
 
 /// A call path on which threads waited.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct WaitStack {
     /// Kernel functions, from the innermost to the outermost, including the lock's own.
     pub functions: Vec<String>,
@@ -119,6 +111,16 @@ pub struct WaitStack {
     #[serde(flatten)]
     pub waits: Waits,
 }
+
+deserialize_flattened!(WaitStack {
+    functions: Vec<String>,
+    ..waits: Waits {
+        acquisitions: u64,
+        total_ns: u64,
+        longest_ns: u64,
+        still_waiting: u64,
+    },
+});
 
 impl Waits {
     /// Adds a completed wait of this duration.

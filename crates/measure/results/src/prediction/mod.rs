@@ -9,6 +9,7 @@ mod limits;
 
 use std::fmt;
 
+use knee_host::deserialize_flattened;
 use knee_host::json::at_most;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -195,7 +196,7 @@ pub struct Ratio {
 }
 
 /// The last point of a curve without the line or lock that limits it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Next {
     /// Name of the line or lock.
     pub without: String,
@@ -203,6 +204,25 @@ pub struct Next {
     #[serde(flatten)]
     pub point: Point,
 }
+
+deserialize_flattened!(Next {
+    without: String,
+    ..point: Point {
+        tasks: u32,
+        class: Class,
+        rate: Option<f64>,
+        low: Option<f64>,
+        high: Option<f64>,
+        simulated: f64,
+        free: f64,
+        bound: f64,
+        analysis: Option<f64>,
+        limit: Option<String>,
+        #[serde(deserialize_with = "at_most::<MOST_STATIONS, _, _>")]
+        stations: Vec<Station>,
+        ratio: Option<Ratio>,
+    },
+});
 
 /// What limits a point, and so which parts of the model its prediction depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -40,12 +40,12 @@ pub use round::{RoundSummary, Rounds, is_disturbed, round_rates};
 pub use sides::InTurns;
 pub use writer::Writer;
 
-use crate::job::{Failure, Phase};
+use crate::job::{Failure, FailureKind, Phase};
 use crate::plan::Case;
-use knee_host::Environment;
 use knee_host::shell::word;
+use knee_host::{Environment, deserialize_flattened};
 use knee_results::{
-    CONFIDENCE, CaseId, Counts, CpuShares, Latency, Mark, Order, PointId, Request, ServerUse,
+    CONFIDENCE, CaseId, Counts, CpuShares, Latency, Mark, Mode, Order, PointId, Request, ServerUse,
 };
 use knee_stats::{Looks, Spread};
 
@@ -67,7 +67,7 @@ pub enum RunEnd {
 }
 
 /// A point without a result, and the reason.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct PointFailure {
     /// The point.
     #[serde(flatten)]
@@ -78,6 +78,21 @@ pub struct PointFailure {
     #[serde(flatten)]
     pub failure: Failure,
 }
+
+deserialize_flattened!(PointFailure {
+    round: u32,
+    ..point: PointId {
+        #[serde(rename = "testcase")]
+        case: CaseId,
+        mode: Mode,
+        tasks: u32,
+    },
+    ..failure: Failure {
+        kind: FailureKind,
+        reason: String,
+        remedy: String,
+    },
+});
 
 /// Processes that still ran after a command had ended, and that knee ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -213,7 +228,7 @@ impl RunRecord {
 
 /// A line of `samples.jsonl`: one measured interval of one point. All rates are per second, in
 /// the unit of the testcase.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct SampleLine {
     /// The point.
     #[serde(flatten)]
@@ -259,6 +274,37 @@ pub struct SampleLine {
     /// Reasons to distrust the interval.
     pub marks: Vec<Mark>,
 }
+
+deserialize_flattened!(SampleLine {
+    round: u32,
+    sample: u64,
+    phase: Phase,
+    seconds: f64,
+    rates: Vec<f64>,
+    cpu: Option<CpuShares>,
+    lost: Option<f64>,
+    reference: Option<f64>,
+    memory: Option<f64>,
+    server: Option<ServerUse>,
+    latency: Option<Latency>,
+    latency_failure: Option<Failure>,
+    counters: Option<Counts>,
+    marks: Vec<Mark>,
+    ..point: PointId {
+        #[serde(rename = "testcase")]
+        case: CaseId,
+        mode: Mode,
+        tasks: u32,
+    },
+    ..spread: Spread {
+        total: f64,
+        min: f64,
+        max: f64,
+        mean: f64,
+        stddev: f64,
+        fairness: f64,
+    },
+});
 
 impl SampleLine {
     /// The line for a sample of a runner, in units of `steps` steps. `None` without tasks.

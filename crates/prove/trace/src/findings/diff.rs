@@ -152,7 +152,7 @@ pub fn confirmed(tests: &[TestLine], again: &[TestLine]) -> Vec<TestLine> {
 fn data<'t>(tests: impl Iterator<Item = &'t TestLine>) -> BTreeMap<String, usize> {
     let mut data = BTreeMap::new();
     for datum in tests.flat_map(TestLine::data) {
-        *data.entry(datum).or_default() += 1;
+        *data.entry(datum.into_owned()).or_default() += 1;
     }
     data
 }

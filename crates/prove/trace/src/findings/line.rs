@@ -1,5 +1,6 @@
 //! A line of `tests.jsonl`: a test, and what its calls shared.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use knee_agent::Outcome;
@@ -89,7 +90,7 @@ impl TestLine {
 
     /// The names of the data that the test's calls share in every run; empty unless the verdict is
     /// `conflict`.
-    pub fn data(&self) -> BTreeSet<String> {
+    pub fn data(&self) -> BTreeSet<Cow<'_, str>> {
         match self.verdict {
             Verdict::Conflict => self.conflicts.iter().flat_map(SharedLine::names).collect(),
             _ => BTreeSet::new(),
@@ -169,7 +170,7 @@ mod tests {
     #[test]
     fn a_line_is_named_by_its_datum_or_its_writers() {
         let line = conflicting("open,close/0.0", &["file.f_count", "?fput fget"]);
-        let names: Vec<String> = line.data().into_iter().collect();
+        let names: Vec<Cow<'_, str>> = line.data().into_iter().collect();
         assert_eq!(names, ["file.f_count", "line written by fget, fput"]);
         assert_eq!(line.operations(), ["open", "close"]);
         assert!(free("open,close/0.1").data().is_empty());

@@ -9,6 +9,7 @@
 //! best one after the previous steps, but another sequence of the same length may be better (maximum coverage
 //! is NP-hard).
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -84,8 +85,8 @@ impl Ranking {
             fixes: Vec::new(),
             fixes_cut: false,
         };
-        let mut data: BTreeMap<String, Seen> = BTreeMap::new();
-        let mut sets: BTreeMap<BTreeSet<String>, usize> = BTreeMap::new();
+        let mut data: BTreeMap<Cow<'t, str>, Seen<'t>> = BTreeMap::new();
+        let mut sets: BTreeMap<BTreeSet<Cow<'t, str>>, usize> = BTreeMap::new();
         for test in tests {
             ranking.tests += 1;
             match test.verdict {
@@ -100,31 +101,37 @@ impl Ranking {
         }
         for (set, tests) in &sets {
             if let Some(datum) = set.first().filter(|_| set.len() == 1) {
-                data.entry(datum.clone()).or_default().datum.unlocks_tests += tests;
+                data.entry(datum.clone()).or_default().unlocks_tests += tests;
             }
         }
         (ranking.fixes, ranking.fixes_cut) = fixes(&sets, steps, MOST_COMPARISONS);
-        ranking.data = data.into_values().map(Seen::finish).collect();
+        drop(sets);
+        ranking.data = data.into_iter().map(|(name, seen)| seen.finish(&name)).collect();
         ranking.data.sort_by_key(|datum| (Reverse(datum.unlocks_tests), Reverse(datum.tests)));
         ranking
     }
 }
 
+/// How often functions access a datum in the calls of an operation. A hostile record can contain so many names that their
+/// copies take too much memory.
+type Times<'t> = BTreeMap<&'t str, BTreeMap<&'t str, usize>>;
+
 /// A datum, as seen in the tests so far.
 #[derive(Default)]
-struct Seen {
-    datum: Datum,
+struct Seen<'t> {
+    tests: usize,
+    unlocks_tests: usize,
+    writers: Times<'t>,
+    readers: Times<'t>,
     /// By operation and function, the number of times that each chain of callers occurs.
-    chains: BTreeMap<(String, String), BTreeMap<Vec<String>, usize>>,
+    chains: BTreeMap<(&'t str, &'t str), BTreeMap<&'t [String], usize>>,
 }
 
 /// Adds a test's accesses to what is known about the data that the test shares.
-fn learn(data: &mut BTreeMap<String, Seen>, test: &TestLine) {
+fn learn<'t>(data: &mut BTreeMap<Cow<'t, str>, Seen<'t>>, test: &'t TestLine) {
     let operations = test.operations();
     for name in test.data() {
-        let datum = &mut data.entry(name.clone()).or_default().datum;
-        datum.datum = name;
-        datum.tests += 1;
+        data.entry(name).or_default().tests += 1;
     }
     for line in &test.conflicts {
         for name in line.names() {
@@ -136,35 +143,45 @@ fn learn(data: &mut BTreeMap<String, Seen>, test: &TestLine) {
     }
 }
 
-impl Seen {
-    fn learn(&mut self, operation: &str, touched: &Touched) {
-        let Datum { writers, readers, .. } = &mut self.datum;
+impl<'t> Seen<'t> {
+    fn learn(&mut self, operation: &'t str, touched: &'t Touched) {
+        let Self { writers, readers, .. } = self;
         for (known, functions) in [(writers, &touched.writers), (readers, &touched.readers)] {
             if !functions.is_empty() {
-                let known = known.entry(operation.to_owned()).or_default();
-                functions.iter().for_each(|name| *known.entry(name.clone()).or_default() += 1);
+                let known = known.entry(operation).or_default();
+                functions.iter().for_each(|name| *known.entry(name).or_default() += 1);
             }
         }
         for (function, chains) in &touched.callers {
-            let place = (operation.to_owned(), function.clone());
-            let known = self.chains.entry(place).or_default();
+            let known = self.chains.entry((operation, function)).or_default();
             for chain in chains {
-                *known.entry(chain.clone()).or_default() += 1;
+                *known.entry(chain).or_default() += 1;
             }
         }
     }
 
-    fn finish(self) -> Datum {
-        let mut datum = self.datum;
-        for ((operation, function), chains) in self.chains {
+    fn finish(self, name: &str) -> Datum {
+        let Self { tests, unlocks_tests, writers, readers, chains } = self;
+        let mut callers: BTreeMap<String, BTreeMap<String, Vec<String>>> = BTreeMap::new();
+        for ((operation, function), chains) in chains {
             // If several chains are equally frequent, take the first by name.
             let most = chains.into_iter().rev().max_by_key(|(_, times)| *times);
             if let Some((chain, _)) = most {
-                datum.callers.entry(operation).or_default().insert(function, chain);
+                let known = callers.entry(operation.to_owned()).or_default();
+                known.insert(function.to_owned(), chain.to_vec());
             }
         }
-        datum
+        let (writers, readers) = (owned(writers), owned(readers));
+        Datum { datum: name.to_owned(), unlocks_tests, tests, writers, readers, callers }
     }
+}
+
+fn owned(times: Times<'_>) -> BTreeMap<String, BTreeMap<String, usize>> {
+    let names = |(name, times): (&str, usize)| (name.to_owned(), times);
+    let operation = |(operation, functions): (&str, BTreeMap<&str, usize>)| {
+        (operation.to_owned(), functions.into_iter().map(names).collect())
+    };
+    times.into_iter().map(operation).collect()
 }
 
 /// A set of data that must still be fixed before certain tests become conflict-free. Each datum is a number,
@@ -198,12 +215,14 @@ impl Left {
 /// tests that share exactly this set. `comparisons` is the maximum number of comparisons of data. Also
 /// returns whether the sequence ends early because the next step would exceed this maximum.
 fn fixes(
-    sets: &BTreeMap<BTreeSet<String>, usize>,
+    sets: &BTreeMap<BTreeSet<Cow<'_, str>>, usize>,
     steps: usize,
     mut comparisons: usize,
 ) -> (Vec<Fix>, bool) {
-    let names: Vec<&String> = sets.keys().flatten().collect::<BTreeSet<_>>().into_iter().collect();
-    let number = |name: &String| names.binary_search(&name).expect("all names are in the list");
+    let names: Vec<&Cow<'_, str>> =
+        sets.keys().flatten().collect::<BTreeSet<_>>().into_iter().collect();
+    let number =
+        |name: &Cow<'_, str>| names.binary_search(&name).expect("all names are in the list");
     let mut left: BTreeMap<Left, usize> = sets
         .iter()
         .map(|(set, tests)| (Left::of(set.iter().map(number).collect()), *tests))
@@ -227,7 +246,7 @@ fn fixes(
         let Some((unlocks_tests, fixed)) = best.map(|(tests, set)| (tests, set.clone())) else {
             break;
         };
-        let data = fixed.data.iter().map(|&nr| names[nr].clone()).collect();
+        let data = fixed.data.iter().map(|&nr| names[nr].to_string()).collect();
         fixes.push(Fix { data, unlocks_tests });
         let mut rest: BTreeMap<Left, usize> = BTreeMap::new();
         for (set, tests) in left.iter().filter(|(set, _)| !set.is_within(&fixed)) {
@@ -288,8 +307,8 @@ mod tests {
 
     #[test]
     fn the_steps_end_before_they_take_too_many_comparisons() {
-        let sets: BTreeMap<BTreeSet<String>, usize> =
-            ["x", "y", "z"].map(|name| ([name.to_owned()].into(), 1)).into();
+        let sets: BTreeMap<BTreeSet<Cow<'_, str>>, usize> =
+            ["x", "y", "z"].map(|name| ([name.into()].into(), 1)).into();
         // The first step compares 9 pairs of sets, the second 4, the third 1.
         for (comparisons, steps, is_cut) in
             [(8, 0, true), (9, 1, true), (13, 2, true), (14, 3, false)]
@@ -299,8 +318,8 @@ mod tests {
         }
         assert_eq!(fixes(&sets, 1, 9), (fixes(&sets, 1, 14).0, false));
         // Large sets take longer to compare.
-        let large: BTreeSet<String> = (0..100).map(|nr| format!("{nr}")).collect();
-        let sets = [(large, 1), (["x".to_owned()].into(), 1)].into();
+        let large: BTreeSet<Cow<'_, str>> = (0..100).map(|nr| format!("{nr}").into()).collect();
+        let sets = [(large, 1), (["x".into()].into(), 1)].into();
         assert_eq!(fixes(&sets, usize::MAX, 201).0.len(), 0);
         assert_eq!(fixes(&sets, 1, 202).0.len(), 1);
     }

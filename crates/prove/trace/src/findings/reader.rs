@@ -9,7 +9,7 @@ use knee_host::json::{fault_in_file, with_one_line_strings};
 use knee_host::regular_file::FileError;
 
 use super::description::KIND;
-use super::{CHECK_FILE, Check, FindingsError, SCHEMA, Shard, TESTS_FILE, TestLine};
+use super::{CHECK_FILE, Check, FindingsError, SCHEMA, Shard, TESTS_FILE, TestLine, Touched};
 
 /// What a check has found, in one record or in several shards.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,17 +39,15 @@ impl Findings {
     /// # Errors
     /// If there is no record, or its content does not match the schema.
     pub fn open(dir: &Path) -> Result<Self, FindingsError> {
-        let mut left = MOST_TESTS;
-        Self::of_check(read_check(dir)?, dir, &mut left)
+        Self::of_check(read_check(dir)?, dir, &mut Allowance::default())
     }
 
-    /// Reads the tests of a record, which may have at most `left` bytes. Subtracts the size of these tests
-    /// from `left`.
-    fn of_check(check: Check, dir: &Path, left: &mut u64) -> Result<Self, FindingsError> {
+    /// Reads the tests of a record, and subtracts their size from what is left.
+    fn of_check(check: Check, dir: &Path, left: &mut Allowance) -> Result<Self, FindingsError> {
         let path = dir.join(TESTS_FILE);
-        let text = RegularFile::at(&path).at_most(*left).read();
-        *left -= text.as_ref().map_or(0, |text| text.len() as u64);
-        let (tests, _) = parse_tests(text, &path)?;
+        let text = RegularFile::at(&path).at_most(left.bytes).read();
+        left.bytes -= text.as_ref().map_or(0, |text| text.len() as u64);
+        let (tests, _) = parse_tests(text, &path, left)?;
         let (found, count) = (tests.len(), check.tests.count);
         if found > count {
             return Err(FindingsError::TooMany { dir: dir.to_owned(), found, count });
@@ -72,7 +70,7 @@ impl Findings {
         }
         checks.sort_by_key(|(_, check)| check.shard.index);
         refuse_other_shards(&checks)?;
-        let mut left = MOST_TESTS;
+        let mut left = Allowance::default();
         let mut places = HashMap::new();
         let mut checks = checks.into_iter();
         let (dir, check) = checks.next().expect("at least one directory");
@@ -147,9 +145,48 @@ fn refuse_common_tests<'d>(
     Ok(())
 }
 
-/// The maximum number of bytes to read from the `tests.jsonl` of all shards together. It is the same as the
-/// maximum for any single file.
-const MOST_TESTS: u64 = 512 << 20;
+/// What may still be read from the `tests.jsonl` of all shards of a check together. A ranking takes memory for each datum
+/// and for each function that accesses it, so a short text could take much of it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Allowance {
+    /// Bytes. At first as many as for any single file.
+    bytes: u64,
+    /// Names of data, added up over all lines. All pairs of calls of the `posix` model share 60,000, in 45 MB.
+    data: usize,
+    /// Functions and chains of callers of each datum, added up over all lines; 600,000 in the same record.
+    accesses: usize,
+}
+
+impl Default for Allowance {
+    fn default() -> Self {
+        Self { bytes: 512 << 20, data: 2_000_000, accesses: 8_000_000 }
+    }
+}
+
+impl Allowance {
+    /// Subtracts a test.
+    ///
+    /// # Errors
+    /// The test has more data or accesses than are left. Returns the reason.
+    fn take(&mut self, test: &TestLine) -> Result<(), String> {
+        for line in &test.conflicts {
+            let accesses: usize = line.sides.values().map(Touched::accesses).sum();
+            let left = |left: usize, size| left.checked_sub(size).ok_or_else(too_large);
+            self.data = left(self.data, line.data.len())?;
+            self.accesses = left(self.accesses, line.data.len().saturating_mul(accesses))?;
+        }
+        Ok(())
+    }
+}
+
+fn too_large() -> String {
+    let Allowance { data, accesses, .. } = Allowance::default();
+    let (data, accesses) = (data / 1_000_000, accesses / 1_000_000);
+    format!(
+        "the tests share too many data; knee reads at most {data} million names of data, and {accesses} million functions \
+         and call paths of them"
+    )
+}
 
 /// Maximum size of a `check.json`, in bytes. knee writes a few kilobytes.
 const MOST_BYTES: u64 = 1 << 20;
@@ -206,6 +243,7 @@ fn parse_check(text: &[u8]) -> Result<Check, String> {
 pub(super) fn parse_tests(
     text: Result<Vec<u8>, FileError>,
     path: &Path,
+    left: &mut Allowance,
 ) -> Result<(Vec<TestLine>, u64), FindingsError> {
     let text = match text {
         Ok(text) => text,
@@ -219,6 +257,7 @@ pub(super) fn parse_tests(
         let line = &line[..line.len() - 1];
         let wrong = |reason| FindingsError::Line { path: path.to_owned(), line: nr + 1, reason };
         let test = TestLine::parse(line).map_err(wrong)?;
+        left.take(&test).map_err(wrong)?;
         if !seen.insert(test.test.clone()) {
             return Err(wrong(format!("test {} occurs twice", test.test)));
         }
@@ -240,10 +279,29 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let text = "not a test\n";
         fs::write(dir.path().join(TESTS_FILE), text).unwrap();
-        let mut left = text.len() as u64 - 1;
+        let bytes = text.len() as u64 - 1;
+        let mut left = Allowance { bytes, ..Allowance::default() };
         let refused = Findings::of_check(check(Shard::WHOLE, &["a,b/0"]), dir.path(), &mut left);
         assert!(refused.unwrap_err().to_string().contains("it is larger than"));
-        assert_eq!(left, text.len() as u64 - 1);
+        assert_eq!(left, Allowance { bytes, ..Allowance::default() });
+    }
+
+    #[test]
+    fn all_shards_together_have_a_maximum_number_of_data_and_of_functions_that_access_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let check = check(Shard::WHOLE, &["a,b/0"]);
+        // Each of the two lines has a datum, a function that writes and one that reads.
+        record(dir.path(), &check, &[conflicting("a,b/0", &["x", "y"])]);
+        let read = |data, accesses| {
+            let mut left = Allowance { data, accesses, ..Allowance::default() };
+            let read = Findings::of_check(check.clone(), dir.path(), &mut left);
+            read.map(|_| (left.data, left.accesses)).map_err(|error| error.to_string())
+        };
+        assert_eq!(read(3, 5), Ok((1, 1)));
+        for (data, accesses) in [(1, 4), (2, 3)] {
+            let error = read(data, accesses).unwrap_err();
+            assert!(error.contains("tests.jsonl:1: the tests share too many data"), "{error}");
+        }
     }
 
     #[test]

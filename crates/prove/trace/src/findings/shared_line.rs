@@ -3,12 +3,16 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
+use knee_host::json::at_most;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::functions::Functions;
 use crate::record::{Conflict, Touch};
 
+/// Maximum number of names of data in a line that is read. The longest list in a check of all pairs of calls of the `posix`
+/// model has four.
+const MAX_DATA: usize = 1_000;
 /// Maximum number of callers that are recorded for a function. In a library, several of these callers
 /// may have been inlined into one function.
 const MAX_CALLERS: usize = 6;
@@ -24,7 +28,7 @@ const BINDING_CODE: &str = "knee_bind::";
 pub struct SharedLine {
     /// The data in the line, if known: fields that one call wrote and another accessed, such as
     /// `file.f_count`. For false sharing, a single name of the form `written / accessed`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "at_most::<MAX_DATA, _, _>")]
     pub data: Vec<String>,
     /// Physical address of the line's first byte, in hexadecimal.
     pub line: String,
@@ -78,16 +82,16 @@ impl SharedLine {
     /// the functions that write the line.
     ///
     /// If the same code accesses the same data in several runs or tests, the names are the same.
-    pub fn names(&self) -> Vec<String> {
+    pub fn names(&self) -> Vec<Cow<'_, str>> {
         if !self.data.is_empty() {
-            return self.data.clone();
+            return self.data.iter().map(Cow::from).collect();
         }
         let writers: BTreeSet<&str> =
             self.sides.values().flat_map(|side| &side.writers).map(String::as_str).collect();
         let writers: Vec<&str> = writers.into_iter().collect();
         vec![match writers.as_slice() {
-            [] => "a line with unknown writers".to_owned(),
-            some => format!("line written by {}", some.join(", ")),
+            [] => "a line with unknown writers".into(),
+            some => format!("line written by {}", some.join(", ")).into(),
         }]
     }
 
@@ -117,6 +121,12 @@ impl Touched {
             _ => vec![function.clone()],
         };
         functions.iter().flat_map(of).collect()
+    }
+
+    /// The number of functions and of call paths to them.
+    pub(super) fn accesses(&self) -> usize {
+        let paths: usize = self.callers.values().map(BTreeSet::len).sum();
+        self.writers.len() + self.readers.len() + paths
     }
 
     fn of(touch: &Touch, functions: &Functions) -> Self {

@@ -75,7 +75,7 @@ impl Tally {
         }
         self.sets.entry(operations).or_default().add(test.verdict);
         for datum in test.data() {
-            *self.data.entry(datum).or_default() += 1;
+            *self.data.entry(datum.into_owned()).or_default() += 1;
         }
         if let Some(outcome) = &test.unexpected {
             self.unexpected.push(format!("{}: {outcome}", test.test));

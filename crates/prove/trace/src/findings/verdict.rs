@@ -1,5 +1,6 @@
 //! The verdict on a test: what its calls share in every run.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
@@ -62,7 +63,7 @@ pub(super) fn verdict(mut runs: Vec<Vec<SharedLine>>) -> (Verdict, Vec<SharedLin
     for line in last {
         let taken: Vec<String> = match line.by_position {
             true => Vec::new(),
-            false => line.names().into_iter().filter(&mut take).collect(),
+            false => line.names().into_iter().map(Cow::into_owned).filter(&mut take).collect(),
         };
         if taken.is_empty() {
             others.push(line);
@@ -83,7 +84,7 @@ fn count(run: &[SharedLine]) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for line in run.iter().filter(|line| !line.by_position) {
         for name in line.names() {
-            *counts.entry(name).or_default() += 1;
+            *counts.entry(name.into_owned()).or_default() += 1;
         }
     }
     counts

@@ -11,7 +11,7 @@ use knee_host::{LockFile, OwnDirectory, RegularFile, write_atomically};
 
 use rustix::fs::OFlags;
 
-use super::reader::{is_absence, is_record, parse_tests, read_check_in};
+use super::reader::{Allowance, is_absence, is_record, parse_tests, read_check_in};
 use super::{CHECK_FILE, Check, FindingsError, TESTS_FILE, TestLine};
 
 /// A record that is being written. It is locked against other writers.
@@ -73,7 +73,7 @@ impl Writer {
         let named = place.named(TESTS_FILE);
         let path = place.path(TESTS_FILE);
         let text = RegularFile::at(&path).own().without_links().read();
-        let (lines, length) = parse_tests(text, &named)?;
+        let (lines, length) = parse_tests(text, &named, &mut Allowance::default())?;
         let tests = place.open_tests()?;
         tests.set_len(length).map_err(FindingsError::write(&named))?;
         here.complete = false;
