@@ -221,6 +221,13 @@ fn growth_of_a_command_is_that_of_a_run() {
         .assert_stdout_has("runs per second")
         .assert_stdout_has("cost of a run")
         .assert_stderr_has("sh 2 tasks for at least 0.5 s");
+    profile(&scratch, &args).unwrap().assert_code(2).assert_stderr_has("is not empty");
+    let run = ["run", "-t", "1", "-r", "1", "-o", "run", "--", "sh", "-c", "echo {taks} {tasks}"];
+    let run = finish(&mut scratch.knee(&run));
+    run.assert_code(0).assert_stderr_has("the command contains {taks}; if it should be {tasks}");
+    finish(&mut scratch.knee(&["report", "run", "kept/1.json", "-o", "page.html"]))
+        .assert_code(2)
+        .assert_stderr_has("the command of this profile is not that of the run");
     let kept = ["growth", "--from", "kept/1.json", "kept/2.json"];
     assert_eq!(profile(&scratch, &kept).unwrap().stdout, grown.stdout);
     let json = profile(&scratch, &[&kept[..], &["--json"]].concat()).unwrap();

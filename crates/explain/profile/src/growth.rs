@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use knee_host::number::plural;
 use serde::Serialize;
 
-use crate::capture::{Capture, Kind, UnderLoad, unit};
+use crate::capture::{Capture, Kind, UnderLoad, Work, unit};
 use crate::diff::{Difference, Measure, diff};
 use crate::view::functions::{Part, functions};
 
@@ -30,6 +30,8 @@ pub struct Growth {
     pub unit: String,
     /// The unit of costs.
     pub measure: Measure,
+    /// Whether functions of the kernel are missing, because knee was not permitted to sample it.
+    pub user_only: bool,
     /// The captures, in order.
     pub points: Vec<Point>,
     /// Functions: those beyond the sampling error first, then by the growth of their self cost, the largest
@@ -95,7 +97,7 @@ pub enum GrowthError {
     },
     /// Captures differ in more than the task count.
     #[error(
-        "{one} and {other} differ in more than the task count; use captures of the same testcase, \
+        "{one} and {other} differ in more than the task count; use captures of the same testcase or command, \
          mode, unit and event"
     )]
     Different {
@@ -127,8 +129,10 @@ pub fn growth(captures: &[Capture]) -> Result<Growth, GrowthError> {
     for pair in captures.windows(2) {
         let key = |capture: &Capture| {
             let work = capture.work.as_ref();
-            let work =
-                work.map(|work| (work.point.case.clone(), work.point.mode, work.unit.clone()));
+            let work = work.map(|work| {
+                let Work { point, unit, command, .. } = work;
+                (point.case.clone(), point.mode, unit.clone(), command.clone())
+            });
             (work, capture.clock.event.clone(), capture.clock.user_only)
         };
         if key(pair[0]) != key(pair[1]) {
@@ -172,7 +176,8 @@ pub fn growth(captures: &[Capture]) -> Result<Growth, GrowthError> {
     let work = last.work.as_ref();
     let testcase = work.map_or(String::new(), |work| work.point.case.to_string());
     let unit = unit(work).to_owned();
-    Ok(Growth { testcase, unit, measure: difference.measure, points, rows })
+    let user_only = last.clock.user_only;
+    Ok(Growth { testcase, unit, measure: difference.measure, user_only, points, rows })
 }
 
 /// Self and total cost per iteration of each function.
@@ -213,10 +218,15 @@ impl Point {
 }
 
 impl Growth {
-    /// Which of the first and the last point other work disturbed. If any, no growth is claimed.
+    /// The points that other work disturbed.
     pub fn disturbed(&self) -> impl Iterator<Item = &Point> {
-        let ends = self.points.first().into_iter().chain(self.points.last());
-        ends.filter(|point| point.disturbed)
+        self.points.iter().filter(|point| point.disturbed)
+    }
+
+    /// Whether the first or the last point is disturbed. Then no growth is claimed.
+    pub fn is_disturbed(&self) -> bool {
+        let mut ends = self.points.first().into_iter().chain(self.points.last());
+        ends.any(|point| point.disturbed)
     }
 
     /// The points at which the load shared the CPUs of a server, or had too few of its own.

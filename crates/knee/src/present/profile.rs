@@ -11,6 +11,9 @@ use knee_results::PointId;
 
 use crate::stderr::tell;
 
+/// One cut stack in as many is not worth a warning.
+const FEW_CUT: u64 = 200;
+
 /// Describes what was sampled, in one line.
 pub(crate) fn summary(capture: &Capture) -> String {
     let samples = number::plural(capture.samples() as usize, "sample");
@@ -98,11 +101,12 @@ pub(crate) fn losses(capture: &Capture) {
     if losses.throttled > 0 {
         tell!("knee: the kernel paused sampling {} times; try a lower -F", losses.throttled);
     }
-    if losses.cut > 0 {
+    // The kernel cuts the stack of a thread that starts or ends now and then.
+    if losses.cut.saturating_mul(FEW_CUT) >= all {
         tell!(
-            "knee: the stacks of {} samples ({}) are too deep for the kernel and lack their \
+            "knee: the stacks of {} ({}) are too deep for the kernel and lack their \
              outermost functions; run as root: sysctl kernel.perf_event_max_stack=1024",
-            losses.cut,
+            number::plural(losses.cut as usize, "sample"),
             share(losses.cut)
         );
     }

@@ -105,6 +105,10 @@ pub struct Work {
     /// How a server was loaded; absent if no server was sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<UnderLoad>,
+    /// What knee does with a command, and its command line: `runs the command from start to end: make -j{tasks}`. Absent if
+    /// no command was sampled, and from captures of older versions of knee.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
     /// Whether other work disturbed so much of the sampling that nothing may be concluded from the costs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub disturbed: bool,
@@ -115,6 +119,7 @@ deserialize_flattened!(Work {
     #[serde(default = "iterations")]
     unit: String,
     server: Option<UnderLoad>,
+    command: Option<String>,
     #[serde(default)]
     disturbed: bool,
     ..point: PointId {

@@ -54,16 +54,19 @@ pub fn table(growth: &Growth, most: usize) -> Table {
         table.text(format!(
             "With {}, the load shares the server's CPUs or has too few of its own, so the server \
              and the load slow each other down.",
-            shared.join(" and ")
+            listed(&shared)
         ));
+    }
+    if growth.user_only {
+        table.text("Sampled in user mode only: the kernel's functions are missing.");
     }
     table.text("");
     let disturbed: Vec<String> = growth.disturbed().map(Point::label).collect();
-    if !disturbed.is_empty() {
+    if growth.is_disturbed() {
         table.text(format!(
             "Inconclusive: other work disturbed {} (marked !!); reduce other load, or sample again with \
              --wait-quiet or more --patience.",
-            disturbed.join(" and ")
+            listed(&disturbed)
         ));
         return table;
     }
@@ -96,6 +99,14 @@ pub fn table(growth: &Growth, most: usize) -> Table {
     table
 }
 
+/// `1 task, 2 tasks and 4 tasks`
+fn listed(labels: &[String]) -> String {
+    match labels {
+        [others @ .., last] if !others.is_empty() => format!("{} and {last}", others.join(", ")),
+        _ => labels.concat(),
+    }
+}
+
 /// `rwsem_down_write_slowpath < down_write_killable`: the callers, with one name for several unknown ones of a module in a row.
 /// `None` if all are unknown.
 fn callers(from: &[String]) -> Option<String> {
@@ -121,6 +132,16 @@ fn change(growth: &Growth, row: &Row) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn labels_are_listed_with_commas() {
+        let of = |labels: &[&str]| {
+            listed(&labels.iter().map(|&label| label.to_owned()).collect::<Vec<String>>())
+        };
+        assert_eq!(of(&["1 task"]), "1 task");
+        assert_eq!(of(&["1 task", "4 tasks"]), "1 task and 4 tasks");
+        assert_eq!(of(&["1 task", "2 tasks", "4 tasks"]), "1 task, 2 tasks and 4 tasks");
+    }
 
     #[test]
     fn unknown_callers_are_named_once_and_not_alone() {

@@ -29,6 +29,7 @@ fn capture(tasks: u32, iterations: u64, stacks: &[(&[&str], u64)]) -> Capture {
             iterations,
             unit: ITERATIONS.to_owned(),
             server: None,
+            command: None,
             disturbed: false,
         }),
         ..collected.finish()
@@ -144,6 +145,17 @@ fn a_disturbed_capture_between_the_others_is_only_marked() {
 }
 
 #[test]
+fn a_table_without_the_kernel_says_so() {
+    let mut captures = example();
+    let says = |captures: &[Capture]| {
+        table(&growth(captures).unwrap(), 10).to_string().contains("Sampled in user mode only")
+    };
+    assert!(!says(&captures));
+    captures.iter_mut().for_each(|capture| capture.clock.user_only = true);
+    assert!(says(&captures));
+}
+
+#[test]
 fn captures_of_different_targets_are_refused() {
     let [one, two] = example();
     assert_eq!(growth(std::slice::from_ref(&one)), Err(GrowthError::TooFew));
@@ -158,6 +170,10 @@ fn captures_of_different_targets_are_refused() {
     assert!(matches!(refused, GrowthError::Different { .. }));
     let mut other = two.clone();
     other.work.as_mut().unwrap().unit = "runs".to_owned();
+    let refused = growth(&[one.clone(), other]).unwrap_err();
+    assert!(matches!(refused, GrowthError::Different { .. }));
+    let mut other = two.clone();
+    other.work.as_mut().unwrap().command = Some("runs the command from start to end: x".to_owned());
     let refused = growth(&[one.clone(), other]).unwrap_err();
     assert!(matches!(refused, GrowthError::Different { .. }));
     assert_eq!(growth(&[two.clone(), one.clone()]), growth(&[one, two]), "in any order");

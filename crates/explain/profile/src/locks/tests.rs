@@ -44,6 +44,7 @@ fn example() -> LockWaits {
             iterations: 100_000,
             unit: ITERATIONS.to_owned(),
             server: None,
+            command: None,
             disturbed: false,
         }),
         losses: WaitLosses::default(),

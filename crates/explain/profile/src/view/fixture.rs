@@ -83,6 +83,7 @@ pub(crate) fn with_work(mut capture: Capture, iterations: u64) -> Capture {
         iterations,
         unit: ITERATIONS.to_owned(),
         server: None,
+        command: None,
         disturbed: false,
     });
     capture

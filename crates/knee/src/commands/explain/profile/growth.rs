@@ -51,7 +51,11 @@ const SEARCH: f64 = 0.3;
 /// again until knee has sampled long enough. By default, knee compares one task with as many as there are
 /// CPUs.
 #[derive(clap::Args)]
-#[command(after_help = "Examples:
+#[command(
+    override_usage = "knee profile growth [OPTIONS] NAME | FILE.toml
+       knee profile growth [OPTIONS] -- CMD...
+       knee profile growth [OPTIONS] --from FILE FILE...",
+    after_help = "Examples:
   knee profile growth mmap1 -m threads           at 1 task, the knee, all CPUs
   knee profile growth page_fault1 -t 1,4,16      at these task counts
   knee profile growth nginx                      a server, by cost per request
@@ -59,11 +63,11 @@ const SEARCH: f64 = 0.3;
   knee profile growth -- make -j{tasks}          a command, by cost per run
   knee profile growth --read 'tps = #' -- ./bench.sh -n {tasks}
   knee profile growth --from 1.json 16.json      compare existing captures
-  knee profile growth mmap1 --json | jq '.rows[0]'")]
+  knee profile growth mmap1 --json | jq '.rows[0]'"
+)]
 pub(super) struct Args {
     /// Testcase or server (see `knee list`), or a file that describes a server
-    #[arg(value_name = "NAME | FILE.toml", required_unless_present_any = ["from", "command"],
-          add = complete::testcase_or_server())]
+    #[arg(value_name = "NAME | FILE.toml", add = complete::testcase_or_server())]
     testcase: Option<String>,
 
     /// Task counts, such as 1,4,16 [default: 1, the knee and the count of CPUs;
@@ -83,7 +87,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE", num_args = 2.., conflicts_with_all = ["testcase", "command", "tasks", "mode", "output"])]
     from: Vec<PathBuf>,
 
-    /// Directory for the captures; knee names each file after its task count
+    /// New or empty directory for the captures; knee names each file after its task count
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
 
@@ -118,6 +122,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     }
     let captures = match &args.testcase {
         Some(name) => take(args, &Source::Named(Subject::of(name, args.mode, &args.how)?))?,
+        None if args.from.is_empty() && args.command.is_empty() => {
+            bail_usage!(
+                "name a testcase or a server, or a command after --; knee list shows testcases and servers"
+            )
+        }
         None if args.from.is_empty() => {
             let command = Repeated::of(&args.command, &args.score, args.mode, &args.how)?;
             take(args, &Source::Command(command))?
@@ -210,8 +219,11 @@ fn take(args: &Args, source: &Source<'_>) -> anyhow::Result<Vec<Capture>> {
     Ok(sampled.into_iter().map(taken).collect())
 }
 
-/// Creates the directory for the captures, if necessary, and opens it.
+/// Creates the directory for the captures, if necessary, and opens it. It must not contain anything yet.
 fn output_directory(dir: &Path) -> anyhow::Result<OutputDirectory> {
+    if dir.read_dir().is_ok_and(|mut files| files.next().is_some()) {
+        bail_usage!("-o {}: the directory is not empty; name another one", dir.display());
+    }
     OwnDirectory::create(dir).with_context(|| format!("cannot make {}", dir.display()))?;
     OutputDirectory::open(dir).with_context(|| format!("cannot write to {}", dir.display()))
 }

@@ -14,8 +14,10 @@ use knee_run::job::Command;
 use super::args::HowArgs;
 use super::rounds::{Round, Rounds, Shown};
 use super::testcase::Sampled;
+use super::watch::Recorder;
 use crate::args::score::ScoreArgs;
 use crate::present::left_running;
+use crate::progress::Progress;
 use crate::session::bench::{Intervals, interrupted};
 use crate::stderr::tell;
 
@@ -59,6 +61,7 @@ impl<'a> Repeated<'a> {
         let (mut captures, mut intervals, mut left) =
             (Vec::new(), Intervals::default(), Vec::new());
         let begun = Instant::now();
+        let mut progress = Progress::new(rounds.how.quiet);
         while before < seconds {
             if before > 0.0 && begun.elapsed().as_secs_f64() > LONGEST * seconds {
                 tell!(
@@ -73,7 +76,9 @@ impl<'a> Repeated<'a> {
             let describes = describes && captures.is_empty();
             let shown = Shown { describes, before, planned: seconds };
             let Round { started_at, recorder, seconds: sampled, samples } =
-                rounds.run::<Sampler>(tasks, seconds, interrupt, shown)?;
+                rounds.run::<Sampler>(tasks, seconds, interrupt, shown, &mut progress)?;
+            // A short run ends before an update is due.
+            recorder.show(&mut progress, before + sampled, Some(seconds));
             // The work of an interrupted run is unknown.
             let samples = samples.map_err(interrupted)?;
             let capture = recorder.finish(point.to_string(), started_at, None)?;
@@ -85,6 +90,7 @@ impl<'a> Repeated<'a> {
             intervals.add(&samples[0]);
             before += sampled;
         }
+        drop(progress);
         if let Some(note) = left_running::of_command(&left) {
             tell!("knee: {note}");
         }
@@ -94,6 +100,7 @@ impl<'a> Repeated<'a> {
             iterations: iterations.round() as u64,
             unit: rounds.case.unit.clone(),
             server: None,
+            command: Some(rounds.case.description.clone()),
             disturbed: intervals.are_disturbed(),
         };
         let taken = Capture { work: Some(work), ..taken };

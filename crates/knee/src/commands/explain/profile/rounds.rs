@@ -72,6 +72,7 @@ impl<'a> Rounds<'a> {
         interval: f64,
         interrupt: &Interrupt,
         shown: Shown,
+        progress: &mut Progress,
     ) -> anyhow::Result<Round<W>> {
         let started_at = utc::now();
         let mut work = WorkDir::create(&self.dir)
@@ -94,8 +95,7 @@ impl<'a> Rounds<'a> {
             dir: dir.clone(),
             layout: 0,
         };
-        let progress = Progress::new(self.how.quiet);
-        let mut recording = Recording::<W> {
+        let mut recording = Recording::<'_, W> {
             options: self.how.options(),
             shown,
             recorder: None,
@@ -109,8 +109,7 @@ impl<'a> Rounds<'a> {
             // A signal has ended the round.
             recording.end()?;
         }
-        let Recording { recorder, seconds, progress, .. } = recording;
-        drop(progress);
+        let Recording { recorder, seconds, .. } = recording;
         let samples = match result {
             Ok(samples) => Ok(samples),
             Err(Stopped::Interrupted(signal)) if seconds > 0.0 => Err(signal),
@@ -133,23 +132,23 @@ pub(super) struct Shown {
 }
 
 /// Records the measured part of a round.
-struct Recording<W> {
+struct Recording<'p, W> {
     options: Options,
     shown: Shown,
     recorder: Option<W>,
     since: Option<Instant>,
     /// Seconds for which it recorded.
     seconds: f64,
-    progress: Progress,
+    progress: &'p mut Progress,
 }
 
-impl<W: Recorder> Recording<W> {
+impl<W: Recorder> Recording<'_, W> {
     fn recorder(&mut self) -> &mut W {
         self.recorder.as_mut().expect("the round was ready before")
     }
 }
 
-impl<W: Recorder> RoundObserver for Recording<W> {
+impl<W: Recorder> RoundObserver for Recording<'_, W> {
     fn ready(&mut self, roots: &[i32]) -> io::Result<()> {
         let target = Target::Trees(roots.to_vec());
         let recorder = W::open(&target, &self.options).map_err(io::Error::other)?;
@@ -169,7 +168,7 @@ impl<W: Recorder> RoundObserver for Recording<W> {
     fn measuring(&mut self) -> io::Result<()> {
         if let (Some(recorder), Some(since)) = (&self.recorder, self.since) {
             let done = self.shown.before + since.elapsed().as_secs_f64();
-            recorder.show(&mut self.progress, done, Some(self.shown.planned));
+            recorder.show(self.progress, done, Some(self.shown.planned));
         }
         Ok(())
     }

@@ -13,6 +13,7 @@ use super::rounds::{Rounds, Shown};
 use super::testcase::Sampled;
 use super::watch::Recorder;
 use crate::exit::bail_usage;
+use crate::progress::Progress;
 use crate::session::bench::Intervals;
 
 /// A server to sample.
@@ -72,7 +73,9 @@ impl<'a> Service<'a> {
         describes: bool,
     ) -> anyhow::Result<Sampled<W::Taken>> {
         let shown = Shown { describes, before: 0.0, planned: seconds };
-        let round = self.0.run::<W>(tasks, seconds, interrupt, shown)?;
+        let mut progress = Progress::new(self.0.how.quiet);
+        let round = self.0.run::<W>(tasks, seconds, interrupt, shown, &mut progress)?;
+        drop(progress);
         let point = self.0.point(tasks);
         let (title, work, intervals, interrupted) = match round.samples {
             Ok(samples) => {
@@ -99,6 +102,7 @@ impl<'a> Service<'a> {
             iterations: (rate * seconds).round() as u64,
             unit: self.0.case.unit.clone(),
             server,
+            command: None,
             disturbed,
         }
     }

@@ -105,7 +105,8 @@ impl Sampling<'_> {
                 let disturbed = intervals.are_disturbed();
                 let unit = ITERATIONS.to_owned();
                 let point = point.clone();
-                let work = Work { point, iterations, unit, server: None, disturbed };
+                let (server, command) = (None, None);
+                let work = Work { point, iterations, unit, server, command, disturbed };
                 (work.point.to_string(), Some(work))
             }
             // The tasks ran until they were stopped, and have not reported their iterations.

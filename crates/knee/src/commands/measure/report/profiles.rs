@@ -91,7 +91,7 @@ fn put_waits(all: &[(PathBuf, LockWaits)], page: &mut Page) -> anyhow::Result<()
     Ok(())
 }
 
-/// Returns `work`, or an error if the page has no curve for it.
+/// Returns `work`, or an error if the page has no curve for it, or a curve of another command with the same name.
 fn has_curve<'a>(
     page: &Page,
     path: &Path,
@@ -104,7 +104,7 @@ fn has_curve<'a>(
             curve.measured.case == work.point.case && curve.measured.mode == work.point.mode
         })
     };
-    work.filter(is_of).ok_or_else(|| {
+    let work = work.filter(is_of).ok_or_else(|| {
         let what = work
             .map_or(title.to_owned(), |work| format!("{} as {}", work.point.case, work.point.mode));
         usage(format!(
@@ -112,7 +112,16 @@ fn has_curve<'a>(
              run that measured it",
             path.display()
         ))
-    })
+    })?;
+    // CSV files do not contain the commands.
+    let measured = page.cases.get(&work.point.case).map(|case| case.description.as_str());
+    match (&work.command, measured.filter(|description| !description.is_empty())) {
+        (Some(sampled), Some(measured)) if sampled != measured => bail_usage!(
+            "{}: the command of this profile is not that of the run; the profile {sampled}; the run {measured}",
+            path.display()
+        ),
+        _ => Ok(work),
+    }
 }
 
 fn profile(capture: &Capture) -> Option<Profile> {
