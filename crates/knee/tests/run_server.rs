@@ -309,6 +309,13 @@ fn a_missing_program_is_reported_with_its_package() {
     let failed = run(&scratch, &["needy.toml"]);
     failed.assert_code(3).assert_stdout_has("the program no-such-program is missing");
     failed.assert_stdout_has("apt-get install the-package");
+    // The shell finds out, if the description does not say what it needs.
+    let scratch = Scratch::new();
+    let text = "name = 'absent'\n[server]\ncommand = 'no-such-program {port}'\n[ready]\noutput = 'up'\n\
+                [load]\ncommand = 'true'\n";
+    fs::write(scratch.path().join("absent.toml"), text).unwrap();
+    let failed = run(&scratch, &["absent.toml"]);
+    failed.assert_code(3).assert_stdout_has("install the program, or correct the command");
 }
 
 #[test]

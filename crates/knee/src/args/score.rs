@@ -7,6 +7,7 @@ use knee_run::plan::Case;
 
 use super::require_utf8;
 use crate::exit::ensure_usage;
+use crate::stderr::tell;
 
 /// What the rate of a command is.
 #[derive(clap::Args)]
@@ -40,9 +41,13 @@ impl ScoreArgs {
 
     /// The command with this line in the current directory, with the rate that the user asked for.
     pub(crate) fn command(&self, line: impl Into<String>) -> anyhow::Result<Command> {
+        let line = line.into();
         let dir = std::env::current_dir()
             .context("cannot determine the current directory, in which commands run")?;
         require_utf8("the current directory", &dir)?;
+        if let Some((word, meant)) = Command::misspelt(&line) {
+            tell!("knee: the command contains {word}; if it should be {meant}, correct it");
+        }
         let score = if self.given().is_some() { Score::Printed } else { Score::Time };
         Ok(Command { score, read: self.read.clone(), ..Command::timed(line, dir) })
     }
@@ -58,9 +63,8 @@ fn line(words: &[String]) -> String {
 
 fn quoted(word: &str) -> String {
     // Some shells expand other braces, such as `{a,b}`.
-    let placeholders =
-        [Command::TASKS, Command::CPUS, Command::SECONDS, Command::DIR, Command::PORT];
-    let rest = placeholders.iter().fold(word.to_owned(), |rest, name| rest.replace(name, ""));
+    let rest =
+        Command::PLACEHOLDERS.iter().fold(word.to_owned(), |rest, name| rest.replace(name, ""));
     match !word.is_empty() && is_one_word(&rest) {
         true => word.to_owned(),
         false => shell_word(word).into_owned(),

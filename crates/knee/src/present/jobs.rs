@@ -24,7 +24,7 @@ const LAST_SIGNAL: i32 = 64;
 pub(crate) struct Job<'a> {
     pub(crate) number: usize,
     pub(crate) command: &'a str,
-    /// Attempts of this knee process.
+    /// Attempts of this knee process; 0 for jobs that were done before.
     pub(crate) attempts: u32,
     /// How the last attempt ended, if one has.
     pub(crate) end: Option<End>,
@@ -85,7 +85,10 @@ pub(crate) fn text(jobs: &[Job<'_>], directory: &Path, screen: &Screen) -> Strin
         table.row(vec![
             Cell::from(job.number.to_string()),
             Cell::new(job.state(), style),
-            Cell::from(job.attempts.to_string()),
+            Cell::from(match job.attempts {
+                0 => UNKNOWN.to_owned(),
+                attempts => attempts.to_string(),
+            }),
             Cell::from(end.map_or(UNKNOWN.to_owned(), |end| time(end.seconds))),
             Cell::from(end.map_or("", |end| end.machine.as_str())),
             Cell::from(job.command),

@@ -74,6 +74,15 @@ impl Command {
     pub const DIR: &str = placeholders::DIR;
     /// Placeholder for a TCP port that is free when the command starts.
     pub const PORT: &str = placeholders::PORT;
+    /// All placeholders in a command.
+    pub const PLACEHOLDERS: [&str; 5] =
+        [Self::TASKS, Self::CPUS, Self::SECONDS, Self::DIR, Self::PORT];
+
+    /// A word in braces that is probably meant to be a placeholder, and this placeholder.
+    pub fn misspelt(line: &str) -> Option<(&str, &'static str)> {
+        placeholders::misspelt(line, &Self::PLACEHOLDERS)
+    }
+
     /// Stands for the rate in [`Command::read`].
     pub const NUMBER: char = placeholders::NUMBER;
     /// Shorter commands, in seconds, are marked as starved only if they have used a tick of CPU time, and lost a tick of

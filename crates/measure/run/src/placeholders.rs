@@ -109,9 +109,12 @@ impl Values {
     }
 }
 
-/// A word in braces that differs from a placeholder by one letter or by two swapped ones, and this
+/// A word in braces that differs from one of `placeholders` by one letter or by two swapped ones, and this
 /// placeholder. Other words in braces belong to the program.
-pub(crate) fn misspelt(text: &str) -> Option<(&str, &'static str)> {
+pub(crate) fn misspelt<'t>(
+    text: &'t str,
+    placeholders: &[&'static str],
+) -> Option<(&'t str, &'static str)> {
     text.match_indices('{').find_map(|(begin, _)| {
         // A longer word differs by more than one letter.
         let mut near = text.as_bytes()[begin..].iter().take(LONGEST + "ü".len());
@@ -119,8 +122,8 @@ pub(crate) fn misspelt(text: &str) -> Option<(&str, &'static str)> {
         let word = &text[begin..begin + length];
         // `${word}` is a variable of a shell.
         let is_placeholder = PLACEHOLDERS.contains(&word) || text[..begin].ends_with('$');
-        let meant = PLACEHOLDERS.into_iter().find(|name| osa_distance(word, name) == 1);
-        meant.filter(|_| !is_placeholder).map(|meant| (word, meant))
+        let meant = placeholders.iter().find(|name| osa_distance(word, name) == 1);
+        meant.filter(|_| !is_placeholder).map(|meant| (word, *meant))
     })
 }
 
@@ -150,14 +153,14 @@ mod tests {
 
     #[test]
     fn only_a_word_that_is_similar_to_a_placeholder_is_misspelt() {
-        assert_eq!(misspelt("a {port} {task}"), Some(("{task}", "{tasks}")));
+        assert_eq!(misspelt("a {port} {task}", &PLACEHOLDERS), Some(("{task}", "{tasks}")));
         assert!(PLACEHOLDERS.iter().all(|name| name.len() <= LONGEST));
         let longer = "a {max_connectionss}";
-        assert_eq!(misspelt(longer), Some(("{max_connectionss}", MAX_CONNECTIONS)));
+        assert_eq!(misspelt(longer, &PLACEHOLDERS), Some(("{max_connectionss}", MAX_CONNECTIONS)));
         // Comparing each word to the end would take hours.
-        assert_eq!(misspelt(&("{".repeat(1 << 20) + "}")), None);
+        assert_eq!(misspelt(&("{".repeat(1 << 20) + "}"), &PLACEHOLDERS), None);
         for text in ["{port}", "{print}", "${port_number}", "{a,b}", "{", "{}", "{random:9}"] {
-            assert_eq!(misspelt(text), None, "{text}");
+            assert_eq!(misspelt(text, &PLACEHOLDERS), None, "{text}");
         }
     }
 }

@@ -7,7 +7,9 @@ use knee_host::toml_text::{TomlError, from_toml};
 use knee_load::{End, Reply, TextError};
 
 use super::fields::{RequestDescription, Server};
-use crate::placeholders::{self, ADDRESS, CONNECTIONS, MAX_CONNECTIONS, NUMBER, SECONDS};
+use crate::placeholders::{
+    self, ADDRESS, CONNECTIONS, MAX_CONNECTIONS, NUMBER, PLACEHOLDERS, SECONDS,
+};
 
 /// Whether this can be the name of a package. knee suggests to install it, so it must be one word to a shell, and no
 /// option.
@@ -158,7 +160,7 @@ impl Server {
             if text.trim().is_empty() {
                 return Err(DescriptionError::value(key, "must not be empty"));
             }
-            if let Some((word, meant)) = placeholders::misspelt(text) {
+            if let Some((word, meant)) = placeholders::misspelt(text, &PLACEHOLDERS) {
                 let reason = format!("{word} is not a placeholder (did you mean {meant}?)");
                 return Err(DescriptionError::value(key, reason));
             }

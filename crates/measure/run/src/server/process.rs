@@ -173,7 +173,13 @@ impl Process {
         let is_of_ssh =
             self.host.is_some() && self.end.and_then(|end| end.code()) == Some(SSH_FAILED);
         let end = if is_of_ssh { end + " (as ssh does if the connection breaks)" } else { end };
-        let kind = FailureKind::of_command(self.end.and_then(|end| end.code()));
+        let code = self.end.and_then(|end| end.code());
+        let kind = FailureKind::of_command(code);
+        let remedy = match code {
+            // A shell returns this status for a program that it does not find.
+            Some(127) => "install the program, or correct the command in the description",
+            _ => remedy,
+        };
         self.failure(kind, format!("{end} {when}").trim_end(), remedy)
     }
 
