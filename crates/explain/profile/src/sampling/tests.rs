@@ -157,7 +157,9 @@ fn known_shares_are_found(open: fn(&Target, &Options) -> Result<Sampler, SampleE
             "{name}: {found:.3}, not {share}; {samples} samples"
         );
     }
-    let unit = shares["unit"].1 / all;
+    // Interrupts in both count as the kernel's. Under other load, they can have a tenth of the samples.
+    let itself = |name| shares[name].1;
+    let unit = itself("unit") / (itself("unit") + itself("folded_in"));
     assert!((unit - 0.8).abs() < error(0.8), "unit itself: {unit:.3}");
     let inlined = capture.functions.iter().find(|function| function.name == "folded_in").unwrap();
     assert!(inlined.inlined && inlined.kind == Kind::User);
