@@ -19,6 +19,8 @@ use crate::CpuList;
 pub const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
 /// The most bytes that are read before the answer of a host.
 pub const MOST_BYTES: usize = 1 << 20;
+/// `PATH_MAX` of Linux.
+const LONGEST_PATH: usize = 4096;
 /// The longest path of the socket of a connection, in bytes: `sun_path` of linux/un.h without its final zero, and
 /// without the 17 bytes that ssh appends while it creates the socket.
 pub const LONGEST_SOCKET: usize = 107 - 17;
@@ -166,6 +168,9 @@ impl Answer {
         let answer = lines.find_map(|line| line.strip_prefix(ANSWER))?;
         let mut words = answer.splitn(3, ' ');
         let (cpus, client, directory) = (words.next()?, words.next()?, words.next()?);
+        if directory.len() > LONGEST_PATH {
+            return None;
+        }
         let cpus = cpus.parse().unwrap_or_else(|_| [0].into_iter().collect());
         Some(Self { cpus, client: client.parse().ok(), directory: directory.to_owned() })
     }
@@ -206,6 +211,8 @@ mod tests {
         assert_eq!(answer.directory, "/tmp/a b");
         let odd = Answer::find(b"knee-host 0-99999999 - /tmp/a\n").unwrap();
         assert_eq!((odd.cpus.to_string().as_str(), odd.client), ("0", None));
+        let long = format!("knee-host 0 - /{}\n", "a".repeat(LONGEST_PATH));
+        assert_eq!(Answer::find(long.as_bytes()), None);
         for incomplete in ["knee-host 0 - /tmp/a", "knee-host 0\n", "", "\n"] {
             assert_eq!(Answer::find(incomplete.as_bytes()), None, "{incomplete}");
         }

@@ -97,6 +97,15 @@ fn a_model_that_asks_forever_is_abandoned_with_a_warning() {
 }
 
 #[test]
+fn a_program_that_writes_without_end_is_not_a_model() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("endless");
+    std::fs::write(&program, "#!/bin/sh\nexec yes\n").unwrap();
+    std::fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+    commute(&program, &["list"]).assert_code(4).assert_stderr_has("this is not a model");
+}
+
+#[test]
 fn a_program_that_is_not_a_model_is_reported() {
     let told = |program: &str| commute(std::path::Path::new(program), &["matrix"]);
     told("/bin/true").assert_code(4).assert_stderr_has("/bin/true: this is not a model");

@@ -9,7 +9,8 @@ use rustix::process::Signal;
 use serde_json::Value;
 use support::jobs::{assert_shards_equal_the_whole, jobs, read};
 use support::{
-    Finished, Scratch, finish, mode, processes_in, signal, start_telling, wait_until, without_umask,
+    Finished, Scratch, finish, mode, processes_in, signal, skip, start_telling, wait_until,
+    without_umask,
 };
 
 /// Waits for a command whose messages are read, and returns how it ended.
@@ -143,6 +144,34 @@ fn no_signal_is_blocked_in_a_job() {
     let scratch = Scratch::new();
     let lines = ["grep -Eq '^SigBlk:.0+$' /proc/self/status"];
     finish(&mut jobs(&scratch, &lines, &["--retries", "0"])).assert_code(0);
+}
+
+#[test]
+fn a_default_acl_does_not_let_others_write_to_the_status_of_a_job() {
+    let scratch = Scratch::new();
+    // See linux/posix_acl_xattr.h. The owner and a user may write by default.
+    let entry = |tag: u16, permissions: u16, id: u32| {
+        [&tag.to_le_bytes()[..], &permissions.to_le_bytes(), &id.to_le_bytes()].concat()
+    };
+    let nobody = u32::MAX;
+    let acl = [
+        2_u32.to_le_bytes().to_vec(),
+        entry(0x01, 7, nobody),
+        entry(0x02, 7, 1234),
+        entry(0x04, 5, nobody),
+        entry(0x10, 7, nobody),
+        entry(0x20, 5, nobody),
+    ];
+    let (name, flags) = ("system.posix_acl_default", rustix::fs::XattrFlags::empty());
+    if let Err(error) = rustix::fs::setxattr(scratch.path(), name, &acl.concat(), flags) {
+        return skip("acl", format!("the file system has no access control lists: {error}"));
+    }
+    finish(&mut jobs(&scratch, &["true"], &[])).assert_code(0);
+    // The group bits of a file with such a list are the most that it permits to the user.
+    for file in ["", "1.status", "1.log"] {
+        let file = scratch.path().join("out/jobs").join(file);
+        assert_eq!(mode(&file) & 0o022, 0, "{}", file.display());
+    }
 }
 
 #[test]

@@ -131,13 +131,14 @@ fn a_command_generates_the_load_in_a_directory_of_the_host() {
 fn a_failed_load_is_reported_with_its_host_and_its_last_lines() {
     let Some(server) = Server::start() else { return };
     let dies = command("echo first; echo no memory >&2; exit 7");
-    let reasons = ["no memory >&2; exit 7` on alpha exited with status 7: no memory"];
+    let reasons = ["no memory >&2; exit 7` on alpha exited with status 7: \"no memory\""];
     fails(&server, "", &dies, 4, &reasons);
     let silent = command("sleep {seconds}; echo 7 done");
-    let reasons = ["` on alpha printed no text that matches \"tps = #\"; its last line: 7 done"];
+    let reasons =
+        ["` on alpha printed no text that matches \"tps = #\"; its last line: \"7 done\""];
     fails(&server, "", &silent, 4, &reasons);
     let quiet = command("echo 7 done; exit 3");
-    let reasons = ["exit 3` on alpha exited with status 3: 7 done;"];
+    let reasons = ["exit 3` on alpha exited with status 3: \"7 done\";"];
     fails(&server, "", &quiet, 4, &reasons);
     fails(&server, "", &command("no-such-load"), 3, &["on alpha exited with status 127"]);
     fails(
@@ -173,14 +174,14 @@ fn a_host_that_breaks_the_connection_fails_the_point() {
 #[test]
 fn a_host_that_cannot_generate_the_load_is_reported_with_a_remedy() {
     let Some(server) = Server::start() else { return };
-    let gone = ["the load host gone cannot be reached: ssh: connect to host", "ssh gone true"];
+    let gone = ["the load host gone cannot be reached: \"ssh: connect to host", "ssh gone true"];
     fails(&server, "", &requests("gone", KNEE), 3, &gone);
     let missing = ["the load host alpha has no program no-such-knee", "scp ", " alpha:knee`"];
     fails(&server, "", &requests("alpha", "no-such-knee"), 3, &missing);
     let other = server.scratch.path().join("other");
     fs::write(&other, "#!/bin/sh\necho knee 0.0.0\n").unwrap();
     fs::set_permissions(&other, Permissions::from_mode(0o755)).unwrap();
-    let version = ["the load host alpha has knee 0.0.0, and this is knee "];
+    let version = ["the load host alpha has \"knee 0.0.0\", and this is knee "];
     fails(&server, "", &requests("alpha", other.to_str().unwrap()), 3, &version);
 }
 
@@ -243,6 +244,8 @@ fn a_host_chooses_no_address_that_this_machine_does_not_have() {
     describe(&scratch, "echo", "", &requests("alpha", KNEE));
     for (client, reason) in [
         ("192.0.2.1", "alpha sees the address 192.0.2.1, which this machine does not have"),
+        ("0.0.0.0", "alpha sees the address 0.0.0.0, which is not that of a machine"),
+        ("224.0.0.1", "alpha sees the address 224.0.0.1, which is not that of a machine"),
         ("$(reboot)", "alpha does not know the address of this machine"),
     ] {
         let script = format!(

@@ -103,7 +103,7 @@ fn a_command_that_fails_is_named_with_what_it_said_and_costs_no_other_point() {
         .assert_stdout_has("correct the name of the program");
     let read = ["-t", "1", "--read", "tps = #", "--", "echo", "ready", "now"];
     let finished = run(&Scratch::new(), &read);
-    finished.assert_code(4).assert_stdout_has("its last line: ready now");
+    finished.assert_code(4).assert_stdout_has("its last line: \"ready now\"");
 }
 
 #[test]

@@ -2,14 +2,20 @@
 
 use std::io::{self, Read};
 
+use crate::text::cut;
+
 /// The most bytes that one call reads. Otherwise, a process that writes as fast as knee reads could keep knee in
 /// the call, with ever more memory. A pipe holds no more, unless root has raised `/proc/sys/fs/pipe-max-size`.
 const MOST_BYTES: usize = 1 << 20;
 
-/// The last line of `output` that is not empty, without surrounding white space.
+/// The most characters of [`last_line`].
+const LONGEST_LINE: usize = 1000;
+
+/// The last line of `output` that is not empty, without surrounding white space, cut if it is long.
 pub fn last_line(output: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(output);
-    text.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
+    let last = text.lines().rev().map(str::trim).find(|line| !line.is_empty());
+    last.map(|line| cut(line, LONGEST_LINE).into_owned())
 }
 
 /// Appends what can be read now, and keeps the last `kept` bytes of `into`; `true` at the end of
@@ -57,5 +63,7 @@ mod tests {
         let mut read = Vec::new();
         assert!(read_available(&mut &b"one\ntwo\n\n"[..], &mut read));
         assert_eq!(last_line(&read).as_deref(), Some("two"));
+        let long = format!("{}é", "x".repeat(LONGEST_LINE));
+        assert_eq!(last_line(long.as_bytes()).unwrap(), long.replace('é', "…"));
     }
 }

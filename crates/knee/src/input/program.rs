@@ -12,14 +12,20 @@ use knee_commute::{
     Description, Exploration, Explored, Generated, Limits, Line, Model, ModelError, Request,
     SERVE_SCHEMA, STUCK, Test, Wanted,
 };
-use knee_host::process::{Ties, spawn};
+use knee_host::process::{Ties, read_tail, spawn};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::de::DeserializeOwned;
 
 /// Time limit for a program to describe itself.
 const INTRODUCTION: Duration = STUCK;
-/// Size limit of an answer; knee does not read further.
-const MOST_BYTES: u64 = 4 << 30;
+/// Size limit of a description; knee does not read further.
+const MOST_OF_DESCRIPTION: u64 = 1 << 20;
+/// Size limit of another answer.
+const MOST_BYTES: u64 = 512 << 20;
+/// Size limit of a line of an answer.
+const LONGEST_LINE: u64 = 64 << 20;
+/// The end of the error output that knee keeps.
+const KEPT_ERRORS: usize = 64 << 10;
 
 /// A model program, which knee runs once for each request.
 pub(crate) struct Program {
@@ -96,7 +102,8 @@ impl Program {
         let answer = self.listen(&mut child, within, |out| {
             let mut answer = Vec::new();
             // If reading fails, the answer is incomplete, and parsing it reports an error.
-            let _ = out.take(MOST_BYTES).read_to_end(&mut answer);
+            let most = if within.is_some() { MOST_OF_DESCRIPTION } else { MOST_BYTES };
+            let _ = out.take(most).read_to_end(&mut answer);
             answer
         })?;
         serde_json::from_slice(&answer).map_err(|error| self.not_understood(&error.to_string()))
@@ -122,8 +129,8 @@ impl Program {
         let pid = Pid::from_child(child);
         let (read, errors, in_time) = std::thread::scope(|scope| {
             let errors = scope.spawn(move || {
-                let mut text = Vec::new();
-                let _ = errors.take(MOST_BYTES).read_to_end(&mut text);
+                let (mut errors, mut text) = (errors, Vec::new());
+                while !read_tail(&mut errors, &mut text, KEPT_ERRORS) {}
                 text
             });
             let (done, is_done) = mpsc::channel::<()>();
@@ -203,9 +210,13 @@ impl Model for Program {
         let mut enough = false;
         let mut done = Err("its answer is incomplete".to_owned());
         let listened = self.listen(&mut child, None, |out| {
-            for line in BufReader::new(out).lines() {
-                let text = line.unwrap_or_else(|error| error.to_string());
-                match serde_json::from_str(&text) {
+            let mut out = BufReader::new(out);
+            let mut text = Vec::new();
+            while {
+                text.clear();
+                out.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut text).is_ok_and(|n| n > 0)
+            } {
+                match serde_json::from_slice(&text) {
                     Ok(Line::Test(test)) => {
                         // Further output is not read.
                         enough = take(*test).is_break();

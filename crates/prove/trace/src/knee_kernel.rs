@@ -13,6 +13,7 @@ use object::{Endianness, Object, ObjectSection, ObjectSymbol, SectionKind, Symbo
 use crate::datum::{DataNames, LINE_BYTES};
 use crate::functions::Functions;
 use crate::kernel::KernelError;
+use crate::name_limit::NameLimit;
 use crate::record::Conflict;
 
 /// The name and the type of an ELF note.
@@ -81,18 +82,22 @@ impl KneeKernel {
 
     fn add_symbols(&mut self, image: &[u8]) -> Option<()> {
         let file = object::File::parse(image).ok()?;
+        let mut names = NameLimit::default();
         let is_code = |symbol: &object::Symbol<'_, '_>| {
             let section = symbol.section_index().and_then(|at| file.section_by_index(at).ok());
             section.is_some_and(|section| section.kind() == SectionKind::Text)
         };
         for symbol in file.symbols().filter(ObjectSymbol::is_definition) {
             let (address, Ok(mangled)) = (symbol.address(), symbol.name()) else { continue };
+            if !names.admits(mangled) {
+                continue;
+            }
             // The format `{:#}` leaves out the hash at the end of the name.
             let name = || format!("{:#}", rustc_demangle::demangle(mangled));
             match symbol.kind() {
                 SymbolKind::Text => self.functions.add(address, name),
                 SymbolKind::Data => {
-                    self.variables.insert(address, (address + symbol.size(), name()));
+                    self.variables.insert(address, (address.saturating_add(symbol.size()), name()));
                 }
                 // A label in assembly.
                 _ if is_code(&symbol) && !mangled.is_empty() => self.functions.add(address, name),

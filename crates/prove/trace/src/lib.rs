@@ -66,6 +66,7 @@ mod lines;
 mod memfd;
 mod modinfo;
 mod modules;
+mod name_limit;
 mod package;
 mod plugin_api;
 mod process;

@@ -4,6 +4,10 @@
 use object::read::elf::ElfFile64;
 use object::{Object, ObjectSection};
 
+/// Maximum size of the section, in bytes. Each of its names takes many times its length of memory. Those of Debian's
+/// modules have some kilobytes.
+const MOST_BYTES: usize = 1 << 20;
+
 /// The modules that must be loaded before a given module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Needs {
@@ -17,7 +21,11 @@ impl Needs {
     /// The dependencies of a module; `None` if the file is not a module.
     pub(crate) fn of(module: &[u8]) -> Option<Needs> {
         let elf = ElfFile64::<object::Endianness>::parse(module).ok()?;
-        Some(Needs::parse(elf.section_by_name(".modinfo")?.data().ok()?))
+        Needs::in_section(elf.section_by_name(".modinfo")?.data().ok()?)
+    }
+
+    fn in_section(section: &[u8]) -> Option<Needs> {
+        (section.len() <= MOST_BYTES).then(|| Needs::parse(section))
     }
 
     fn parse(section: &[u8]) -> Needs {
@@ -78,6 +86,13 @@ mod tests {
         assert_eq!(Needs::of(b"\x7fELF"), None);
         let program = std::fs::read(std::env::current_exe().unwrap()).unwrap();
         assert_eq!(Needs::of(&program), None, "a program has no .modinfo");
+    }
+
+    #[test]
+    fn a_section_with_very_many_names_is_not_read() {
+        let section = |bytes: usize| ["depends=".as_bytes(), &vec![b','; bytes - 8]].concat();
+        assert_eq!(Needs::in_section(&section(MOST_BYTES)), Some(Needs::default()));
+        assert_eq!(Needs::in_section(&section(MOST_BYTES + 1)), None);
     }
 
     proptest! {

@@ -7,10 +7,10 @@
 //! may need.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::{fs, io};
 
 use knee_host::RegularFile;
 
@@ -35,6 +35,11 @@ const MAX_MODULE: u64 = 128 * MIB;
 /// Maximum total size of the modules that knee keeps in memory for a package. In Debian's packages, these
 /// modules add up to 60 MiB.
 const MAX_KEPT: u64 = 512 * MIB;
+
+/// Maximum number of modules that knee keeps in memory for a package. A kernel of Debian has 4,000 in all.
+const MOST_KEPT: usize = 20_000;
+/// `PATH_MAX` of Linux.
+const LONGEST_PATH: usize = 4096;
 
 /// Maximum number of modules that knee loads, including dependencies. All of them are in memory at the same
 /// time. A file system needs about ten.
@@ -145,6 +150,12 @@ impl Modules {
         let mut left = MAX_KEPT;
         let read = files(path, |inside, file| {
             if is_wanted(inside) {
+                if self.by_name.len() == MOST_KEPT {
+                    let error = format!(
+                        "it contains more than {MOST_KEPT} modules, the maximum that knee reads"
+                    );
+                    return Err(io::Error::new(io::ErrorKind::FileTooLarge, error));
+                }
                 let content =
                     read_at_most("the content of its modules", file, MAX_MODULE.min(left))?;
                 left -= content.len() as u64;
@@ -157,7 +168,9 @@ impl Modules {
 
     /// Adds a module unless an earlier place has one of the same name.
     fn add(&mut self, path: PathBuf, content: Option<Vec<u8>>) {
-        if let Some(name) = name_of(&path) {
+        // No file system can have a longer path.
+        let name = name_of(&path).filter(|_| path.as_os_str().len() <= LONGEST_PATH);
+        if let Some(name) = name {
             self.by_name.entry(name).or_insert(Stored { path, content });
         }
     }

@@ -27,6 +27,9 @@ const THREADS: (&str, &str) = ("DPKG_DEB_THREADS_MAX", "4");
 /// attributes. The tar crate keeps the whole description in memory. A path is at most 4 KiB long.
 const MOST_DESCRIPTION: u64 = 64 << 10;
 
+/// Maximum size of an unpacked package, in bytes. Zeroes compress to a thousandth. Debian's kernels take up to 600 MiB.
+const MOST_UNPACKED: u64 = 4096 * MIB;
+
 /// Why a Debian package cannot be fetched or opened.
 #[derive(Debug, thiserror::Error)]
 pub enum PackageError {
@@ -207,6 +210,8 @@ type Entry<'a> = tar::Entry<'a, Metered>;
 struct Metered {
     tar: ChildStdout,
     left: Rc<Cell<u64>>,
+    /// Bytes of the tar file that are not read yet, up to the maximum.
+    in_all: u64,
 }
 
 impl Read for Metered {
@@ -219,6 +224,11 @@ impl Read for Metered {
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, error));
         }
         let count = self.tar.read(to)?;
+        self.in_all = self.in_all.checked_sub(count as u64).ok_or_else(|| {
+            let gib = MOST_UNPACKED >> 30;
+            let error = format!("it unpacks to more than {gib} GiB, the maximum that knee reads");
+            io::Error::new(io::ErrorKind::FileTooLarge, error)
+        })?;
         self.left.set(self.left.get().saturating_sub(count as u64));
         Ok(count)
     }
@@ -230,7 +240,7 @@ fn each(
     mut take: impl FnMut(&mut Entry<'_>) -> io::Result<ControlFlow<()>>,
 ) -> io::Result<ControlFlow<()>> {
     let left = Rc::new(Cell::new(0));
-    let mut archive = tar::Archive::new(Metered { tar, left: left.clone() });
+    let mut archive = tar::Archive::new(Metered { tar, left: left.clone(), in_all: MOST_UNPACKED });
     let mut entries = archive.entries()?;
     loop {
         left.set(MOST_DESCRIPTION);
@@ -361,6 +371,18 @@ mod tests {
         let end =
             "the description of a file in it is longer than 64 KiB, the maximum that knee reads";
         assert!(error.ends_with(end), "{error}");
+    }
+
+    #[test]
+    fn the_unpacked_size_of_a_package_is_limited() {
+        let mut program = Command::new("echo").arg("12345").stdout(Stdio::piped()).spawn().unwrap();
+        let tar = program.stdout.take().unwrap();
+        program.wait().unwrap();
+        let mut metered = Metered { tar, left: Rc::new(Cell::new(u64::MAX)), in_all: 3 };
+        let mut bytes = [0; 3];
+        assert_eq!(metered.read(&mut bytes).unwrap(), 3);
+        let error = metered.read(&mut bytes).unwrap_err().to_string();
+        assert!(error.starts_with("it unpacks to more than 4 GiB"), "{error}");
     }
 
     #[test]

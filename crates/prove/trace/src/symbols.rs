@@ -11,6 +11,7 @@ use crate::allocated;
 use crate::datum::Datum;
 use crate::functions::Functions;
 use crate::lines::Lines;
+use crate::name_limit::NameLimit;
 use crate::record::{Conflict, TestResult, Touch};
 
 /// How knee names the main thread's stack, the mapping `[stack]` in `/proc/self/maps`.
@@ -19,13 +20,19 @@ const STACK: &str = "the stack of the main thread";
 /// thread's thread-local variables in the same mapping.
 const THREAD: &str = "the stack or the thread-local variables of a thread";
 
+/// The most bytes of mapped files to read, so that a program cannot keep knee busy with mappings.
+const MOST_BYTES: u64 = 512 << 20;
+
 /// Allocators align memory to this many bytes (`max_align_t`), so such a unit is always in one line.
 const ALIGNMENT: u64 = 16;
 
 /// The names of a program's code and data, as far as its files contain them.
-#[derive(Default)]
 pub struct ProgramNames {
     functions: Functions,
+    /// What symbols may still be named.
+    names: NameLimit,
+    /// Bytes of files that may still be read.
+    left: u64,
     /// The end (exclusive) and the name of each variable, by its first address.
     variables: BTreeMap<u64, (u64, String)>,
     /// The mapped files, by their first address.
@@ -45,6 +52,21 @@ struct File {
     /// The difference between an address in memory and the address in the file.
     bias: u64,
     lines: Option<Lines>,
+}
+
+impl Default for ProgramNames {
+    fn default() -> Self {
+        Self {
+            functions: Functions::default(),
+            names: NameLimit::default(),
+            left: MOST_BYTES,
+            variables: BTreeMap::new(),
+            files: BTreeMap::new(),
+            stack: 0..0,
+            anonymous: Vec::new(),
+            threads: Vec::new(),
+        }
+    }
 }
 
 impl ProgramNames {
@@ -183,10 +205,12 @@ impl ProgramNames {
         if self.files.get(&start).is_some_and(|known| known.name == name) {
             return;
         }
-        let Ok(content) = RegularFile::at(path).read() else { return };
+        let Ok(content) = RegularFile::at(path).at_most(self.left).read() else { return };
+        self.left -= content.len() as u64;
         let Ok(file) = object::File::parse(&*content) else { return };
         let Some(first) = file.segments().map(|segment| segment.address()).min() else { return };
-        let end = file.segments().map(|segment| segment.address() + segment.size()).max();
+        let end =
+            file.segments().map(|segment| segment.address().saturating_add(segment.size())).max();
         // Segments are mapped from page boundaries.
         let bias = start.wrapping_sub(first & !0xfff);
         let at = |address: u64| bias.wrapping_add(address);
@@ -198,9 +222,12 @@ impl ProgramNames {
         let mut ends = BTreeSet::from([start]);
         for symbol in file.symbols().chain(left).filter(|symbol| symbol.is_definition()) {
             let Ok(mangled) = symbol.name() else { continue };
+            if !self.names.admits(mangled) {
+                continue;
+            }
             // The format `{:#}` leaves out the hash at the end of the name.
             let name = || format!("{:#}", rustc_demangle::demangle(mangled));
-            let range = at(symbol.address())..at(symbol.address() + symbol.size());
+            let range = at(symbol.address())..at(symbol.address().wrapping_add(symbol.size()));
             match symbol.kind() {
                 SymbolKind::Text => {
                     self.functions.add(range.start, name);

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use knee_commute::{Conditions, Difference, Exploration, Model, Test, Verdict, call_label};
 use knee_host::number::plural;
-use knee_host::text::Screen;
+use knee_host::text::{Screen, one_line};
 use serde_json::{Value, json};
 
 use super::triangle::triangle;
@@ -32,8 +32,10 @@ pub(crate) fn list(models: &[Box<dyn Model>], as_json: bool) -> String {
     let mut text = String::new();
     for (nr, model) in models.iter().enumerate() {
         let gap = if nr > 0 { "\n" } else { "" };
-        let _ = writeln!(text, "{gap}{BOLD}{}{BOLD:#}  {}", model.name(), model.about());
+        let (name, about) = (one_line(model.name()), one_line(model.about()));
+        let _ = writeln!(text, "{gap}{BOLD}{name}{BOLD:#}  {about}");
         for (name, about) in model.operations() {
+            let (name, about) = (one_line(name), one_line(about));
             let _ = writeln!(text, "  {name}{DIM}{about}{DIM:#}");
         }
     }

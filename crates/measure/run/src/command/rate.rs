@@ -6,6 +6,9 @@ use knee_stats::ungrouped;
 
 use crate::job::{Command, Failure, FailureKind};
 
+/// The most characters of a number in place of `#`. The time to find it grows with the square of this.
+const LONGEST_NUMBER: usize = 40;
+
 /// The rate in the standard output of the command with this line. `pattern` is [`Command::read`].
 pub(crate) fn printed(output: &[u8], line: &str, pattern: Option<&str>) -> Result<f64, Failure> {
     let refused = |reason: String, remedy: &str| {
@@ -32,7 +35,7 @@ pub(crate) fn printed(output: &[u8], line: &str, pattern: Option<&str>) -> Resul
         (None, None) => Err(refused("printed no number".to_owned(), remedy)),
         (None, Some(pattern)) => {
             let last = match last_line(output) {
-                Some(last) => format!("its last line: {last}"),
+                Some(last) => format!("its last line: {last:?}"),
                 None => "it printed nothing".to_owned(),
             };
             Err(refused(format!("printed no text that matches {pattern:?}; {last}"), remedy))
@@ -67,16 +70,18 @@ fn first_match(line: &str, before: &str, after: &str) -> Option<f64> {
         if before.is_empty() && line[..begin].ends_with(is_inside_word) {
             return None;
         }
-        let rest = line[begin..].trim_start();
-        let end = rest.find(|c: char| !"0123456789.,+-eE".contains(c)).unwrap_or(rest.len());
+        let rest = line[begin..].strip_prefix(' ').unwrap_or(&line[begin..]);
+        let is_of_number = |c: &char| "0123456789.,+-eE".contains(*c);
+        let end = rest.chars().take(LONGEST_NUMBER).take_while(is_of_number).count();
         // The longest number first, so that 12 does not match in 123.
         (1..=end).rev().find_map(|end| {
             let (word, rest) = rest.split_at(end);
             let ends_here = match after {
                 // The meaning of letters after the number is unknown.
                 "" => {
-                    let rest = rest.trim_start_matches(['.', ',']);
-                    !rest.starts_with(|c: char| c.is_alphanumeric() || c == '%')
+                    let mut rest = rest.chars().take(LONGEST_NUMBER);
+                    let next = rest.find(|c| !['.', ','].contains(c));
+                    !next.is_some_and(|c| c.is_alphanumeric() || c == '%')
                 }
                 after => rest.starts_with(after),
             };
@@ -141,9 +146,22 @@ mod tests {
     }
 
     #[test]
+    fn the_time_to_find_a_match_grows_with_the_output_alone() {
+        // With a number of any length, this would take hours.
+        for output in
+            ["1,".repeat(1 << 15), "1".repeat(1 << 16), format!("1{}x", ",".repeat(1 << 16))]
+        {
+            for pattern in ["#x", "#/s", "tps = #"] {
+                assert_eq!(last_match(&output, pattern), None);
+            }
+            let _ = last_match(&output, "#");
+        }
+    }
+
+    #[test]
     fn a_pattern_that_does_not_match_is_reported_with_the_last_line() {
         let failure = printed(b"ready\n12 req\n", "./bench", Some("tps = #")).unwrap_err();
-        let reason = "./bench printed no text that matches \"tps = #\"; its last line: 12 req";
+        let reason = "./bench printed no text that matches \"tps = #\"; its last line: \"12 req\"";
         assert_eq!(failure.reason, reason);
         let failure = printed(b"", "./bench", Some("tps = #")).unwrap_err();
         assert!(failure.reason.ends_with("it printed nothing"), "{failure:?}");

@@ -11,7 +11,7 @@ use knee_results::MAX_RATE;
 use knee_stats::Histogram;
 use serde::{Deserialize, Serialize};
 
-use super::output::BEGUN;
+use super::output::{BEGUN, quoted};
 use crate::description::RequestDescription;
 use crate::job::{Failure, FailureKind};
 
@@ -31,8 +31,6 @@ const UNREACHABLE: &str =
 const ADDRESS: &str = "correct load.address in the description";
 /// What another host can advise. Other text of a host is not knee's advice.
 const REMEDIES: [&str; 6] = [ADVICE, CAUSE, STALL, IDLE, UNREACHABLE, ADDRESS];
-/// The longest text that knee keeps of a failure on another host, in characters.
-const LONGEST_REASON: usize = 1000;
 /// More workers than any machine has CPUs.
 const MOST_WORKERS: usize = 10_000;
 
@@ -210,11 +208,6 @@ impl LoadReport {
     }
 }
 
-/// A text of another host: cut, and in quotation marks, so that it is not taken for a text of knee.
-fn quoted(text: &str) -> String {
-    format!("{:?}", text.chars().take(LONGEST_REASON).collect::<String>())
-}
-
 /// The request for the generator.
 pub(super) fn parsed(request: &RequestDescription) -> Result<Request, Failure> {
     // It was checked when the description was read; a record may have been changed.
@@ -248,6 +241,7 @@ fn compact(times: &knee_load::Histogram) -> Histogram {
 
 #[cfg(test)]
 mod tests {
+    use super::super::output::LONGEST_QUOTED;
     use super::*;
     use proptest::prelude::*;
     use serde_json::{Value, json};
@@ -280,10 +274,9 @@ mod tests {
         let Some(LoadReport::Done(generated)) = found(&done(|_| ())) else { panic!("it is done") };
         assert_eq!((generated.rate(), generated.latency.unwrap().longest()), (5.0, 1000));
         assert_eq!(generated.lateness, None);
-        let failed =
-            json!({ "failed": { "kind": "hung", "reason": "x".repeat(5000), "remedy": "" } });
+        let failed = json!({ "failed": { "kind": "hung", "reason": "x".repeat(2 * LONGEST_QUOTED), "remedy": "" } });
         let Some(LoadReport::Failed(failure)) = found(&failed) else { panic!("it has failed") };
-        assert_eq!(failure.reason, format!("\"{}\"", "x".repeat(LONGEST_REASON)));
+        assert_eq!(failure.reason, format!("\"{}\"", "x".repeat(LONGEST_QUOTED)));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use knee_host::ssh::{ANSWER_PATIENCE, Answer, Host, LONGEST_SOCKET, MOST_BYTES};
 use knee_host::{CpuList, Interrupt};
 
 use super::generator::LoadJob;
-use super::output::BEGUN;
+use super::output::{BEGUN, quoted};
 use super::process::{Process, watch};
 use crate::job::{Failure, FailureKind};
 use crate::stopped::Stopped;
@@ -102,6 +102,11 @@ impl LoadHost {
             return Err(failed(format!("{name} does not know the address of this machine")));
         };
         let client = client.to_canonical();
+        if client.is_unspecified() || client.is_multicast() {
+            return Err(failed(format!(
+                "{name} sees the address {client}, which is not that of a machine"
+            )));
+        }
         // A router or another host may lie between.
         TcpListener::bind((client, 0)).map_err(|_| {
             failed(format!("{name} sees the address {client}, which this machine does not have"))
@@ -134,7 +139,7 @@ impl LoadHost {
             return Ok(());
         }
         let what = match version {
-            Some(other) => format!("has {other}, and this is {VERSION}"),
+            Some(other) => format!("has {}, and this is {VERSION}", quoted(other)),
             None if end.code() == Some(127) => format!("has no program {program}"),
             None => format!("cannot run {program}"),
         };

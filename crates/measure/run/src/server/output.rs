@@ -5,6 +5,14 @@ pub const BEGUN: &str = "knee-load begun";
 /// The line before the CPU times of the load.
 const ENDED: &str = "knee-load ended";
 
+/// The most characters of a quoted text.
+pub(super) const LONGEST_QUOTED: usize = 3000;
+
+/// A text of another host: cut, and in quotation marks, so that it is not taken for a text of knee.
+pub(super) fn quoted(text: &str) -> String {
+    format!("{:?}", text.chars().take(LONGEST_QUOTED).collect::<String>())
+}
+
 /// CPU seconds of a load that has ended, from its output. `None` if the output does not contain them.
 pub(super) fn cpu_seconds(output: &[u8]) -> Option<f64> {
     let text = String::from_utf8_lossy(output);

@@ -201,7 +201,12 @@ impl Process {
         let beginning = |line: &str| line.chars().take(LONGEST_LINE).collect::<String>();
         let mut lines: Vec<String> = lines.take(LAST_LINES).map(beginning).collect();
         lines.reverse();
-        if lines.is_empty() { String::new() } else { format!(": {}", lines.join(" | ")) }
+        let words = lines.join(" | ");
+        match &self.host {
+            _ if words.is_empty() => words,
+            Some(_) => format!(": {}", output::quoted(&words)),
+            None => format!(": {words}"),
+        }
     }
 
     /// Asks the process to end, waits for it at most `patience`, and then kills it. Returns the names of the programs

@@ -38,6 +38,8 @@ use crate::symbols::ProgramNames;
 /// Environment variable for programs that run for a prediction. If such a program panics, the message is
 /// short, because it has no backtrace.
 const NO_BACKTRACE: (&str, &str) = ("RUST_BACKTRACE", "0");
+/// Maximum length of a message of a program, in bytes. Messages name a mapping, or say what the calls of a test returned.
+const LONGEST_MESSAGE: usize = 64 << 10;
 /// Part of the panic message of a guest's kernel that has run out of memory (mm/oom_kill.c).
 const OUT_OF_MEMORY: &str = "Out of memory";
 
@@ -265,6 +267,12 @@ impl Process {
 
     fn handle_line(&mut self, line: &str, names: &mut ProgramNames) -> Result<(), CheckError> {
         let Some(message) = line.strip_prefix(MESSAGE_PREFIX) else { return Ok(()) };
+        if message.len() > LONGEST_MESSAGE {
+            let (length, most) = (message.len(), LONGEST_MESSAGE);
+            let why =
+                format!("the program sends a message of {length} bytes; knee reads at most {most}");
+            return Err(CheckError::Agent(why));
+        }
         match serde_json::from_str(message) {
             Ok(Message::Mapping(mapping)) => names.learn(&mapping),
             Ok(Message::Trials(made)) if made == trials() => {

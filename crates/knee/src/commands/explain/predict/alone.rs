@@ -92,7 +92,7 @@ pub(super) fn rates(
 }
 
 /// The highest rate of a task that makes sense: an iteration takes at least an instruction.
-const MOST: f64 = 10e9;
+pub(super) const MOST_RATE: f64 = 10e9;
 
 /// The rate in a text such as `2.0M` or `850k`, per second.
 fn rate(text: &str) -> Result<f64, String> {
@@ -103,7 +103,7 @@ fn rate(text: &str) -> Result<f64, String> {
         _ => (text, 1.0),
     };
     match digits.trim_end().parse::<f64>() {
-        Ok(number) if number > 0.0 && number * factor <= MOST => Ok(number * factor),
+        Ok(number) if number > 0.0 && number * factor <= MOST_RATE => Ok(number * factor),
         _ => Err("must be a rate per second of at most 10G, such as 2.0M or 850k".to_owned()),
     }
 }

@@ -7,11 +7,24 @@
 mask=$(umask)
 # Nobody else may write to the status and the output, whatever the umask of the job.
 umask go-w
-here=$(cd "$(dirname "$0")" && pwd) && mkdir -p "$2/jobs" "$2/results" && dir=$(cd "$2" && pwd) || exit
+
+# A default ACL of the directory can override the umask, but not the permissions that a file is created with.
+# directory PATH: creates a directory unless it exists.
+directory() {
+    [ -d "$1" ] || { mkdir -p -m 700 "$1" && chmod +rx "$1"; }
+}
+
+# file PATH: creates an empty file.
+file() {
+    rm -f "$1" && install -m 600 /dev/null "$1" && chmod +r "$1"
+}
+
+here=$(cd "$(dirname "$0")" && pwd) && directory "$2/jobs" && directory "$2/results" && dir=$(cd "$2" && pwd) || exit
 log=$dir/jobs/$1.log
 status=$dir/jobs/$1.status
 # A status of an earlier attempt must not count for this one.
 rm -f "$status"
+file "$log" || exit
 line=$(sed -n "$1p" "$here/list")
 KNEE_JOB=$1
 KNEE_OUT=$dir/results
@@ -54,5 +67,5 @@ else
     (umask "$mask" && exec sh -c "$line") >"$log" 2>&1 </dev/null
     code=$?
 fi
-echo "$code $begun $(date +%s.%N) $(uname -n)" >"$status.new" && mv "$status.new" "$status"
+file "$status.new" && echo "$code $begun $(date +%s.%N) $(uname -n)" >"$status.new" && mv "$status.new" "$status"
 exit "$code"

@@ -18,7 +18,7 @@ use knee_trace::{How, ProgramHost, Repeat, WARM_UP, time_program, trace_program}
 
 use self::bursts::in_bursts;
 use self::situation::{Situation, setup};
-use super::alone::measured;
+use super::alone::{MOST_RATE, measured};
 use super::workload::{APART, workload};
 use crate::exit::{ExitStatus, failed};
 use crate::input::program::Program;
@@ -97,7 +97,10 @@ fn trace(
         None => {
             let how = How::Time { seconds: SECONDS, most: MOST_TIMED };
             let rates = time_program(program, &calls.repeat(1, how), PATIENCE)?;
-            let rate = rates.map_err(|why| died(hint(&why)))?.iter().sum();
+            let rates = rates.map_err(|why| died(hint(&why)))?;
+            let rate = rate_of_one(&rates).ok_or_else(|| {
+                died("the program reports a rate that one thread cannot have".to_owned())
+            })?;
             tell!("knee: one thread makes {}/s on this machine", si(rate));
             measured(rate)
         }
@@ -127,6 +130,14 @@ fn trace(
         alone: Some(alone),
         workload,
     })
+}
+
+/// The rate that a program reports for one thread, if it is possible.
+fn rate_of_one(rates: &[f64]) -> Option<f64> {
+    match *rates {
+        [rate] if rate > 0.0 && rate <= MOST_RATE => Some(rate),
+        _ => None,
+    }
 }
 
 /// Tasks choose keys at random. So data that only some of the traced threads used, in so few iterations, are data that all
@@ -213,6 +224,14 @@ mod tests {
     use knee_commute::models::map::map;
 
     use super::*;
+
+    #[test]
+    fn a_program_cannot_report_an_impossible_rate() {
+        assert_eq!(rate_of_one(&[2e6]), Some(2e6));
+        for rates in [&[][..], &[0.0], &[-5.0], &[f64::NAN], &[1e12], &[1e308], &[1e6, 1e6]] {
+            assert_eq!(rate_of_one(rates), None, "{rates:?}");
+        }
+    }
 
     #[test]
     fn threads_choose_among_all_keys_and_all_have_values() {
