@@ -237,3 +237,33 @@ fn records_of_a_command_are_compared() {
     let compared = finish(&mut scratch.knee(&["compare", "timed", "after"]));
     compared.assert_code(0).assert_stdout_has("it counts units, and the run before counts runs");
 }
+
+#[test]
+fn a_page_says_that_two_runs_measured_different_commands_with_one_name() {
+    let scratch = Scratch::new();
+    let run = |record: &str, options: &[&str], words: &[&str]| {
+        let args = ["run", "-q", "-t", "1", "-r", "1", "-o", record];
+        finish(&mut scratch.knee(&[&args[..], options, &["--"], words].concat())).assert_code(0);
+    };
+    run("one", &[], &["sh", "-c", "true"]);
+    run("other", &[], &["sh", "-c", "true; true"]);
+    run("units", &["--rate"], &["sh", "-c", "echo 5"]);
+    run("sleep", &[], &["sleep", "0.01"]);
+    let report = |runs: [&str; 2]| {
+        finish(&mut scratch.knee(&["report", runs[0], runs[1], "-o", "page.html"]))
+    };
+    report(["one", "other"]).assert_code(0);
+    let page = fs::read_to_string(scratch.path().join("page.html")).unwrap();
+    let says = "differs from one in the command of sh: sh -c 'true; true', not sh -c true";
+    assert!(page.contains(says), "{says}");
+    report(["one", "units"])
+        .assert_code(2)
+        .assert_stderr_has("units: sh counts units, but runs in a run before");
+    let compare = |after: &str| finish(&mut scratch.knee(&["compare", "one", after]));
+    compare("sleep")
+        .assert_code(2)
+        .assert_stderr_has("knee ab --before 'sh -c true' --after 'sleep 0.01'");
+    finish(&mut scratch.knee(&["run", "--"]))
+        .assert_code(2)
+        .assert_stderr_has("the command after -- is empty");
+}

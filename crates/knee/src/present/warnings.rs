@@ -294,7 +294,8 @@ fn fewest_rounds<'p>(run: &RunRecord, points: &[(&Curve, &'p Point)]) -> Option<
     let calm = points.iter().map(|(_, point)| *point).filter(|point| !point.disturbed);
     let point = calm.min_by_key(|point| point.rounds.len())?;
     // Another warning says how to continue the run.
-    let is_enough = point.confidence >= LEAST_CONFIDENCE || run.end == Some(RunEnd::Interrupted);
+    let is_unfinished = matches!(run.end, None | Some(RunEnd::Interrupted));
+    let is_enough = point.confidence >= LEAST_CONFIDENCE || is_unfinished;
     (!is_enough).then_some(point)
 }
 

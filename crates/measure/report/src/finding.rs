@@ -30,9 +30,18 @@ pub(crate) fn sentence(reading: &Reading) -> String {
             n => format!("{}, none of which has a task count", plural(n, "result")),
         };
     }
+    let runs = &reading.page.runs;
     let comparisons: Vec<String> =
-        (1..reading.page.runs.len()).filter_map(|run| comparison(reading, run)).collect();
-    if comparisons.is_empty() { scaling(reading) } else { comparisons.join("; ") }
+        (1..runs.len()).filter_map(|run| comparison(reading, run)).collect();
+    let found = if comparisons.is_empty() { scaling(reading) } else { comparisons.join("; ") };
+    let incomplete: Vec<&str> =
+        runs.iter().filter(|run| run.is_incomplete).map(|run| run.label.as_str()).collect();
+    match incomplete.as_slice() {
+        [] => found,
+        [_] if runs.len() == 1 => format!("{found}; the run is incomplete"),
+        [one] => format!("{found}; the run {one} is incomplete"),
+        several => format!("{found}; the runs {} are incomplete", several.join(" and ")),
+    }
 }
 
 /// The first prediction, and how many others there are.
@@ -371,6 +380,18 @@ mod tests {
             title(&over_connections(page(&[good, good]), 1)),
             "All 2 testcases scale; the worst: a scales to 2 threads at 95% efficiency"
         );
+    }
+
+    #[test]
+    fn the_title_names_incomplete_runs() {
+        let mut page = page(&[&[(1, 10.0), (2, 19.0)]]);
+        page.runs[0].is_incomplete = true;
+        assert_eq!(title(&page), "a scales to 2 threads at 95% efficiency; the run is incomplete");
+        page.runs[0].label = "one".to_owned();
+        page.runs.push(Run { label: "two".to_owned(), ..Run::default() });
+        assert!(title(&page).ends_with("; the run one is incomplete"));
+        page.runs[1].is_incomplete = true;
+        assert!(title(&page).ends_with("; the runs one and two are incomplete"));
     }
 
     #[test]

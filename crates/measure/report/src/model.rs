@@ -94,6 +94,8 @@ pub struct Run {
     pub knee_version: String,
     /// Further facts about the machine: name and value, in display order.
     pub facts: Vec<(String, String)>,
+    /// Whether the run ended before it had measured all rounds.
+    pub is_incomplete: bool,
     /// Reasons to doubt the numbers, one sentence each.
     pub warnings: Vec<String>,
     /// Points that could not be measured, one sentence each.

@@ -41,6 +41,13 @@ pub fn differences(before: &Results, after: &Results) -> Vec<Difference> {
         machines(&before.environment, &after.environment, &mut found);
         requests(&before.request, &after.request, &mut found);
     }
+    found.extend(differences_of_cases(before, after));
+    found
+}
+
+/// What the runs call by the same name, although it runs something else or has another load.
+pub fn differences_of_cases(before: &Results, after: &Results) -> Vec<Difference> {
+    let mut found = Vec::new();
     loads(before, after, &mut found);
     settings(before, after, &mut found);
     found

@@ -50,7 +50,7 @@ pub use compared::{Compared, ComparedPoint, FamilySummary, MachineChange, Verdic
 pub use compared_latency::{ComparedLatency, Doubt};
 pub use counters::{CountedWork, Counts, PointCounters};
 pub use curve::{Curve, Knee, MAX_PLAUSIBLE_EFFICIENCY, Scaling};
-pub use difference::{Difference, differences};
+pub use difference::{Difference, differences, differences_of_cases};
 pub use family::Family;
 pub use gap::Gap;
 pub use history::{Series, history, in_time_order};

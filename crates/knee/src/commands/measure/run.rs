@@ -399,6 +399,11 @@ fn cases(args: &Args) -> anyhow::Result<Vec<Case>> {
         );
         return Ok(vec![case]);
     }
+    // clap does not tell an empty command from none.
+    ensure_usage!(
+        std::env::args_os().next_back().is_none_or(|last| last != "--"),
+        "the command after -- is empty; name a program"
+    );
     if let Some(option) = args.score.given() {
         bail_usage!(
             "{option} applies only to commands, and testcases count their own iterations; name a \

@@ -15,7 +15,9 @@ use std::collections::BTreeSet;
 use knee_host::number::{percent, plural, si, spread, time};
 use knee_host::shell::word;
 use knee_host::text::Style;
-use knee_results::{CaseId, Compared, ComparedPoint, Difference, Gap, PointId, Results, Verdicts};
+use knee_results::{
+    CaseId, Compared, ComparedPoint, Difference, Family, Gap, PointId, Results, Verdicts,
+};
 use knee_run::noise::NoiseFloors;
 use knee_stats::{CompareOptions, RatioInterval, Test, Verdict};
 
@@ -243,6 +245,30 @@ fn in_turns(before: &CaseId, after: &CaseId) -> String {
     format!("knee ab --before {before} --after {after}")
 }
 
+fn has_command(run: &Results) -> bool {
+    run.cases.values().any(|case| case.family == Some(Family::Command))
+}
+
+/// The command that compares the two runs' commands in interleaved rounds, if each run has one.
+fn commands_in_turns(before: &Results, after: &Results) -> Option<String> {
+    let sides = [before, after].map(|side| {
+        let (_, case) = side.cases.first_key_value()?;
+        let is_only = side.cases.len() == 1 && case.family == Some(Family::Command);
+        let command = case.settings.get("command").filter(|_| is_only)?;
+        Some((word(command), case.settings.get("--read"), &case.unit))
+    });
+    let [Some((one, read, unit)), Some((other, other_read, other_unit))] = sides else {
+        return None;
+    };
+    let score = match read {
+        _ if (read, unit) != (other_read, other_unit) => return None,
+        Some(read) => format!(" --read {}", word(read)),
+        None if unit == "runs" => String::new(),
+        None => " --rate".to_owned(),
+    };
+    Some(format!("knee ab --before {one} --after {other}{score}"))
+}
+
 /// Explains why the rates of these runs cannot be compared, if only some of them include the cost of an
 /// option.
 pub(crate) fn different_rates(runs: &[Results]) -> Option<String> {
@@ -285,6 +311,16 @@ pub(crate) fn nothing_in_common(before: &Results, after: &Results) -> String {
             one.testcase,
             in_turns(one, other)
         ),
+        _ if [before, after].iter().any(|run| has_command(run)) => {
+            match commands_in_turns(before, after) {
+                Some(command) => {
+                    format!(
+                        "to compare two commands, measure them in interleaved rounds: {command}"
+                    )
+                }
+                None => "compare runs of the same command".to_owned(),
+            }
+        }
         (None, None, Some((one, other))) if before.origin.is_some() && after.origin.is_some() => {
             format!(
                 "to compare two testcases, measure them in interleaved rounds: {}",

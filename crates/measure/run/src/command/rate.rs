@@ -50,7 +50,11 @@ fn last_number(text: &str) -> Option<f64> {
     let apart = |c: char| c.is_whitespace() || ":;=/()[]{}<>\"'".contains(c);
     text.split(apart).rev().find_map(|word| {
         let word = word.trim_end_matches(['.', ',', '!']);
-        number(word).or_else(|| word.rsplit(',').find_map(number))
+        let parts = || word.rsplit(',').map(number);
+        // `1,5` may be one number with a decimal comma, or two.
+        let is_ambiguous = parts().count() == 2 && parts().all(|part| part.is_some());
+        let of_parts = || parts().flatten().next().filter(|_| !is_ambiguous);
+        number(word).or_else(of_parts)
     })
 }
 
@@ -120,7 +124,9 @@ mod tests {
         assert_eq!(last_number("rate: -3."), Some(-3.0));
         assert_eq!(last_number("1,234,567 in all"), Some(1234567.0));
         assert_eq!(last_number("12,345.5/s"), Some(12345.5));
-        assert_eq!(last_number("columns 7,8"), Some(8.0));
+        assert_eq!(last_number("columns 6,7,8"), Some(8.0));
+        assert_eq!(last_number("rate=1,5"), None);
+        assert_eq!(last_number("a,5"), Some(5.0));
         assert_eq!(last_number("got 12"), Some(12.0));
         assert_eq!(last_number("took 12.5ms."), None);
         assert_eq!(last_number("1.2M and v1.2.3 and nan"), None);

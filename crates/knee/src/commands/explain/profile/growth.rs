@@ -1,5 +1,6 @@
 //! `knee profile growth`.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -196,7 +197,11 @@ fn take(args: &Args, source: &Source<'_>) -> anyhow::Result<Vec<Capture>> {
     };
     let mut sampled: Vec<Sampled<Capture>> = Vec::new();
     for &tasks in &tasks {
-        let one = sample(args, source, tasks, &interrupt, sampled.is_empty())?;
+        let one = sample(args, source, tasks, &interrupt, sampled.is_empty());
+        let one = one.inspect_err(|_| {
+            // A directory with captures stays.
+            let _ = args.output.as_deref().map(fs::remove_dir);
+        })?;
         keep(&one)?;
         sampled.push(one);
     }

@@ -4,12 +4,16 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use knee_report::{Change, Curve, Missing, Page};
-use knee_results::{self as results, CaseId, Compared, ComparedPoint, Mode, Results};
+use knee_results::{
+    self as results, CaseId, Compared, ComparedPoint, Difference, Mode, Results,
+    differences_of_cases,
+};
 use knee_stats::CompareOptions;
 use knee_stats::usl::{FitOptions, fit_all};
 
 use super::connections;
 use super::run::{self, Changes, label};
+use crate::exit::bail_usage;
 use crate::input::{Read, read};
 
 /// The page for the runs in `paths`. The first run is the baseline.
@@ -43,9 +47,26 @@ pub(super) fn page(paths: &[PathBuf], knee: f64, threshold: f64) -> anyhow::Resu
                 label(&before.source)
             ));
         }
+        if let (Some(before), Some(run)) = (&first, page.runs.last_mut()) {
+            let differences = differences_of_cases(before, &results).into_iter();
+            run.warnings.extend(differences.map(|Difference { what, before: was, after }| {
+                let label = label(&before.source);
+                format!("This run differs from {label} in the {what}: {after}, not {was}.")
+            }));
+        }
         page.curves.extend(curves(nr, &results, &changes));
         for (id, info) in &results.cases {
-            page.cases.entry(id.clone()).or_insert_with(|| info.clone());
+            match page.cases.get(id) {
+                // They would have the same axis.
+                Some(other) if other.timed != info.timed => bail_usage!(
+                    "{}: {id} counts {}, but {} in a run before; write a page for each",
+                    path.display(),
+                    info.unit,
+                    other.unit
+                ),
+                Some(_) => {}
+                None => drop(page.cases.insert(id.clone(), info.clone())),
+            }
         }
         first = first.or(Some(results));
     }

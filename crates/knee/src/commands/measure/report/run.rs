@@ -7,7 +7,7 @@ use knee_host::number::{plural, si};
 use knee_host::text::one_line;
 use knee_report::{Change, Run};
 use knee_results::{Key, LatencyRequest, Measured, Results};
-use knee_run::record::RunRecord;
+use knee_run::record::{RunEnd, RunRecord};
 use knee_stats::{RatioInterval, median};
 
 /// The comparison of each point with the same point of the first run.
@@ -39,7 +39,7 @@ pub(super) fn recorded(record: &RunRecord, results: &Results, path: &Path) -> Ru
     let topology = e.topology.as_ref().map(|t| format!(", {t}")).unwrap_or_default();
     let mut warnings = Vec::new();
     if !record.complete {
-        warnings.push("The run is not complete.".to_owned());
+        warnings.push("The run is incomplete; knee show prints how to continue it.".to_owned());
     }
     if r.latency.is_some_and(LatencyRequest::slows_rates) {
         let what = "The rates include reading the clock after each iteration (--latency).";
@@ -74,6 +74,7 @@ pub(super) fn recorded(record: &RunRecord, results: &Results, path: &Path) -> Ru
         command_line: e.command_line.clone(),
         knee_version: e.knee_version.clone() + if e.debug_build { ", debug build" } else { "" },
         facts: known.chain(mitigations).collect(),
+        is_incomplete: !record.complete && record.end != Some(RunEnd::Done),
         warnings,
         off_chart: Vec::new(),
         failures: failures.iter().map(|f| format!("{}: {}", f.point, f.failure.reason)).collect(),
