@@ -318,6 +318,7 @@ fn run(label: &str) -> Run {
             fact("transparent huge pages", "madvise"),
             fact("boot", &format!("BOOT_IMAGE=/vmlinuz-{label} root=/dev/vda1 quiet")),
         ],
+        is_incomplete: false,
         warnings: vec!["turbo is on: clocks fall as more cores work".to_owned()],
         failures: vec![
             "fork1, threads, 64 tasks: fork: Resource temporarily unavailable; \

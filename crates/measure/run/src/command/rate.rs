@@ -34,6 +34,14 @@ pub(crate) fn printed(output: &[u8], line: &str, pattern: Option<&str>) -> Resul
         }
         (None, None) => Err(refused("printed no number".to_owned(), remedy)),
         (None, Some(pattern)) => {
+            if let Some(word) = word_in_place(&text, pattern) {
+                let reason =
+                    format!("printed {word:?} in place of the #, which is not a plain number");
+                return Err(refused(
+                    reason,
+                    "make the command print its rate without a unit prefix",
+                ));
+            }
             let last = match last_line(output) {
                 Some(last) => format!("its last line: {last:?}"),
                 None => "it printed nothing".to_owned(),
@@ -64,6 +72,24 @@ fn last_match(text: &str, pattern: &str) -> Option<f64> {
     let pattern = squeezed(pattern);
     let (before, after) = pattern.split_once(Command::NUMBER)?;
     text.lines().rev().find_map(|line| first_match(&squeezed(line), before, after))
+}
+
+/// The beginning of the word in place of the `#` of `pattern`, in the last line that contains the text before it. `None`
+/// if it is a number.
+fn word_in_place(text: &str, pattern: &str) -> Option<String> {
+    let pattern = squeezed(pattern);
+    let (before, _) = pattern.split_once(Command::NUMBER)?;
+    if before.is_empty() {
+        return None;
+    }
+    let rest = text
+        .lines()
+        .rev()
+        .map(squeezed)
+        .find_map(|line| line.split_once(before).map(|(_, rest)| rest.to_owned()))?;
+    let word: String = rest.split_whitespace().next()?.chars().take(LONGEST_NUMBER).collect();
+    // Otherwise, the text after the number differs.
+    number(&word).is_none().then_some(word)
 }
 
 fn first_match(line: &str, before: &str, after: &str) -> Option<f64> {
@@ -169,6 +195,11 @@ mod tests {
         let failure = printed(b"ready\n12 req\n", "./bench", Some("tps = #")).unwrap_err();
         let reason = "./bench printed no text that matches \"tps = #\"; its last line: \"12 req\"";
         assert_eq!(failure.reason, reason);
+        let failure = printed(b"tps = 12.5k\n", "./bench", Some("tps = #")).unwrap_err();
+        let reason = "./bench printed \"12.5k\" in place of the #, which is not a plain number";
+        assert_eq!(failure.reason, reason);
+        let failure = printed(b"tps = 12 ops\n", "./bench", Some("tps = # kops")).unwrap_err();
+        assert!(failure.reason.ends_with("its last line: \"tps = 12 ops\""), "{failure:?}");
         let failure = printed(b"", "./bench", Some("tps = #")).unwrap_err();
         assert!(failure.reason.ends_with("it printed nothing"), "{failure:?}");
     }

@@ -89,7 +89,8 @@ impl Server {
             ));
         }
         if described == 0 && self.load.address.is_none() {
-            let reason = "set one of connect, output and command";
+            let reason = "say how the server is known to be ready, such as [ready] connect = \"127.0.0.1:{port}\"; \
+                          output and command are the other ways";
             return Err(DescriptionError::value("ready", reason));
         }
         let seconds =

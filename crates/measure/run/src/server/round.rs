@@ -184,10 +184,11 @@ impl<'r> Round<'r> {
 
     /// The failure of a server that has ended after it was ready.
     pub(super) fn dead(&self, server: &Process) -> Failure {
-        server.death(
-            "after it was ready",
-            "look for the cause in its output, or use fewer connections",
-        )
+        let remedy = match server.has_printed("\n") {
+            true => "look for the cause in its output, or use fewer connections",
+            false => "it printed nothing; run it by hand to see why, or use fewer connections",
+        };
+        server.death("after it was ready", remedy)
     }
 
     /// Whether other work may have slowed down the server or its load in the measured part of a load, which took
