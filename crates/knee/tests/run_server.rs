@@ -276,7 +276,7 @@ fn a_pattern_that_never_matches_is_reported_with_the_last_line() {
     describe_commanded(&scratch, "silent", "sleep {seconds}; echo 7 done");
     let failed = run(&scratch, &["silent.toml"]);
     failed.assert_code(4).assert_stdout_has("printed no text that matches \"tps = #\"");
-    failed.assert_stdout_has("its last line: 7 done").assert_stdout_has("correct load.read");
+    failed.assert_stdout_has("its last line: \"7 done\"").assert_stdout_has("correct load.read");
 }
 
 #[test]
