@@ -127,7 +127,9 @@ fn two_points_are_no_fit_and_four_no_prediction() {
     for curve in document["curves"].as_array().unwrap() {
         assert_eq!(curve["fit"]["is_prediction"], false);
     }
-    fit(&scratch, &["record", "open*"]).assert_code(2).assert_stderr_has("no such testcase");
+    fit(&scratch, &["record", "open*"])
+        .assert_code(2)
+        .assert_stderr_has("no curve of a testcase with this name; it contains");
     fit(&scratch, &["nowhere"]).assert_code(3).assert_stderr_has("nowhere");
     fit(&scratch, &["record", "["]).assert_code(2);
 }

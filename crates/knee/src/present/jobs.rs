@@ -60,6 +60,7 @@ impl Job<'_> {
 
     fn state(&self) -> &'static str {
         match &self.end {
+            None if self.attempts > 0 => "interrupted",
             None => "not run",
             Some(end) if end.status == 0 => "done",
             Some(_) => "failed",

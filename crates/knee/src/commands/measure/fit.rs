@@ -1,14 +1,16 @@
 //! `knee fit`: fit the Universal Scalability Law to find what limits each curve.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use knee_host::shell::word;
 use knee_host::text::Screen;
 use knee_results::Curve;
 use knee_stats::usl::{FitOptions, fit_all};
 
 use crate::args::confidence::ConfidenceArgs;
 use crate::args::{glob, whole};
-use crate::exit::{ExitStatus, bail_usage};
+use crate::exit::{ExitStatus, bail_usage, ensure_usage};
 use crate::input::read;
 use crate::present::fit::{FittedCurve, json, table};
 use crate::stdout;
@@ -81,8 +83,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let fitted = |(curve, fit)| FittedCurve { curve, cpus, fit };
     let curves: Vec<FittedCurve> = curves.into_iter().zip(fits).map(fitted).collect();
     if curves.is_empty() {
-        let what = if args.names.is_empty() { "no curve" } else { "no such testcase" };
-        bail_usage!("{}: the results contain {what}", args.run.display());
+        let run = args.run.display();
+        let measured: BTreeSet<String> =
+            results.cases.keys().map(|case| word(&case.to_string()).into_owned()).collect();
+        ensure_usage!(!args.names.is_empty(), "{run}: the results contain no curve");
+        let measured = measured.into_iter().collect::<Vec<_>>().join(", ");
+        bail_usage!("{run} has no curve of a testcase with this name; it contains {measured}");
     }
     if args.json {
         stdout::print_json(&json(&results, &curves, &options, args.knee))?;

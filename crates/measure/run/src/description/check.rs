@@ -156,15 +156,23 @@ impl Server {
         Err(format!("the load of {name} takes only whole seconds, such as {next}"))
     }
 
+    fn check_placeholders(&self, key: &'static str, text: &str) -> Result<(), DescriptionError> {
+        let Some((word, meant)) = placeholders::misspelt(text, &PLACEHOLDERS) else {
+            return Ok(());
+        };
+        let reason = format!("{word} is not a placeholder (did you mean {meant}?)");
+        Err(DescriptionError::value(key, reason))
+    }
+
     fn check_texts(&self) -> Result<(), DescriptionError> {
+        for text in self.files.values() {
+            self.check_placeholders("files", text)?;
+        }
         for (key, text) in self.texts() {
             if text.trim().is_empty() {
                 return Err(DescriptionError::value(key, "must not be empty"));
             }
-            if let Some((word, meant)) = placeholders::misspelt(text, &PLACEHOLDERS) {
-                let reason = format!("{word} is not a placeholder (did you mean {meant}?)");
-                return Err(DescriptionError::value(key, reason));
-            }
+            self.check_placeholders(key, text)?;
             let is_address = matches!(key, "load.address" | "ready.connect");
             if is_address && !has_port(text) {
                 let reason = format!("{text:?} is not an address; write HOST:PORT or unix:PATH");
@@ -376,6 +384,8 @@ reply_ends = '\n'
         let misspelt = ECHO.replace("--port {port}", "--port {prot}");
         let reason = "server.command: {prot} is not a placeholder (did you mean {port}?)";
         assert_eq!(refused(&misspelt), reason);
+        let in_a_file = format!("{ECHO}\n[files]\nconf = 'listen {{prot}}'\n");
+        assert_eq!(refused(&in_a_file), reason.replace("server.command", "files"));
         // A shell and awk have braces of their own.
         Server::parse(&ECHO.replace("--port {port}", "${HOME} '{print}' {a,b}")).unwrap();
     }

@@ -118,7 +118,13 @@ pub(super) fn wait(round: &Round<'_>, server: &mut Process) -> Result<(), Stoppe
                 }
             };
             let what = format!("was not ready within {limit} s: {sign}");
+            let is_described =
+                ready.output.is_some() || ready.command.is_some() || ready.connect.is_some();
             let remedy = match ready.seconds {
+                None if !is_described => {
+                    "the server must accept connections at load.address; correct its command or this address, or use \
+                     a longer --start-timeout"
+                }
                 Some(_) => "correct [ready] in the description, or increase its seconds",
                 None => "correct [ready] in the description, or use a longer --start-timeout",
             };
