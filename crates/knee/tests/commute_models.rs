@@ -102,7 +102,7 @@ fn a_program_that_writes_without_end_is_not_a_model() {
     let program = dir.path().join("endless");
     std::fs::write(&program, "#!/bin/sh\nexec yes\n").unwrap();
     std::fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
-    commute(&program, &["list"]).assert_code(4).assert_stderr_has("this is not a model");
+    commute(&program, &["list"]).assert_code(4).assert_stderr_has("it is longer than 1 MiB");
 }
 
 #[test]

@@ -129,7 +129,7 @@ fn two_points_are_no_fit_and_four_no_prediction() {
     }
     fit(&scratch, &["record", "open*"])
         .assert_code(2)
-        .assert_stderr_has("no curve of a testcase with this name; it contains");
+        .assert_stderr_has("no curve with this name; measured: ");
     fit(&scratch, &["nowhere"]).assert_code(3).assert_stderr_has("nowhere");
     fit(&scratch, &["record", "["]).assert_code(2);
 }

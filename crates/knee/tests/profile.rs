@@ -227,7 +227,7 @@ fn growth_of_a_command_is_that_of_a_run() {
     run.assert_code(0).assert_stderr_has("the command contains {taks}; if it should be {tasks}");
     finish(&mut scratch.knee(&["report", "run", "kept/1.json", "-o", "page.html"]))
         .assert_code(2)
-        .assert_stderr_has("the command of this profile is not that of the run");
+        .assert_stderr_has("this profile is of another command than the run");
     let kept = ["growth", "--from", "kept/1.json", "kept/2.json"];
     assert_eq!(profile(&scratch, &kept).unwrap().stdout, grown.stdout);
     let json = profile(&scratch, &[&kept[..], &["--json"]].concat()).unwrap();

@@ -258,7 +258,7 @@ fn a_page_says_that_two_runs_measured_different_commands_with_one_name() {
     assert!(page.contains(says), "{says}");
     report(["one", "units"])
         .assert_code(2)
-        .assert_stderr_has("units: sh counts units, but runs in a run before");
+        .assert_stderr_has("units: sh counts units, but an earlier run counts runs");
     let compare = |after: &str| finish(&mut scratch.knee(&["compare", "one", after]));
     compare("sleep")
         .assert_code(2)

@@ -8,7 +8,7 @@ use crate::text::cut;
 /// the call, with ever more memory. A pipe holds no more, unless root has raised `/proc/sys/fs/pipe-max-size`.
 const MOST_BYTES: usize = 1 << 20;
 
-/// The most characters of [`last_line`].
+/// The most characters of [`last_line`], which is for messages.
 const LONGEST_LINE: usize = 1000;
 
 /// The last line of `output` that is not empty, without surrounding white space, cut if it is long.

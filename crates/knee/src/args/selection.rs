@@ -14,6 +14,7 @@ use knee_testcases::{BuiltInServer, CATALOGUE, SERVERS, servers};
 use super::existing;
 use super::sweep::{as_in_word, split_connections};
 use crate::exit::{ensure_usage, usage};
+use crate::stderr::tell;
 
 /// Extension of a file that describes a server.
 const DESCRIPTION: &str = "toml";
@@ -143,6 +144,9 @@ pub(crate) fn description(word: &str) -> anyhow::Result<(String, Server)> {
     let text = RegularFile::at(Path::new(name)).at_most(LARGEST).read_to_string();
     let text = text.with_context(|| format!("cannot read {name}"))?;
     let server = Server::parse(&text).map_err(|error| usage(format!("{name}: {error}")))?;
+    for (file, word, meant) in server.doubtful_placeholders() {
+        tell!("knee: {name}: the file {file} contains {word}; if it should be {meant}, correct it");
+    }
     Ok((text, server))
 }
 

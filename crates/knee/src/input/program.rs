@@ -99,13 +99,19 @@ impl Program {
         within: Option<Duration>,
     ) -> Result<T, ModelError> {
         let mut child = self.start(request)?;
+        let most = if within.is_some() { MOST_OF_DESCRIPTION } else { MOST_BYTES };
+        let mut is_cut = false;
         let answer = self.listen(&mut child, within, |out| {
             let mut answer = Vec::new();
             // If reading fails, the answer is incomplete, and parsing it reports an error.
-            let most = if within.is_some() { MOST_OF_DESCRIPTION } else { MOST_BYTES };
             let _ = out.take(most).read_to_end(&mut answer);
+            is_cut = answer.len() as u64 == most;
             answer
-        })?;
+        });
+        if is_cut {
+            return Err(self.not_understood(&format!("it is longer than {} MiB", most >> 20)));
+        }
+        let answer = answer?;
         serde_json::from_slice(&answer).map_err(|error| self.not_understood(&error.to_string()))
     }
 

@@ -24,7 +24,7 @@ const LAST_SIGNAL: i32 = 64;
 pub(crate) struct Job<'a> {
     pub(crate) number: usize,
     pub(crate) command: &'a str,
-    /// Attempts of this knee process; 0 for jobs that were done before.
+    /// Attempts of this knee process; 0 for jobs that were done before or have not begun.
     pub(crate) attempts: u32,
     /// How the last attempt ended, if one has.
     pub(crate) end: Option<End>,
@@ -60,7 +60,6 @@ impl Job<'_> {
 
     fn state(&self) -> &'static str {
         match &self.end {
-            None if self.attempts > 0 => "interrupted",
             None => "not run",
             Some(end) if end.status == 0 => "done",
             Some(_) => "failed",

@@ -102,7 +102,7 @@ pub(crate) fn losses(capture: &Capture) {
         tell!("knee: the kernel paused sampling {} times; try a lower -F", losses.throttled);
     }
     // The kernel cuts the stack of a thread that starts or ends now and then.
-    if losses.cut.saturating_mul(FEW_CUT) >= all {
+    if losses.cut > 0 && losses.cut.saturating_mul(FEW_CUT) >= all {
         tell!(
             "knee: the stacks of {} ({}) are too deep for the kernel and lack their \
              outermost functions; run as root: sysctl kernel.perf_event_max_stack=1024",

@@ -5,6 +5,7 @@
 use std::path::PathBuf;
 
 use knee_host::counters::CounterSet;
+use knee_host::shell::word;
 use knee_results::{CaseId, Counts, CpuShares, Latency, LatencyRequest, Mark, Mode, ServerUse};
 use rustix::io::Errno;
 use schemars::JsonSchema;
@@ -77,6 +78,14 @@ impl Command {
     /// All placeholders in a command.
     pub const PLACEHOLDERS: [&str; 5] =
         [Self::TASKS, Self::CPUS, Self::SECONDS, Self::DIR, Self::PORT];
+
+    /// A command line with the pattern for its rate, as a user types them: `--read 'tps = #' -- ./bench`.
+    pub fn typed(line: &str, read: Option<&str>) -> String {
+        match read {
+            Some(read) => format!("--read {} -- {line}", word(read)),
+            None => line.to_owned(),
+        }
+    }
 
     /// A word in braces that is probably meant to be a placeholder, and this placeholder.
     pub fn misspelt(line: &str) -> Option<(&str, &'static str)> {

@@ -89,11 +89,13 @@ impl KneeKernel {
         };
         for symbol in file.symbols().filter(ObjectSymbol::is_definition) {
             let (address, Ok(mangled)) = (symbol.address(), symbol.name()) else { continue };
-            if !names.admits(mangled) {
-                continue;
-            }
+            let is_admitted = names.admits(mangled);
             // The format `{:#}` leaves out the hash at the end of the name.
-            let name = || format!("{:#}", rustc_demangle::demangle(mangled));
+            let name = || match is_admitted {
+                true => format!("{:#}", rustc_demangle::demangle(mangled)),
+                // Without a name, its code would have that of the function before.
+                false => "[unnamed]".to_owned(),
+            };
             match symbol.kind() {
                 SymbolKind::Text => self.functions.add(address, name),
                 SymbolKind::Data => {

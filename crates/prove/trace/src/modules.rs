@@ -150,7 +150,7 @@ impl Modules {
         let mut left = MAX_KEPT;
         let read = files(path, |inside, file| {
             if is_wanted(inside) {
-                if self.by_name.len() == MOST_KEPT {
+                if self.by_name.len() >= MOST_KEPT {
                     let error = format!(
                         "it contains more than {MOST_KEPT} modules, the maximum that knee reads"
                     );

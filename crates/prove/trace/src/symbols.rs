@@ -1,6 +1,7 @@
 //! Names for code and data of a program, from its mappings and the symbols in its files.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
 use std::ops::Range;
 use std::path::Path;
 
@@ -20,6 +21,8 @@ const STACK: &str = "the stack of the main thread";
 /// thread's thread-local variables in the same mapping.
 const THREAD: &str = "the stack or the thread-local variables of a thread";
 
+/// How object files begin.
+const ELF: &[u8; 4] = b"\x7fELF";
 /// The most bytes of mapped files to read, so that a program cannot keep knee busy with mappings.
 const MOST_BYTES: u64 = 512 << 20;
 
@@ -203,6 +206,12 @@ impl ProgramNames {
         // If the program was started again, it has mapped this file at the same address as before, so the
         // symbols of the file are already known.
         if self.files.get(&start).is_some_and(|known| known.name == name) {
+            return;
+        }
+        // Other files can be large, and do not count.
+        let mut magic = [0; ELF.len()];
+        let opened = RegularFile::at(path).open();
+        if !opened.is_ok_and(|mut file| file.read_exact(&mut magic).is_ok() && magic == *ELF) {
             return;
         }
         let Ok(content) = RegularFile::at(path).at_most(self.left).read() else { return };

@@ -105,8 +105,8 @@ pub struct Work {
     /// How a server was loaded; absent if no server was sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<UnderLoad>,
-    /// What knee does with a command, and its command line: `runs the command from start to end: make -j{tasks}`. Absent if
-    /// no command was sampled, and from captures of older versions of knee.
+    /// The line of a command as typed, such as `make -j{tasks}` or `--read 'tps = #' -- ./bench`. Absent if no command was
+    /// sampled, and from captures of older versions of knee.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
     /// Whether other work disturbed so much of the sampling that nothing may be concluded from the costs.

@@ -173,7 +173,7 @@ fn captures_of_different_targets_are_refused() {
     let refused = growth(&[one.clone(), other]).unwrap_err();
     assert!(matches!(refused, GrowthError::Different { .. }));
     let mut other = two.clone();
-    other.work.as_mut().unwrap().command = Some("runs the command from start to end: x".to_owned());
+    other.work.as_mut().unwrap().command = Some("make -j{tasks}".to_owned());
     let refused = growth(&[one.clone(), other]).unwrap_err();
     assert!(matches!(refused, GrowthError::Different { .. }));
     assert_eq!(growth(&[two.clone(), one.clone()]), growth(&[one, two]), "in any order");

@@ -88,7 +88,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
             results.cases.keys().map(|case| word(&case.to_string()).into_owned()).collect();
         ensure_usage!(!args.names.is_empty(), "{run}: the results contain no curve");
         let measured = measured.into_iter().collect::<Vec<_>>().join(", ");
-        bail_usage!("{run} has no curve of a testcase with this name; it contains {measured}");
+        bail_usage!("{run} has no curve with this name; measured: {measured}");
     }
     if args.json {
         stdout::print_json(&json(&results, &curves, &options, args.knee))?;

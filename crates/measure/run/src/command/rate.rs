@@ -17,7 +17,10 @@ pub(crate) fn printed(output: &[u8], line: &str, pattern: Option<&str>) -> Resul
     let text = String::from_utf8_lossy(output);
     let (rate, remedy) = match pattern {
         None => (
-            last_number(&text),
+            last_number(&text).map_err(|word| {
+                let reason = format!("printed {word:?}, which can be one number or two");
+                refused(reason, "make the command print a plain number, or name the text around the rate with --read")
+            })?,
             "make the command print its rate as its last number, without a unit prefix, or name the \
              text around the rate with --read",
         ),
@@ -39,7 +42,7 @@ pub(crate) fn printed(output: &[u8], line: &str, pattern: Option<&str>) -> Resul
                     format!("printed {word:?} in place of the #, which is not a plain number");
                 return Err(refused(
                     reason,
-                    "make the command print its rate without a unit prefix",
+                    "make the command print a plain number there, such as 12500, or correct --read",
                 ));
             }
             let last = match last_line(output) {
@@ -54,16 +57,29 @@ pub(crate) fn printed(output: &[u8], line: &str, pattern: Option<&str>) -> Resul
 /// The last number that stands by itself, or after a sign such as `:` or `=`, or before a unit that
 /// is separated by a blank or a slash. `1,234,567` is one number. `1.2M`, `12ms` and `v3` are not
 /// numbers, because the meaning of the letters is unknown.
-fn last_number(text: &str) -> Option<f64> {
+///
+/// # Errors
+/// The word could be a number with a decimal comma, or two numbers.
+fn last_number(text: &str) -> Result<Option<f64>, String> {
     let apart = |c: char| c.is_whitespace() || ":;=/()[]{}<>\"'".contains(c);
-    text.split(apart).rev().find_map(|word| {
+    for word in text.split(apart).rev() {
         let word = word.trim_end_matches(['.', ',', '!']);
-        let parts = || word.rsplit(',').map(number);
-        // `1,5` may be one number with a decimal comma, or two.
-        let is_ambiguous = parts().count() == 2 && parts().all(|part| part.is_some());
-        let of_parts = || parts().flatten().next().filter(|_| !is_ambiguous);
-        number(word).or_else(of_parts)
-    })
+        if let Some(number) = number(word) {
+            return Ok(Some(number));
+        }
+        let parts: Vec<Option<f64>> = word.rsplit(',').map(number).collect();
+        let is_plain = |c: char| c.is_ascii_digit() || "+-,".contains(c);
+        match parts[..] {
+            [Some(_), Some(_)] if word.chars().all(is_plain) => {
+                return Err(word.chars().take(LONGEST_NUMBER).collect());
+            }
+            _ => {}
+        }
+        if let Some(number) = parts.into_iter().flatten().next() {
+            return Ok(Some(number));
+        }
+    }
+    Ok(None)
 }
 
 /// The number in place of the `#` of `pattern`, in the last line that contains the pattern. A blank
@@ -145,20 +161,22 @@ mod tests {
 
     #[test]
     fn the_last_number_is_the_rate() {
-        assert_eq!(last_number("testcase:mmap1\naverage:1310849\n"), Some(1310849.0));
-        assert_eq!(last_number("min:1 max:2 total=3.5e6 ops/s"), Some(3.5e6));
-        assert_eq!(last_number("rate: -3."), Some(-3.0));
-        assert_eq!(last_number("1,234,567 in all"), Some(1234567.0));
-        assert_eq!(last_number("12,345.5/s"), Some(12345.5));
-        assert_eq!(last_number("columns 6,7,8"), Some(8.0));
-        assert_eq!(last_number("rate=1,5"), None);
-        assert_eq!(last_number("a,5"), Some(5.0));
-        assert_eq!(last_number("got 12"), Some(12.0));
-        assert_eq!(last_number("took 12.5ms."), None);
-        assert_eq!(last_number("1.2M and v1.2.3 and nan"), None);
-        assert_eq!(last_number("p99 of mmap1"), None);
-        assert_eq!(last_number("- . + e5"), None);
-        assert_eq!(last_number(""), None);
+        assert_eq!(last_number("testcase:mmap1\naverage:1310849\n"), Ok(Some(1310849.0)));
+        assert_eq!(last_number("min:1 max:2 total=3.5e6 ops/s"), Ok(Some(3.5e6)));
+        assert_eq!(last_number("rate: -3."), Ok(Some(-3.0)));
+        assert_eq!(last_number("1,234,567 in all"), Ok(Some(1234567.0)));
+        assert_eq!(last_number("12,345.5/s"), Ok(Some(12345.5)));
+        assert_eq!(last_number("columns 6,7,8"), Ok(Some(8.0)));
+        assert_eq!(last_number("8 threads: 1,5"), Err("1,5".to_owned()));
+        assert_eq!(last_number("4,1234"), Err("4,1234".to_owned()));
+        assert_eq!(last_number("4,1520.7"), Ok(Some(1520.7)));
+        assert_eq!(last_number("a,5"), Ok(Some(5.0)));
+        assert_eq!(last_number("got 12"), Ok(Some(12.0)));
+        assert_eq!(last_number("took 12.5ms."), Ok(None));
+        assert_eq!(last_number("1.2M and v1.2.3 and nan"), Ok(None));
+        assert_eq!(last_number("p99 of mmap1"), Ok(None));
+        assert_eq!(last_number("- . + e5"), Ok(None));
+        assert_eq!(last_number(""), Ok(None));
     }
 
     #[test]
@@ -178,7 +196,9 @@ mod tests {
     }
 
     #[test]
-    fn the_time_to_find_a_match_grows_with_the_output_alone() {
+    fn a_number_has_at_most_forty_characters_so_that_a_match_is_found_soon() {
+        let long = |digits: usize| last_match(&format!("{}/s", "1".repeat(digits)), "#/s");
+        assert!(long(LONGEST_NUMBER).is_some() && long(LONGEST_NUMBER + 1).is_none());
         // With a number of any length, this would take hours.
         for output in
             ["1,".repeat(1 << 15), "1".repeat(1 << 16), format!("1{}x", ",".repeat(1 << 16))]

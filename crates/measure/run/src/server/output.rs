@@ -5,7 +5,7 @@ pub const BEGUN: &str = "knee-load begun";
 /// The line before the CPU times of the load.
 const ENDED: &str = "knee-load ended";
 
-/// The most characters of a quoted text.
+/// The most characters of a quoted text: about three lines of a thousand.
 pub(super) const LONGEST_QUOTED: usize = 3000;
 
 /// A text of another host: cut, and in quotation marks, so that it is not taken for a text of knee.

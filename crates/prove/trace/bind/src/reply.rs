@@ -36,9 +36,16 @@ impl Display for Reply {
     }
 }
 
+/// The most characters of the message of a panic. An assertion can print two large collections.
+const LONGEST_MESSAGE: usize = 1000;
+
 /// Returns the message of a panic.
 pub(crate) fn message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-    text.unwrap_or_else(|| "the binding panicked without a message".to_owned())
+    let text = text.unwrap_or_else(|| "the binding panicked without a message".to_owned());
+    match text.char_indices().nth(LONGEST_MESSAGE) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
 }

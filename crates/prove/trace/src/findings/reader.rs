@@ -172,8 +172,10 @@ impl Allowance {
         for line in &test.conflicts {
             let accesses: usize = line.sides.values().map(Touched::accesses).sum();
             let left = |left: usize, size| left.checked_sub(size).ok_or_else(too_large);
-            self.data = left(self.data, line.data.len())?;
-            self.accesses = left(self.accesses, line.data.len().saturating_mul(accesses))?;
+            // A line without data has a name too.
+            let names = line.data.len().max(1);
+            self.data = left(self.data, names)?;
+            self.accesses = left(self.accesses, names.saturating_mul(accesses))?;
         }
         Ok(())
     }

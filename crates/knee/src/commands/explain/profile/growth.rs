@@ -189,6 +189,7 @@ fn take(args: &Args, source: &Source<'_>) -> anyhow::Result<Vec<Capture>> {
         },
         None => source.points(args, &interrupt)?,
     };
+    let new = args.output.as_deref().filter(|dir| !dir.exists());
     let output = args.output.as_deref().map(output_directory).transpose()?;
     // What is sampled is kept if a signal ends the next sampling.
     let keep = |one: &Sampled<Capture>| match &output {
@@ -200,7 +201,7 @@ fn take(args: &Args, source: &Source<'_>) -> anyhow::Result<Vec<Capture>> {
         let one = sample(args, source, tasks, &interrupt, sampled.is_empty());
         let one = one.inspect_err(|_| {
             // A directory with captures stays.
-            let _ = args.output.as_deref().map(fs::remove_dir);
+            let _ = new.map(fs::remove_dir);
         })?;
         keep(&one)?;
         sampled.push(one);

@@ -9,7 +9,7 @@ use knee_profile::Capture;
 use knee_profile::capture::Work;
 use knee_profile::sampling::{Sampler, Watch};
 use knee_results::Mode;
-use knee_run::job::Command;
+use knee_run::job::{Command, Source};
 
 use super::args::HowArgs;
 use super::rounds::{Round, Rounds, Shown};
@@ -100,7 +100,12 @@ impl<'a> Repeated<'a> {
             iterations: iterations.round() as u64,
             unit: rounds.case.unit.clone(),
             server: None,
-            command: Some(rounds.case.description.clone()),
+            command: match &rounds.case.source {
+                Source::Command { command } => {
+                    Some(Command::typed(&command.line, command.read.as_deref()))
+                }
+                _ => None,
+            },
             disturbed: intervals.are_disturbed(),
         };
         let taken = Capture { work: Some(work), ..taken };

@@ -11,12 +11,12 @@ umask go-w
 # A default ACL of the directory can override the umask, but not the permissions that a file is created with.
 # directory PATH: creates a directory unless it exists.
 directory() {
-    [ -d "$1" ] || { mkdir -p -m 700 "$1" && chmod +rx "$1"; }
+    [ -d "$1" ] || { mkdir -p -m 700 "$1"; chmod +rx "$1"; [ -d "$1" ]; }
 }
 
 # file PATH: creates an empty file.
 file() {
-    rm -f "$1" && install -m 600 /dev/null "$1" && chmod +r "$1"
+    new=$(mktemp "$1.XXXXXX") && { chmod +r "$new"; mv -f "$new" "$1"; }
 }
 
 here=$(cd "$(dirname "$0")" && pwd) && directory "$2/jobs" && directory "$2/results" && dir=$(cd "$2" && pwd) || exit

@@ -59,7 +59,7 @@ pub(super) fn page(paths: &[PathBuf], knee: f64, threshold: f64) -> anyhow::Resu
             match page.cases.get(id) {
                 // They would have the same axis.
                 Some(other) if other.timed != info.timed => bail_usage!(
-                    "{}: {id} counts {}, but {} in a run before; write a page for each",
+                    "{}: {id} counts {}, but an earlier run counts {}; write a page for each",
                     path.display(),
                     info.unit,
                     other.unit

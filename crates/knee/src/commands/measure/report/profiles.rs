@@ -11,6 +11,7 @@ use knee_profile::locks::{self, LockWaits};
 use knee_profile::view::flame::{SCRIPT, STYLE, flame};
 use knee_report::{Growth, Page, Profile, Waits};
 use knee_results::PointId;
+use knee_run::job::Command;
 
 use crate::exit::{bail_usage, usage};
 use crate::present::profile::{lock_waits, summary};
@@ -113,11 +114,15 @@ fn has_curve<'a>(
             path.display()
         ))
     })?;
-    // CSV files do not contain the commands.
-    let measured = page.cases.get(&work.point.case).map(|case| case.description.as_str());
-    match (&work.command, measured.filter(|description| !description.is_empty())) {
-        (Some(sampled), Some(measured)) if sampled != measured => bail_usage!(
-            "{}: the command of this profile is not that of the run; the profile {sampled}; the run {measured}",
+    // CSV files do not contain the commands. The page has the commands of its first run alone.
+    let measured = page.cases.get(&work.point.case).filter(|_| page.runs.len() == 1);
+    let measured = measured.and_then(|case| {
+        let read = case.settings.get("--read").map(String::as_str);
+        Some(Command::typed(case.settings.get("command")?, read))
+    });
+    match (&work.command, measured) {
+        (Some(sampled), Some(measured)) if *sampled != measured => bail_usage!(
+            "{}: this profile is of another command than the run; profile: {sampled}; run: {measured}",
             path.display()
         ),
         _ => Ok(work),

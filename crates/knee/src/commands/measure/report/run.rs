@@ -39,7 +39,7 @@ pub(super) fn recorded(record: &RunRecord, results: &Results, path: &Path) -> Ru
     let topology = e.topology.as_ref().map(|t| format!(", {t}")).unwrap_or_default();
     let mut warnings = Vec::new();
     if !record.complete {
-        warnings.push("The run is incomplete; knee show prints how to continue it.".to_owned());
+        warnings.push("The run is not complete.".to_owned());
     }
     if r.latency.is_some_and(LatencyRequest::slows_rates) {
         let what = "The rates include reading the clock after each iteration (--latency).";

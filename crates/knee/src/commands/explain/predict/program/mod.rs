@@ -99,7 +99,10 @@ fn trace(
             let rates = time_program(program, &calls.repeat(1, how), PATIENCE)?;
             let rates = rates.map_err(|why| died(hint(&why)))?;
             let rate = rate_of_one(&rates).ok_or_else(|| {
-                died("the program reports a rate that one thread cannot have".to_owned())
+                died(format!(
+                    "the program reports {rates:?} iterations per second of one thread, which is impossible; \
+                     rebuild it, or give the rate with --at"
+                ))
             })?;
             tell!("knee: one thread makes {}/s on this machine", si(rate));
             measured(rate)
