@@ -100,7 +100,8 @@ impl Visitor<'_> for Place<'_> {
 /// Implements `Deserialize` for a struct with parts whose fields are among its own in the JSON. The struct and the parts
 /// are named with all of their fields and serde's attributes for them, the parts after `..`.
 ///
-/// With `#[serde(flatten)]`, serde would keep all unknown fields of an object in memory, in up to 70 times their size.
+/// With `#[serde(flatten)]`, serde would keep all unknown fields of an object in memory, in up to 70 times their size. It
+/// would also read the others through a map of their names, which takes a quarter of the run time of `knee compare`.
 #[macro_export]
 macro_rules! deserialize_flattened {
     ($whole:ident {

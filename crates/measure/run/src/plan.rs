@@ -71,41 +71,26 @@ impl<'de> Deserialize<'de> for Case {
             here: Option<PathBuf>,
         }
 
-        let Fields {
-            name: id,
-            family,
-            description,
-            unit,
-            bytes,
-            steps,
-            min_interval,
-            is_threads_only,
-            cpus_per_task,
-            plugin,
-            sha256,
-            command,
-            server,
-            here,
-        } = Fields::deserialize(from)?;
-        let source = match (plugin, command, server) {
-            (Some(plugin), _, _) => Source::Plugin { plugin, sha256 },
+        let fields = Fields::deserialize(from)?;
+        let source = match (fields.plugin, fields.command, fields.server) {
+            (Some(plugin), _, _) => Source::Plugin { plugin, sha256: fields.sha256 },
             (_, Some(command), _) => Source::Command { command },
             (_, _, Some(server)) => Source::Server {
                 server,
-                here: here.ok_or_else(|| D::Error::missing_field("here"))?,
+                here: fields.here.ok_or_else(|| D::Error::missing_field("here"))?,
             },
             (None, None, None) => Source::BuiltIn {},
         };
         Ok(Self {
-            id,
-            family,
-            description,
-            unit,
-            bytes,
-            steps,
-            min_interval,
-            is_threads_only,
-            cpus_per_task,
+            id: fields.name,
+            family: fields.family,
+            description: fields.description,
+            unit: fields.unit,
+            bytes: fields.bytes,
+            steps: fields.steps,
+            min_interval: fields.min_interval,
+            is_threads_only: fields.is_threads_only,
+            cpus_per_task: fields.cpus_per_task,
             source,
         })
     }

@@ -1,29 +1,17 @@
 //! Reading a line of `samples.jsonl`.
 
+use knee_host::deserialize_flattened;
 use knee_results::{CaseId, Counts, CpuShares, Latency, Mark, Mode, PointId, ServerUse};
 use knee_stats::Spread;
-use serde::Deserialize;
 
 use super::SampleLine;
 use crate::job::{Failure, Phase};
 
-/// The fields of [`SampleLine`] without nesting. Serde reads flattened fields through a map of
-/// their names, which takes a quarter of the run time of `knee compare`.
-#[derive(Deserialize)]
-pub(super) struct Line {
-    testcase: CaseId,
-    mode: Mode,
-    tasks: u32,
+deserialize_flattened!(SampleLine {
     round: u32,
     sample: u64,
     phase: Phase,
     seconds: f64,
-    total: f64,
-    min: f64,
-    max: f64,
-    mean: f64,
-    stddev: f64,
-    fairness: f64,
     rates: Vec<f64>,
     cpu: Option<CpuShares>,
     lost: Option<f64>,
@@ -34,37 +22,21 @@ pub(super) struct Line {
     latency_failure: Option<Failure>,
     counters: Option<Counts>,
     marks: Vec<Mark>,
-}
-
-impl From<Line> for SampleLine {
-    fn from(line: Line) -> Self {
-        Self {
-            point: PointId { case: line.testcase, mode: line.mode, tasks: line.tasks },
-            round: line.round,
-            sample: line.sample,
-            phase: line.phase,
-            seconds: line.seconds,
-            spread: Spread {
-                total: line.total,
-                min: line.min,
-                max: line.max,
-                mean: line.mean,
-                stddev: line.stddev,
-                fairness: line.fairness,
-            },
-            rates: line.rates,
-            cpu: line.cpu,
-            lost: line.lost,
-            reference: line.reference,
-            memory: line.memory,
-            server: line.server,
-            latency: line.latency,
-            latency_failure: line.latency_failure,
-            counters: line.counters,
-            marks: line.marks,
-        }
-    }
-}
+    ..point: PointId {
+        #[serde(rename = "testcase")]
+        case: CaseId,
+        mode: Mode,
+        tasks: u32,
+    },
+    ..spread: Spread {
+        total: f64,
+        min: f64,
+        max: f64,
+        mean: f64,
+        stddev: f64,
+        fairness: f64,
+    },
+});
 
 #[cfg(test)]
 mod tests {
@@ -75,8 +47,35 @@ mod tests {
         let text = r#"{"testcase":"read1@file=same","mode":"threads","tasks":2,"round":1,"sample":0,
             "phase":"measure","seconds":0.2,"total":30.0,"min":10.0,"max":20.0,"mean":15.0,
             "stddev":5.0,"fairness":0.9,"rates":[10.0,20.0],"cpu":null,"marks":["late"]}"#;
-        let nested: SampleLine = serde_json::from_str(text).unwrap();
-        let flat: Line = serde_json::from_str(text).unwrap();
-        assert_eq!(SampleLine::from(flat), nested);
+        let expected = SampleLine {
+            point: PointId {
+                case: serde_json::from_str(r#""read1@file=same""#).unwrap(),
+                mode: Mode::Threads,
+                tasks: 2,
+            },
+            round: 1,
+            sample: 0,
+            phase: Phase::Measure,
+            seconds: 0.2,
+            spread: Spread {
+                total: 30.0,
+                min: 10.0,
+                max: 20.0,
+                mean: 15.0,
+                stddev: 5.0,
+                fairness: 0.9,
+            },
+            rates: vec![10.0, 20.0],
+            cpu: None,
+            lost: None,
+            reference: None,
+            memory: None,
+            server: None,
+            latency: None,
+            latency_failure: None,
+            counters: None,
+            marks: vec![Mark::Late],
+        };
+        assert_eq!(serde_json::from_str::<SampleLine>(text).unwrap(), expected);
     }
 }

@@ -275,37 +275,6 @@ pub struct SampleLine {
     pub marks: Vec<Mark>,
 }
 
-deserialize_flattened!(SampleLine {
-    round: u32,
-    sample: u64,
-    phase: Phase,
-    seconds: f64,
-    rates: Vec<f64>,
-    cpu: Option<CpuShares>,
-    lost: Option<f64>,
-    reference: Option<f64>,
-    memory: Option<f64>,
-    server: Option<ServerUse>,
-    latency: Option<Latency>,
-    latency_failure: Option<Failure>,
-    counters: Option<Counts>,
-    marks: Vec<Mark>,
-    ..point: PointId {
-        #[serde(rename = "testcase")]
-        case: CaseId,
-        mode: Mode,
-        tasks: u32,
-    },
-    ..spread: Spread {
-        total: f64,
-        min: f64,
-        max: f64,
-        mean: f64,
-        stddev: f64,
-        fairness: f64,
-    },
-});
-
 impl SampleLine {
     /// The line for a sample of a runner, in units of `steps` steps. `None` without tasks.
     pub fn new(

@@ -10,7 +10,6 @@ use knee_host::regular_file::{FileError, read_line};
 use knee_results::{PointId, RUN_FILE};
 
 use super::error::{Access, Lacking, RecordError};
-use super::line::Line;
 use super::plausible::{check_run, check_sample};
 use super::{Rounds, RunRecord, SAMPLES_FILE, SCHEMA, SampleLine, older};
 use crate::plan::Case;
@@ -193,9 +192,8 @@ fn sample(
     number: usize,
     resume: &str,
 ) -> Result<SampleLine, RecordError> {
-    let line: Line = serde_json::from_slice(text)
+    let line: SampleLine = serde_json::from_slice(text)
         .map_err(|e| RecordError::sample_json(path, number, &e, resume))?;
-    let line = SampleLine::from(line);
     let malformed = |reason| RecordError::Malformed { path: path.to_owned(), line: number, reason };
     if !points.contains(&line.point) {
         return Err(malformed(format!("{RUN_FILE} has no point {}", line.point)));
