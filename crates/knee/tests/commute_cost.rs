@@ -57,11 +57,16 @@ fn least(cost: &Value) -> u64 {
     cost["figures"]["instructions"]["min"].as_u64().unwrap()
 }
 
-/// Functions that access the lines that move in every operation.
+/// The lines that move in most operations. Not in all: RCU callbacks of an earlier operation, which run at
+/// any time, may have moved a line to the CPU of the next one.
+fn moving(cost: &Value) -> impl Iterator<Item = &Value> {
+    cost["lines"].as_array().unwrap().iter().filter(|line| line["taken"].as_f64().unwrap() > 0.6)
+}
+
+/// Functions that access the lines that move in most operations.
 fn functions(cost: &Value) -> Vec<&str> {
-    let hot = |line: &&Value| line["taken"].as_f64().unwrap() > 0.9;
-    let lines = cost["lines"].as_array().unwrap().iter().filter(hot);
-    lines.flat_map(|line| line["writers"].as_array().unwrap()).filter_map(Value::as_str).collect()
+    let writers = moving(cost).flat_map(|line| line["writers"].as_array().unwrap());
+    writers.filter_map(Value::as_str).collect()
 }
 
 #[test]
@@ -87,11 +92,9 @@ fn a_shared_offset_moves_between_cpus_and_unshared_data_stay() {
     }
 }
 
-/// The kernel's data in the lines that move in every operation.
+/// The kernel's data in the lines that move in most operations.
 fn data(cost: &Value) -> Vec<&str> {
-    let hot = |line: &&Value| line["taken"].as_f64().unwrap() > 0.9;
-    let lines = cost["lines"].as_array().unwrap().iter().filter(hot);
-    lines.map(|line| line["data"].as_str().expect("a name")).collect()
+    moving(cost).map(|line| line["data"].as_str().expect("a name")).collect()
 }
 
 #[test]
