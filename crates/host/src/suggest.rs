@@ -28,6 +28,21 @@ pub fn question_or(names: &[String], otherwise: &str) -> String {
     if names.is_empty() { otherwise.to_owned() } else { question(names) }
 }
 
+/// Whether `word` differs from `name` by one letter or by two swapped ones.
+pub fn is_misspelt(word: &str, name: &str) -> bool {
+    strsim::osa_distance(word, name) == 1
+}
+
+/// The words of `text` in braces, with their braces and the text before them. Words of more than `longest` bytes are left
+/// out, so that a text of many braces takes no quadratic time.
+pub fn in_braces(text: &str, longest: usize) -> impl Iterator<Item = (&str, &str)> {
+    text.match_indices('{').filter_map(move |(begin, _)| {
+        let mut near = text.as_bytes()[begin..].iter().take(longest);
+        let length = near.position(|&byte| byte == b'}')? + 1;
+        Some((&text[..begin], &text[begin..begin + length]))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -41,5 +56,14 @@ mod tests {
         assert_eq!(question(&[]), "");
         assert_eq!(question_or(&[], "; list"), "; list");
         assert_eq!(question_or(&["a".to_owned()], "; list"), " (did you mean a?)");
+    }
+
+    #[test]
+    fn words_in_braces_are_found_up_to_a_length() {
+        let found = |text| in_braces(text, 5).collect::<Vec<_>>();
+        assert_eq!(found("a{b} {{ü}"), [("a", "{b}"), ("a{b} ", "{{ü}"), ("a{b} {", "{ü}")]);
+        assert_eq!(found("{abc}{abcd}{"), [("", "{abc}")]);
+        // Comparing each word to the end would take hours.
+        assert_eq!(in_braces(&("{".repeat(1 << 20) + "}"), 5).count(), 4);
     }
 }

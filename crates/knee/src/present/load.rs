@@ -10,8 +10,6 @@ use serde_json::{Value, json};
 
 use super::style::{BAD, BOLD};
 
-/// A generator that is busy for a larger share of the time may limit the rate.
-const FULL: f64 = 0.95;
 /// A generator that waits for its CPUs for a larger share of the time sends requests late. `knee run` marks a point
 /// at the same loss.
 const WAITING: f64 = 0.05;
@@ -49,9 +47,12 @@ pub(crate) fn text(load: &Load, outcome: &Outcome, screen: &Screen) -> String {
         plural(outcome.workers, "CPU"),
         percent(outcome.busy())
     );
-    if outcome.busy() >= FULL {
+    if outcome.is_full() {
         let meaning = match load.pace {
             Pace::Closed => "the server may be faster than this rate",
+            Pace::Open { .. } if outcome.failures.unanswered > 0 => {
+                "it did not keep up with the rate"
+            }
             Pace::Open { .. } => "a part of the latency may be its own",
         };
         let note =
@@ -114,9 +115,8 @@ pub(crate) fn json(load: &Load, outcome: &Outcome) -> Value {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_generator_that_waited_for_its_cpus_is_reported() {
-        let load = Load {
+    fn closed() -> Load {
+        Load {
             target: "127.0.0.1:1".parse().unwrap(),
             requests: Vec::new(),
             connections: 1,
@@ -126,7 +126,12 @@ mod tests {
             seconds: 1.0,
             patience: 1.0,
             cpus: vec![0],
-        };
+        }
+    }
+
+    #[test]
+    fn a_generator_that_waited_for_its_cpus_is_reported() {
+        let load = closed();
         let mut outcome = Outcome::default();
         (outcome.seconds, outcome.workers, outcome.cpu) = (1.0, 1, 0.3);
         let waits = |outcome: &Outcome| {
@@ -135,6 +140,17 @@ mod tests {
         assert!(!waits(&outcome));
         outcome.waited = 0.2;
         assert!(waits(&outcome));
+    }
+
+    #[test]
+    fn a_generator_that_did_not_keep_up_with_its_rate_is_reported() {
+        let load = Load { pace: Pace::Open { rate: 1e6 }, ..closed() };
+        let mut outcome = Outcome::default();
+        (outcome.seconds, outcome.workers, outcome.cpu) = (1.0, 1, 1.0);
+        let said = |outcome: &Outcome| text(&load, outcome, &Screen::UNLIMITED);
+        assert!(said(&outcome).contains("a part of the latency may be its own"));
+        outcome.failures.unanswered = 1;
+        assert!(said(&outcome).contains("it did not keep up with the rate; use more CPUs"));
     }
 
     #[test]

@@ -11,6 +11,9 @@ use rustix::net::{SendFlags, send};
 use crate::reply::{Arriving, Progress, Reply};
 use crate::target::Target;
 
+/// Why a request failed if no byte of its reply has arrived.
+pub(crate) const NO_REPLY: &str = "the server did not reply in time";
+
 /// A connection of a worker.
 #[derive(Default)]
 pub(crate) struct Connection {
@@ -189,7 +192,7 @@ impl Connection {
     pub(crate) fn lateness(&self, reply: &Reply) -> String {
         match self.arriving.part(reply).filter(|_| self.state == State::Waiting) {
             Some(part) => format!("the server did not complete its reply in time: {part}"),
-            None => "the server did not reply in time".to_owned(),
+            None => NO_REPLY.to_owned(),
         }
     }
 

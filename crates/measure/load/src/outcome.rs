@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 
 /// Longest latency that a histogram distinguishes, in nanoseconds: an hour.
 const LONGEST: u64 = 3_600_000_000_000;
+/// Workers that are busy for a larger share of the time may limit the rate.
+const FULL: f64 = 0.95;
 /// Significant digits of a histogram.
 const DIGITS: u8 = 3;
 
@@ -124,6 +126,11 @@ impl Outcome {
     /// The share of their CPUs' time that the workers used, 0 to 1.
     pub fn busy(&self) -> f64 {
         self.share(self.cpu)
+    }
+
+    /// Whether the workers were so busy that they may limit the rate or add to the latency.
+    pub fn is_full(&self) -> bool {
+        self.busy() >= FULL
     }
 
     /// The share of the time in which the workers waited for their CPUs, 0 to 1.

@@ -1,5 +1,6 @@
 //! What is sent.
 
+use knee_host::suggest::{in_braces, is_misspelt};
 use oorandom::Rand64;
 
 use crate::reply::Reply;
@@ -30,8 +31,11 @@ impl Request {
     /// `{number}` is the number of the request, from 0.
     ///
     /// # Errors
-    /// Another sequence follows a backslash, or N is not a number above 0.
+    /// Another sequence follows a backslash, N is not a number above 0, or a placeholder is misspelt.
     pub fn new(text: &str, reply: Reply) -> Result<Self, TextError> {
+        if let Some(sequence) = misspelt(text) {
+            return Err(TextError { sequence: sequence.to_owned() });
+        }
         let mut parts = Vec::new();
         let mut rest = text;
         while let Some((before, after)) = rest.split_once(RANDOM) {
@@ -66,6 +70,18 @@ impl Request {
 
 const RANDOM: &str = "{random:";
 const NUMBER: &str = "{number}";
+/// The bytes of the longest placeholder.
+const LONGEST: usize = "{random:18446744073709551615}".len();
+
+/// A word in braces whose name differs from that of a placeholder by one letter or by two swapped ones, or that lacks
+/// the limit of a random number. Other braces belong to the protocol.
+fn misspelt(text: &str) -> Option<&str> {
+    let mut words = in_braces(text, LONGEST + 1).map(|(_, word)| word);
+    words.find(|word| {
+        let name = word[1..word.len() - 1].split(':').next().unwrap_or_default();
+        *word == "{random}" || is_misspelt(name, "random") || is_misspelt(name, "number")
+    })
+}
 
 /// Adds the parts of a text without random numbers.
 fn add_text(text: &str, parts: &mut Vec<Part>) -> Result<(), TextError> {
@@ -113,11 +129,20 @@ mod tests {
 
     #[test]
     fn a_placeholder_without_a_limit_is_refused() {
-        for text in ["{random:}", "{random:0}", "{random:x}", "{random:9"] {
+        for text in ["{random:}", "{random:0}", "{random:x}", "{random:9", "{random}"] {
             assert_eq!(request(text).unwrap_err().sequence, text);
         }
-        // Braces alone have no meaning.
-        assert!(request(r#"{"a": {}}"#).is_ok());
+    }
+
+    #[test]
+    fn a_misspelt_placeholder_is_refused_and_other_braces_are_text() {
+        for word in ["{nubmer}", "{numbers}", "{radom:9}", "{randon:100}"] {
+            assert_eq!(request(&format!("get k{word} {{x}}")).unwrap_err().sequence, word);
+        }
+        for text in [r#"{"a": {}}"#, r#"{"number": 1}"#, "{num}", "{", "{ü}", "{random:7}{number}"]
+        {
+            assert!(request(text).is_ok(), "{text}");
+        }
     }
 
     proptest::proptest! {

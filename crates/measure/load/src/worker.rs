@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use rustix::thread::set_current_timer_slack;
 use rustix::time::ClockId;
 
-use crate::connection::{Connection, Events, Step};
+use crate::connection::{Connection, Events, NO_REPLY, Step};
 use crate::load::{Load, Pace};
 use crate::outcome::Outcome;
 use crate::run_delay;
@@ -31,6 +31,8 @@ const STOPPED: u64 = 250_000_000;
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
 /// A worker gives up after this many failures without a correct reply.
 const HOPELESS: u64 = 100;
+/// Why requests of a schedule have no reply if the CPU of their worker was full.
+const BEHIND: &str = "the generator's CPUs were full, so it sent requests too late";
 
 pub(crate) struct Worker<'l> {
     load: &'l Load,
@@ -158,14 +160,14 @@ impl<'l> Worker<'l> {
                 }
             }
         }
-        let now = self.now();
-        self.count_unanswered(now);
         let used = cpu_before.zip(cpu_after);
         let (cpu, waited) = used.map_or((0.0, 0.0), |(before, after): (Times, Times)| {
             (after.cpu - before.cpu, after.waited - before.waited)
         });
         let seconds = self.end.saturating_sub(self.begin) as f64 / 1e9;
-        Ok(Outcome { cpu, waited, seconds, ..self.outcome })
+        self.outcome = Outcome { cpu, waited, seconds, ..self.outcome };
+        self.count_unanswered();
+        Ok(self.outcome)
     }
 
     fn now(&self) -> u64 {
@@ -291,14 +293,19 @@ impl<'l> Worker<'l> {
     }
 
     /// Counts the requests that were due, but have no reply.
-    fn count_unanswered(&mut self, now: u64) {
+    fn count_unanswered(&mut self) {
+        let now = self.now();
+        let is_behind = self.schedule.is_some() && self.outcome.is_full();
         // In a closed loop, a request that was sent in the warm-up has occupied its connection ever since.
         let first = if self.schedule.is_some() { self.begin } else { 0 };
         for connection in self.connections.iter().filter(|connection| !connection.is_free()) {
             if connection.due >= first {
                 self.outcome.failures.unanswered += 1;
                 let reply = &self.load.requests[connection.kind].reply;
-                self.outcome.failures.note(connection.lateness(reply));
+                self.outcome.failures.note(match is_behind {
+                    true => BEHIND.to_owned(),
+                    false => connection.lateness(reply),
+                });
                 self.outcome.latency.saturating_record(now.saturating_sub(connection.due));
             }
         }
@@ -313,7 +320,38 @@ impl<'l> Worker<'l> {
             }
         }
         if self.outcome.failures.unanswered > 0 {
-            self.outcome.failures.note("the server did not reply in time");
+            self.outcome.failures.note(if is_behind { BEHIND } else { NO_REPLY });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reply::{End, Reply};
+    use crate::request::Request;
+
+    #[test]
+    fn requests_that_a_full_cpu_did_not_send_are_not_blamed_on_the_server() {
+        let load = Load {
+            target: "127.0.0.1:1".parse().unwrap(),
+            requests: vec![Request::new("a", Reply::new("", End::Bytes(1)).unwrap()).unwrap()],
+            connections: 1,
+            pace: Pace::Open { rate: 1e6 },
+            reconnect: false,
+            warmup: 0.0,
+            seconds: 1e-3,
+            patience: 0.0,
+            cpus: vec![0],
+        };
+        let reason = |busy: f64| {
+            let begun = Instant::now() - Duration::from_secs(1);
+            let mut worker = Worker::new(&load, 0, 1, begun).unwrap();
+            (worker.outcome.seconds, worker.outcome.cpu) = (1.0, busy);
+            worker.count_unanswered();
+            assert_eq!(worker.outcome.failures.unanswered, 1000);
+            worker.outcome.failures.first.unwrap()
+        };
+        assert_eq!((reason(0.5).as_str(), reason(1.0).as_str()), (NO_REPLY, BEHIND));
     }
 }

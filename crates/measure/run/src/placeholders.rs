@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use knee_host::CpuList;
-use strsim::osa_distance;
+use knee_host::suggest::{in_braces, is_misspelt};
 
 /// See [`crate::job::Command::TASKS`].
 pub(crate) const TASKS: &str = "{tasks}";
@@ -115,15 +115,12 @@ pub(crate) fn misspelt<'t>(
     text: &'t str,
     placeholders: &[&'static str],
 ) -> Option<(&'t str, &'static str)> {
-    text.match_indices('{').find_map(|(begin, _)| {
-        // A longer word differs by more than one letter.
-        let mut near = text.as_bytes()[begin..].iter().take(LONGEST + "ü".len());
-        let length = near.position(|&byte| byte == b'}')? + 1;
-        let word = &text[begin..begin + length];
+    // A longer word differs by more than one letter.
+    in_braces(text, LONGEST + "ü".len()).find_map(|(before, word)| {
         // `${word}` is a variable of a shell.
-        let is_placeholder = PLACEHOLDERS.contains(&word) || text[..begin].ends_with('$');
-        let meant = placeholders.iter().find(|name| osa_distance(word, name) == 1);
-        meant.filter(|_| !is_placeholder).map(|meant| (word, *meant))
+        let is_other = PLACEHOLDERS.contains(&word) || before.ends_with('$');
+        let meant = placeholders.iter().find(|name| is_misspelt(word, name));
+        meant.filter(|_| !is_other).map(|meant| (word, *meant))
     })
 }
 
@@ -157,8 +154,6 @@ mod tests {
         assert!(PLACEHOLDERS.iter().all(|name| name.len() <= LONGEST));
         let longer = "a {max_connectionss}";
         assert_eq!(misspelt(longer, &PLACEHOLDERS), Some(("{max_connectionss}", MAX_CONNECTIONS)));
-        // Comparing each word to the end would take hours.
-        assert_eq!(misspelt(&("{".repeat(1 << 20) + "}"), &PLACEHOLDERS), None);
         for text in ["{port}", "{print}", "${port_number}", "{a,b}", "{", "{}", "{random:9}"] {
             assert_eq!(misspelt(text, &PLACEHOLDERS), None, "{text}");
         }

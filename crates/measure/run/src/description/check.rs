@@ -279,9 +279,10 @@ impl RequestDescription {
             (Some(end), None, false) => End::with(end).map_err(text)?,
             (None, Some(bytes), false) => End::Bytes(bytes),
             (None, None, true) => End::Http,
-            _ => {
+            (None, None, false) => {
                 return Err("set one of reply_ends, reply_bytes and reply_http".to_owned());
             }
+            _ => return Err("set only one of reply_ends, reply_bytes and reply_http".to_owned()),
         };
         let reply = Reply::new(&self.expect, end).map_err(text)?;
         let mut request = knee_load::Request::new(&self.send, reply).map_err(text)?;
@@ -401,6 +402,7 @@ reply_ends = '\n'
         assert!(with("\"echo\"", "\"a b\"").contains("\"a b\" is not a valid name"));
         assert!(with(r"reply_ends = '\n'", "").contains("set one of reply_ends, "));
         assert!(with(r"'hello\n'", r"'\q'").contains(r"\q has no meaning"));
+        assert!(with(r"'hello\n'", "'{nubmer}'").contains("{nubmer} has no meaning"));
         assert!(
             with("[load]", "[stop]\nseconds = -1\n[load]").starts_with("stop.seconds: must be")
         );
@@ -409,6 +411,8 @@ reply_ends = '\n'
         );
         assert!(with("[load]", "[load]\nread = '#'").contains("only to load.command"));
         let ends = r"reply_ends = '\n'";
+        let two = with(ends, "reply_ends = 'a'\nreply_bytes = 1");
+        assert!(two.contains("set only one of reply_ends, "), "{two}");
         assert!(with(ends, "reply_bytes = 0").contains("reply_bytes = 0: a reply has at least"));
         assert!(with(ends, "reply_ends = ''").contains("reply_ends is empty"));
         for address in ["localhost", ":80", "localhost:", "localhost:http", "{address}"] {
