@@ -328,10 +328,10 @@ fn point(key: &Key, comparison: Comparison, before: &Results, after: &Results) -
     .supported()
 }
 
-/// Whether the rate of a command is that of its runs on one side, and one that it prints on the other.
+/// Whether the rates of a testcase count one thing on one side, and another on the other.
 fn differ_in_unit(before: &Results, after: &Results, key: &Key) -> bool {
-    let timed = |side: &Results| side.cases.get(&key.case).map(|info| info.timed);
-    matches!((timed(before), timed(after)), (Some(one), Some(other)) if one != other)
+    let sides = before.cases.get(&key.case).zip(after.cases.get(&key.case));
+    sides.is_some_and(|(one, other)| !one.counts_like(other))
 }
 
 fn missing(side: &Results, key: &Key) -> Option<String> {

@@ -131,6 +131,14 @@ impl Default for CaseInfo {
     }
 }
 
+impl CaseInfo {
+    /// Whether the rates of both count the same, as far as is known.
+    pub fn counts_like(&self, other: &Self) -> bool {
+        let are_known = self.family.is_some() && other.family.is_some();
+        self.timed == other.timed && (self.unit == other.unit || !are_known)
+    }
+}
+
 impl Measured {
     /// See [`Served::is_bound`].
     pub fn is_bound(&self, case: &CaseId) -> bool {

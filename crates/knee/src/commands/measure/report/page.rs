@@ -58,7 +58,7 @@ pub(super) fn page(paths: &[PathBuf], knee: f64, threshold: f64) -> anyhow::Resu
         for (id, info) in &results.cases {
             match page.cases.get(id) {
                 // They would have the same axis.
-                Some(other) if other.timed != info.timed => bail_usage!(
+                Some(other) if !other.counts_like(info) => bail_usage!(
                     "{}: {id} counts {}, but an earlier run counts {}; write a page for each",
                     path.display(),
                     info.unit,
