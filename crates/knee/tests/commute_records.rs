@@ -65,7 +65,7 @@ fn line((id, verdict, data): &Test<'_>) -> Value {
     writer["callers"] = json!({ "fget": [["fdget", "ksys_dup"], ["fdget", "ksys_lseek"]] });
     let shared = |datum: &&str| {
         json!({
-            "data": [datum], "line": "0x3a4b040", "same_bytes": true,
+            "data": [datum], "line": "0x3a4b040", "same_bytes": !datum.contains(" / "),
             "sides": { "0": writer, "1": side(false, &["filp_close"]) },
         })
     };
@@ -74,6 +74,40 @@ fn line((id, verdict, data): &Test<'_>) -> Value {
         "schema": 1, "test": id, "verdict": verdict, "unexpected": null, "died": null,
         "conflicts": conflicts,
     })
+}
+
+#[test]
+fn tests_that_share_lines_but_no_byte_are_counted_apart() {
+    let scratch = Scratch::new();
+    let apart: &[&str] = &["cred.usage / cred.security"];
+    let both: &[&str] = &["cred.usage / cred.security", "file.f_count"];
+    let free = ("open,close/0.0", "conflict-free", &[][..]);
+    let (two, open) = (("open,close/0.2", "conflict", both), ("open,open/0.0", "conflict", apart));
+    let before = [free, ("open,close/0.1", "conflict", apart), two, open];
+    let after = [free, ("open,close/0.1", "conflict-free", &[]), two, open];
+    record(&scratch, "before", "6.1.0", &before, [1, 1]);
+    record(&scratch, "after", "6.12.0", &after, [1, 1]);
+    let in_bytes = "In bytes, 3 of 4 tests are conflict-free (75.0%): 2 tests share lines, but no byte \
+                    (false sharing).";
+    let matrix = commute(&scratch, &["matrix", "before"]);
+    matrix
+        .assert_code(0)
+        .assert_stdout_has("1 of 4 tests are conflict-free")
+        .assert_stdout_has(in_bytes);
+    commute(&scratch, &["explain", "before"]).assert_code(0).assert_stdout_has(in_bytes);
+    commute(&scratch, &["diff", "before", "after"]).assert_code(0).assert_stdout_has(
+        "In bytes, without false sharing, 3 were conflict-free (75.0%), and 3 are now (75.0%).",
+    );
+    let json = json_of(commute(&scratch, &["matrix", "before", "--json"]).assert_code(0));
+    assert_eq!(
+        (&json["total"]["conflict"], &json["total"]["false_sharing"]),
+        (&3.into(), &2.into())
+    );
+    let pair = &json["pairs"][0];
+    assert_eq!(pair["operations"], json!(["close", "open"]));
+    assert_eq!((&pair["conflict"], &pair["false_sharing"]), (&2.into(), &1.into()));
+    let page = commute(&scratch, &["matrix", "before", "-o", "-"]);
+    page.assert_code(0).assert_stdout_has("; 2 others share lines, but no byte (false sharing)");
 }
 
 /// Records of two kernels, and of the first in two shards.

@@ -101,12 +101,25 @@ impl Shared {
 
     /// The counts of the tests of two operations, given by index.
     pub(crate) fn counts(&self, a: usize, b: usize) -> Option<Counts> {
-        self.pairs.get(&[a.min(b), a.max(b)]).map(Counts::of)
+        self.pairs.get(&[a.min(b), a.max(b)]).map(|tests| self.count(tests))
     }
 
     /// The counts of all tests.
     pub(crate) fn total(&self) -> Counts {
-        Counts::of(self.pairs.values().flatten())
+        self.count(self.pairs.values().flatten())
+    }
+
+    fn count<'t>(&self, tests: impl IntoIterator<Item = &'t SharedTest>) -> Counts {
+        let mut counts = Counts { free: 0, false_sharing: 0, tests: 0 };
+        for test in tests {
+            let is_false = test.verdict == SharedVerdict::Conflict
+                && !test.lines.is_empty()
+                && !test.lines.iter().any(|&line| self.lines[line].same_bytes);
+            counts.free += usize::from(test.verdict == SharedVerdict::Free);
+            counts.false_sharing += usize::from(is_false);
+            counts.tests += 1;
+        }
+        counts
     }
 }
 
@@ -114,19 +127,12 @@ impl Shared {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) free: usize,
+    /// Of the other tests: those that conflict, but share no byte.
+    pub(crate) false_sharing: usize,
     pub(crate) tests: usize,
 }
 
 impl Counts {
-    fn of<'t>(tests: impl IntoIterator<Item = &'t SharedTest>) -> Self {
-        let mut counts = Self { free: 0, tests: 0 };
-        for test in tests {
-            counts.free += usize::from(test.verdict == SharedVerdict::Free);
-            counts.tests += 1;
-        }
-        counts
-    }
-
     /// The number of tests that are not conflict-free.
     pub(crate) fn others(self) -> usize {
         self.tests - self.free
@@ -139,6 +145,17 @@ impl Counts {
             (free, all) if free == all => 100,
             (free, all) => (100 * free / all).clamp(1, 99),
         }
+    }
+
+    /// The sentence, and how many of the other tests share lines only: `2495 of 4078 tests are conflict-free (61.2%); 30
+    /// others share lines, but no byte (false sharing)`.
+    pub(crate) fn with_false_sharing(self) -> String {
+        let apart = match self.false_sharing {
+            0 => String::new(),
+            1 => "; 1 other shares a line, but no byte (false sharing)".to_owned(),
+            n => format!("; {n} others share lines, but no byte (false sharing)"),
+        };
+        self.sentence() + &apart
     }
 
     /// `2495 of 4078 tests are conflict-free (61.2%)`.
@@ -171,15 +188,23 @@ mod tests {
         assert!(add("open,close/1", &["open", "close"], SharedVerdict::Free, &[]));
         assert!(!add("open/1", &["open"], SharedVerdict::Free, &[]));
         assert!(!add("open,dup/1", &["open", "dup"], SharedVerdict::Free, &[]));
-        assert_eq!(shared.lines, IndexSet::from([line]));
-        assert_eq!(shared.counts(1, 0), Some(Counts { free: 1, tests: 2 }));
+        assert_eq!(shared.lines, IndexSet::from([line.clone()]));
+        assert_eq!(shared.counts(1, 0), Some(Counts { free: 1, false_sharing: 0, tests: 2 }));
         assert_eq!(shared.counts(0, 0), None);
         assert_eq!(shared.total().sentence(), "1 of 2 tests are conflict-free (50.0%)");
+        let apart = SharedLine { same_bytes: false, ..line.clone() };
+        for lines in [&[&apart, &line][..], &[&apart], &[&apart]] {
+            let lines = lines.iter().map(|&line| line.clone());
+            let verdict = SharedVerdict::Conflict;
+            assert!(shared.add("open,open/0", &["open", "open"], verdict, String::new(), lines));
+        }
+        let said = shared.counts(0, 0).unwrap().with_false_sharing();
+        assert!(said.ends_with("; 2 others share lines, but no byte (false sharing)"), "{said}");
     }
 
     #[test]
     fn only_exact_shares_are_printed_as_0_or_100_percent() {
-        let said = |free, tests| Counts { free, tests }.sentence();
+        let said = |free, tests| Counts { free, false_sharing: 0, tests }.sentence();
         assert!(said(9999, 10000).ends_with("(99.9%)"));
         assert!(said(1, 10000).ends_with("(0.1%)"));
         assert_eq!(said(1, 1), "1 of 1 test is conflict-free (100%)");

@@ -54,6 +54,20 @@ pub(crate) fn conflict_free(free: usize, tests: usize) -> String {
     format!("{free} of {of} {are} conflict-free ({})", share(free, tests))
 }
 
+/// What counts if the calls of a test may share lines, but no byte. `None` if this makes no difference.
+pub(super) fn in_bytes(free: usize, false_sharing: usize, tests: usize) -> Option<String> {
+    let (verb, lines) = match false_sharing {
+        0 => return None,
+        1 => ("shares", "a line"),
+        _ => ("share", "lines"),
+    };
+    Some(format!(
+        "In bytes, {}: {} {verb} {lines}, but no byte (false sharing)",
+        conflict_free(free + false_sharing, tests),
+        plural(false_sharing, "test")
+    ))
+}
+
 /// The operations of the tests: those of `posix` in the order of the model, then the others by name.
 pub(crate) fn operations(tally: &Tally) -> Vec<String> {
     let models = models();
@@ -115,8 +129,11 @@ impl Results {
 
 fn text(tally: &Tally, title: &str) -> String {
     let mut text = matrix(tally);
-    let Counts { tests, free, sometimes, disturbed, died, .. } = tally.total();
+    let Counts { tests, free, false_sharing, sometimes, disturbed, died, .. } = tally.total();
     let _ = writeln!(text, "{BOLD}{title}: {}.{BOLD:#}", conflict_free(free, tests));
+    if let Some(in_bytes) = in_bytes(free, false_sharing, tests) {
+        let _ = writeln!(text, "{in_bytes}.");
+    }
     let inconclusives =
         [(Verdict::Sometimes, sometimes), (Verdict::Disturbed, disturbed), (Verdict::Died, died)];
     for (verdict, n) in inconclusives {

@@ -35,6 +35,16 @@ pub(crate) fn text(
         share(*free_before, *compared),
         share(*free_after, *compared)
     );
+    let in_bytes = [free_before + diff.false_sharing_before, free_after + diff.false_sharing_after];
+    if in_bytes != [*free_before, *free_after] {
+        let [before, after] = in_bytes;
+        let _ = writeln!(
+            text,
+            "In bytes, without false sharing, {before} were conflict-free ({}), and {after} are now ({}).",
+            share(before, *compared),
+            share(after, *compared)
+        );
+    }
     let worse = match diff.worse.len() {
         1 => "1 test is no longer conflict-free:".to_owned(),
         n => format!("{n} tests are no longer conflict-free:"),

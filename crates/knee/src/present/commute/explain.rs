@@ -6,7 +6,7 @@ use std::fmt::Write;
 use knee_host::number::plural;
 use knee_trace::findings::{Datum, Fix, Ranking, SharedLine, TestLine, way};
 
-use super::check::{conflict_free, share, words};
+use super::check::{conflict_free, in_bytes, share, words};
 use crate::present::style::{BOLD, DIM};
 
 /// Maximum functions to print for a datum, and operations for a function.
@@ -17,6 +17,9 @@ pub(crate) fn ranking(ranking: &Ranking, title: &str, most: usize) -> String {
     let mut text = String::new();
     let found = conflict_free(ranking.free, ranking.tests);
     let _ = writeln!(text, "{BOLD}{title}: {found}.{BOLD:#}");
+    if let Some(in_bytes) = in_bytes(ranking.free, ranking.false_sharing, ranking.tests) {
+        let _ = writeln!(text, "{in_bytes}.");
+    }
     if ranking.data.is_empty() {
         let _ = writeln!(text, "In no test do the calls share the same data in every run.");
         return text;

@@ -48,7 +48,7 @@ fn one(shared: &Shared, key: &str) -> Markup {
     html! {
         section.commute.shared aria-labelledby={ "shared-" (key) } {
             h3 id={ "shared-" (key) } { (shared.name) }
-            p.facts { (shared.total().sentence()) @for fact in &shared.facts { " · " (fact) } }
+            p.facts { (shared.total().with_false_sharing()) @for fact in &shared.facts { " · " (fact) } }
             (triangle(&shared.name, &operations, "Tests of the chosen pair", |column, row| {
                 cell(shared, key, column, row)
             }))
@@ -78,7 +78,7 @@ fn cell(shared: &Shared, key: &str, a: usize, b: usize) -> Markup {
         td {
             a class={ "heat " (heat(percent)) } href=(address(shared, key, [a, b]))
                 data-free=(percent)
-                aria-label={ (shared.operations[a]) " and " (shared.operations[b]) ": " (counts.sentence()) } {
+                aria-label={ (shared.operations[a]) " and " (shared.operations[b]) ": " (counts.with_false_sharing()) } {
                 // A space, so that the cell has the height of one with a number.
                 @if others > 0 { (others) } @else { "\u{a0}" }
             }

@@ -27,6 +27,10 @@ pub struct Diff {
     pub free_before: usize,
     /// The number of compared tests that are conflict-free in the second check.
     pub free_after: usize,
+    /// The number of compared tests that conflict in the first check, but share no byte (false sharing).
+    pub false_sharing_before: usize,
+    /// The number of compared tests that conflict in the second check, but share no byte.
+    pub false_sharing_after: usize,
     /// For each set of operations, how its tests changed. Sets without a change are left out. The set with
     /// the most tests that are worse comes first.
     pub sets: Vec<PairChange>,
@@ -84,6 +88,8 @@ impl Diff {
             only_after: after.len() - both.len(),
             free_before: both.iter().filter(|(one, _)| free(one)).count(),
             free_after: both.iter().filter(|(_, other)| free(other)).count(),
+            false_sharing_before: both.iter().filter(|(one, _)| one.is_false_sharing()).count(),
+            false_sharing_after: both.iter().filter(|(_, other)| other.is_false_sharing()).count(),
             sets: Vec::new(),
             worse: Vec::new(),
             better: Vec::new(),

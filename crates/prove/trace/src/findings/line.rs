@@ -88,6 +88,19 @@ impl TestLine {
         }
     }
 
+    /// Whether the calls conflict by false sharing only: they share lines in every run, but no byte.
+    pub fn is_false_sharing(&self) -> bool {
+        self.verdict == Verdict::Conflict
+            && !self.conflicts.is_empty()
+            && !self.conflicts.iter().any(|line| line.same_bytes)
+    }
+
+    /// Whether two of the calls, which are given by their numbers, conflict by false sharing only.
+    pub fn is_false_sharing_of(&self, calls: [usize; 2]) -> bool {
+        self.verdict_of(calls) == Verdict::Conflict
+            && !self.conflicts.iter().any(|line| line.overlaps_between(calls))
+    }
+
     /// The names of the data that the test's calls share in every run; empty unless the verdict is
     /// `conflict`.
     pub fn data(&self) -> BTreeSet<Cow<'_, str>> {

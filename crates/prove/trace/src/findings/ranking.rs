@@ -29,6 +29,8 @@ pub struct Ranking {
     pub free: usize,
     /// The number of tests whose calls share a datum in every run. The ranking ignores other tests.
     pub conflicting: usize,
+    /// Of these tests: the number of those whose calls access no common byte of the shared lines (false sharing).
+    pub false_sharing: usize,
     /// The data that these tests share, in descending order: first by the number of tests that would become
     /// conflict-free if only the datum were fixed, then by the number of tests that share the datum.
     pub data: Vec<Datum>,
@@ -81,6 +83,7 @@ impl Ranking {
             tests: 0,
             free: 0,
             conflicting: 0,
+            false_sharing: 0,
             data: Vec::new(),
             fixes: Vec::new(),
             fixes_cut: false,
@@ -93,6 +96,7 @@ impl Ranking {
                 Verdict::ConflictFree => ranking.free += 1,
                 Verdict::Conflict => {
                     ranking.conflicting += 1;
+                    ranking.false_sharing += usize::from(test.is_false_sharing());
                     learn(&mut data, test);
                     *sets.entry(test.data()).or_default() += 1;
                 }

@@ -104,6 +104,14 @@ impl SharedLine {
         }
     }
 
+    /// Whether these two calls access a common byte of the line, and one of them wrote it, as far as the line tells:
+    /// of a line that more than two calls share, it contains only the range of bytes of each.
+    pub(super) fn overlaps_between(&self, calls: [usize; 2]) -> bool {
+        let ranges = calls.map(|call| self.sides.get(&call).map(|side| side.bytes));
+        let are_apart = matches!(ranges, [Some(a), Some(b)] if a[1] < b[0] || b[1] < a[0]);
+        self.same_bytes && !are_apart && self.is_between(calls)
+    }
+
     /// The names, separated by commas.
     pub fn name(&self) -> String {
         self.names().join(", ")

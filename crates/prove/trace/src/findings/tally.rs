@@ -16,6 +16,9 @@ pub struct Counts {
     pub free: usize,
     /// Tests that share a datum in every run.
     pub conflict: usize,
+    /// Of the tests that share a datum in every run: those whose calls access no common byte of the shared lines
+    /// (false sharing).
+    pub false_sharing: usize,
     /// Tests that share something in some runs, but no datum in every run.
     pub sometimes: usize,
     /// Tests whose observation was disturbed.
@@ -25,8 +28,9 @@ pub struct Counts {
 }
 
 impl Counts {
-    fn add(&mut self, verdict: Verdict) {
+    fn add(&mut self, verdict: Verdict, is_false_sharing: bool) {
         self.tests += 1;
+        self.false_sharing += usize::from(is_false_sharing);
         *match verdict {
             Verdict::ConflictFree => &mut self.free,
             Verdict::Conflict => &mut self.conflict,
@@ -34,6 +38,11 @@ impl Counts {
             Verdict::Disturbed => &mut self.disturbed,
             Verdict::Died => &mut self.died,
         } += 1;
+    }
+
+    /// The number of tests that are conflict-free if only shared bytes count, and not shared lines.
+    pub fn free_in_bytes(&self) -> usize {
+        self.free + self.false_sharing
     }
 
     /// The number of tests that are not conflict-free, for whatever reason.
@@ -64,16 +73,18 @@ impl Tally {
 
     /// Adds a test.
     pub fn add(&mut self, test: &TestLine) {
-        self.total.add(test.verdict);
+        let is_false_sharing = test.is_false_sharing();
+        self.total.add(test.verdict, is_false_sharing);
         let operations: Vec<String> =
             test.operations().iter().map(|&name| name.to_owned()).collect();
         for (nr, b) in operations.iter().enumerate() {
             for (earlier, a) in operations[..nr].iter().enumerate() {
                 let pair = self.pairs.entry(sorted(a, b)).or_default();
-                pair.add(test.verdict_of([earlier, nr]));
+                let calls = [earlier, nr];
+                pair.add(test.verdict_of(calls), test.is_false_sharing_of(calls));
             }
         }
-        self.sets.entry(operations).or_default().add(test.verdict);
+        self.sets.entry(operations).or_default().add(test.verdict, is_false_sharing);
         for datum in test.data() {
             *self.data.entry(datum.into_owned()).or_default() += 1;
         }
@@ -131,6 +142,7 @@ fn sorted(a: &str, b: &str) -> [String; 2] {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Touched;
     use super::super::samples::{conflicting, free, shared, with};
     use super::*;
 
@@ -172,5 +184,12 @@ mod tests {
         assert_eq!(counts("stat", "open"), (8, 5, 1, 2));
         assert_eq!(tally.pair("stat", "stat"), None);
         assert_eq!((tally.total().tests, tally.total().free), (4, 1));
+        // Call 2 reads other bytes than call 0 writes.
+        let mut line = shared("x", 0);
+        line.sides.insert(2, Touched { bytes: [8, 15], ..line.sides[&1].clone() });
+        let tally = Tally::of(&[with("open,open,stat/0.0", Verdict::Conflict, vec![line])]);
+        let counts = |a, b| tally.pair(a, b).map(|pair| (pair.conflict, pair.false_sharing));
+        assert_eq!((counts("open", "open"), counts("stat", "open")), (Some((1, 0)), Some((1, 1))));
+        assert_eq!((tally.total().false_sharing, tally.total().free_in_bytes()), (0, 0));
     }
 }
