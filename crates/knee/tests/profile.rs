@@ -591,6 +591,13 @@ fn invalid_arguments_are_refused_with_a_reason() {
     fs::write(scratch.path().join("one"), "a;b 3\n").unwrap();
     refused(&["show", "one", "--root", "c"], 3, "no sample contains the function \"c\"");
     refused(&["growth", "--from", "one", "one"], 3, "this is not a capture of knee profile");
+    fs::create_dir(scratch.path().join("run")).unwrap();
+    fs::write(scratch.path().join("run/run.json"), "{}").unwrap();
+    refused(
+        &["growth", "--from", "run", "one"],
+        2,
+        "a record of knee run contains rates, but no samples",
+    );
     refused(&["getppid1", "-o", "no/c.json"], 3, "its directory does not exist");
     refused(&["getppid1", "-o", "work"], 3, "is a directory");
     refused(&["-p", "5000000"], 3, "process 5000000 does not exist");

@@ -3,6 +3,7 @@
 mod ascii;
 mod control;
 mod excerpt;
+mod list;
 mod markdown;
 mod style;
 mod table;
@@ -14,6 +15,7 @@ pub use self::control::{
     clean, escape_json, for_terminal, one_line, original, plain, visible_newlines,
 };
 pub use self::excerpt::{cut, excerpt};
+pub use self::list::and_list;
 pub use self::markdown::{code, markdown};
 pub use self::style::Style;
 pub use self::table::{Cell, Column, Table, UNKNOWN};

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use knee_host::number::{plural, si, spread};
-use knee_host::text::{Cell, Column, Screen, Table};
+use knee_host::text::{Cell, Column, Screen, Table, and_list};
 use knee_results::{Curve, Key, Point, Results};
 use knee_stats::usl::{Basis, Estimate, FEWEST_TO_FIT, FEWEST_TO_PREDICT, Fit, FitOptions, Unfit};
 use serde_json::{Value, json as object};
@@ -137,7 +137,7 @@ impl fmt::Display for LeftOut {
             ),
         ];
         let kinds = kinds.into_iter().filter(|(n, _)| *n > 0).map(|(_, kind)| kind);
-        f.write_str(&kinds.collect::<Vec<String>>().join(" and "))
+        f.write_str(&and_list(&kinds.collect::<Vec<String>>()))
     }
 }
 

@@ -171,7 +171,9 @@ impl Totals {
             .collect();
         let failed = jobs.iter().filter(|job| job.is_failed()).count();
         let waiting = jobs.len() - done.len() - failed;
-        Self { done: done.len(), failed, waiting, seconds: done.iter().sum() }
+        // The sum of no numbers would be -0.0.
+        let seconds = done.iter().fold(0.0, |sum, seconds| sum + seconds);
+        Self { done: done.len(), failed, waiting, seconds }
     }
 }
 
@@ -192,6 +194,12 @@ mod tests {
             "1 of 3 jobs done, 1 failed. Sum of run times: 1 min 0 s (done), about 2 min 0 s (remaining). \
              Results: out/results\n"
         );
+    }
+
+    #[test]
+    fn the_time_of_no_jobs_has_no_sign() {
+        let document = json(&[job(1, None)], Path::new("out"));
+        assert!(document["seconds"].as_f64().unwrap().is_sign_positive(), "{document}");
     }
 
     #[test]

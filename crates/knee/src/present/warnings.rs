@@ -174,21 +174,23 @@ fn late_generator(points: &[(&Curve, &Point)]) -> Option<String> {
     let (curve, point) = late.next()?;
     Some(format!(
         "knee itself sent requests late at {}{} (late p99), which is part of the measured latency; give \
-         the load more CPUs with fewer tasks (-t) or on another host (load.host), or reduce other load",
+         the load more CPUs {}, or reduce other load",
         name(curve, point),
-        and_more(late.count())
+        and_more(late.clone().count()),
+        where_more_cpus(late.map(|(_, point)| point.tasks).chain([point.tasks]))
     ))
 }
 
 /// The points at which a server shares its CPUs with its load.
 fn shared_with_load(points: &[(&Curve, &Point)]) -> Option<String> {
     let shared = points.iter().filter(|(_, point)| point.is_shared_with_load());
-    let names: Vec<String> = shared.map(|(curve, point)| name(curve, point)).collect();
+    let names: Vec<String> = shared.clone().map(|(curve, point)| name(curve, point)).collect();
     (!names.is_empty()).then(|| {
         format!(
             "the load shares CPUs with the server at {} (rates in parentheses), so these are rates of \
-             both, without efficiency or knee; use fewer tasks (-t), or a load on another host (load.host)",
-            named(&names)
+             both, without efficiency or knee; give the load CPUs of its own {}",
+            named(&names),
+            where_more_cpus(shared.map(|(_, point)| point.tasks))
         )
     })
 }
@@ -236,26 +238,33 @@ fn lower_bounds(sweeps: &[Curve], points: &[(&Curve, &Point)]) -> Option<String>
             Some(format!("{} ({} busy)", name(curve, point), percent(point.server?.server_busy)))
         })
         .collect();
-    let has_full_load =
-        bounds.clone().filter_map(|(_, point)| point.server).any(|server| server.is_load_full());
+    let full = bounds.filter(|(_, point)| point.server.is_some_and(|server| server.is_load_full()));
     (!names.is_empty()).then(|| {
         format!(
             "the server left its CPUs idle at {}, so it serves at least these rates (marked ≥), and \
              knee concludes nothing about scaling from them; {}",
             named(&names),
-            idle_advice(has_full_load)
+            idle_advice(full.map(|(_, point)| point.tasks))
         )
     })
 }
 
-/// What to do about a server that left its CPUs idle.
-pub(super) fn idle_advice(has_full_load: bool) -> &'static str {
-    match has_full_load {
-        true => {
-            "the CPUs of the load were full; give it more CPUs with fewer tasks (-t) or on another \
-             host (load.host)"
+/// What to do about a server that left its CPUs idle. `full` are the task counts at which the CPUs of its load were full.
+pub(super) fn idle_advice(full: impl IntoIterator<Item = u32>) -> String {
+    let mut full = full.into_iter().peekable();
+    match full.peek() {
+        Some(_) => {
+            format!("the CPUs of the load were full; give it more CPUs {}", where_more_cpus(full))
         }
-        false => "use more connections, or find out what the server is waiting for",
+        None => "use more connections, or find out what the server is waiting for".to_owned(),
+    }
+}
+
+/// Where a load finds more CPUs than it has beside a server with these task counts.
+fn where_more_cpus(tasks: impl IntoIterator<Item = u32>) -> &'static str {
+    match tasks.into_iter().any(|tasks| tasks > 1) {
+        true => "with fewer tasks (-t) or on another host (load.host)",
+        false => "on another host (load.host)",
     }
 }
 

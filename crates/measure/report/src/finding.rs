@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use knee_host::number::{change, percent, plural, tasks};
+use knee_host::text::and_list;
 use knee_results::{Axis, CurveVerdict, Point};
 use knee_stats as stats;
 
@@ -40,7 +41,7 @@ pub(crate) fn sentence(reading: &Reading) -> String {
         [] => found,
         [_] if runs.len() == 1 => format!("{found}; the run is incomplete"),
         [one] => format!("{found}; the run {one} is incomplete"),
-        several => format!("{found}; the runs {} are incomplete", several.join(" and ")),
+        several => format!("{found}; the runs {} are incomplete", and_list(several)),
     }
 }
 

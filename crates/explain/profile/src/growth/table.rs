@@ -12,7 +12,7 @@
 //! ```
 
 use knee_host::number::{percent, si, three_digits, time};
-use knee_host::text::{Cell, Column, Table};
+use knee_host::text::{Cell, Column, Table, and_list};
 
 use super::{Growth, Point, Row};
 use crate::capture::{one_of, with_article};
@@ -54,7 +54,7 @@ pub fn table(growth: &Growth, most: usize) -> Table {
         table.text(format!(
             "With {}, the load shares the server's CPUs or has too few of its own, so the server \
              and the load slow each other down.",
-            listed(&shared)
+            and_list(&shared)
         ));
     }
     if growth.user_only {
@@ -66,7 +66,7 @@ pub fn table(growth: &Growth, most: usize) -> Table {
         table.text(format!(
             "Inconclusive: other work disturbed {} (marked !!); reduce other load, or sample again with \
              --wait-quiet or more --patience.",
-            listed(&disturbed)
+            and_list(&disturbed)
         ));
         return table;
     }
@@ -99,14 +99,6 @@ pub fn table(growth: &Growth, most: usize) -> Table {
     table
 }
 
-/// `1 task, 2 tasks and 4 tasks`
-fn listed(labels: &[String]) -> String {
-    match labels {
-        [others @ .., last] if !others.is_empty() => format!("{} and {last}", others.join(", ")),
-        _ => labels.concat(),
-    }
-}
-
 /// `rwsem_down_write_slowpath < down_write_killable`: the callers, with one name for several unknown ones of a module in a row.
 /// `None` if all are unknown.
 fn callers(from: &[String]) -> Option<String> {
@@ -136,7 +128,7 @@ mod tests {
     #[test]
     fn labels_are_listed_with_commas() {
         let of = |labels: &[&str]| {
-            listed(&labels.iter().map(|&label| label.to_owned()).collect::<Vec<String>>())
+            and_list(&labels.iter().map(|&label| label.to_owned()).collect::<Vec<String>>())
         };
         assert_eq!(of(&["1 task"]), "1 task");
         assert_eq!(of(&["1 task", "4 tasks"]), "1 task and 4 tasks");

@@ -113,17 +113,18 @@ pub(crate) struct Args {
           value_parser = whole::<u32>(1..=100_000))]
     rounds: Option<u32>,
 
-    /// Samples per round
+    /// Samples per round, for testcases
     #[arg(short, long, value_name = "N", default_value_t = SAMPLES,
           value_parser = whole::<u64>(1..=1_000_000))]
     samples: u64,
 
-    /// Seconds per sample [default: 0.2; for the quick set: 0.1]. For a command: the value of {seconds}
-    /// [default: 1]
+    /// Seconds per sample of testcases [default: 0.2; for the quick set: 0.1] or servers [default: 1]. For a
+    /// command: the value of {seconds} [default: 1]
     #[arg(long, value_name = "S", value_parser = seconds)]
     interval: Option<f64>,
 
-    /// Seconds before the first sample of a round [default: 0.1; for the quick set: 0.05]
+    /// Seconds before the first sample of a round, for testcases [default: 0.1; for the quick set: 0.05] and
+    /// servers [default: 0.2]
     #[arg(long, value_name = "S", value_parser = seconds_or_none)]
     warmup: Option<f64>,
 
@@ -417,6 +418,7 @@ fn cases(args: &Args) -> anyhow::Result<Vec<Case>> {
     } else {
         args.words.clone()
     };
+    require_equals_signs(args)?;
     let (files, words): (Vec<String>, Vec<String>) =
         words.into_iter().partition(|word| is_description(word));
     let selected = Selection::of(&words, false)?;
@@ -456,6 +458,19 @@ fn cases(args: &Args) -> anyhow::Result<Vec<Case>> {
     Ok(cases)
 }
 
+/// Refuses names that are the value of an option before them.
+fn require_equals_signs(args: &Args) -> anyhow::Result<()> {
+    for word in &args.words {
+        let option = match () {
+            () if args.latency == Some(LatencyChoice::On) && latency(word).is_ok() => "--latency",
+            () if args.counters.is_some() && counters::counters(word).is_ok() => "--counters",
+            () => continue,
+        };
+        bail_usage!("{word} is not a testcase; as a value of {option}, write {option}={word}");
+    }
+    Ok(())
+}
+
 /// Leaves out the testcases that are only threads if processes were requested, and says so.
 fn leave_out_threads(cases: &mut Vec<Case>, args: &Args) {
     if args.mode.modes().contains(&Mode::Threads) {
@@ -478,11 +493,24 @@ mod tests {
     use super::*;
     use crate::cli::{Cli, Command};
 
+    fn args(words: &[&str]) -> Box<Args> {
+        let cli = Cli::try_parse_from([&["knee", "run"], words].concat());
+        let Command::Run(args) = cli.expect("valid").command else { panic!("another command") };
+        args
+    }
+
+    #[test]
+    fn a_value_without_an_equals_sign_is_no_testcase() {
+        for (option, value) in [("--latency", "50%"), ("--counters", "cycles,page-faults")] {
+            let refused = cases(&args(&["nginx", option, value])).unwrap_err();
+            assert!(refused.to_string().ends_with(&format!("write {option}={value}")), "{refused}");
+        }
+        assert!(cases(&args(&["nginx", "--latency=50%"])).is_ok());
+    }
+
     #[test]
     fn all_testcases_of_a_mode_support_this_mode() {
-        let cli = Cli::try_parse_from(["knee", "run", "--all", "-m", "processes", "-q"]);
-        let Command::Run(args) = cli.expect("valid").command else { panic!("another command") };
-        let cases = cases(&args).unwrap();
+        let cases = cases(&args(&["--all", "-m", "processes", "-q"])).unwrap();
         assert!(cases.len() > 50 && cases.iter().all(|case| !case.is_threads_only));
     }
 }

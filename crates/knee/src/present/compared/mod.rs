@@ -411,7 +411,7 @@ fn idle_servers(compared: &Compared) -> Option<String> {
     let first = idle().next()?;
     let busy = first.server.map(|server| server.map_or(0.0, |server| server.server_busy));
     let is_full =
-        idle().flat_map(|point| point.server).flatten().any(|server| server.is_load_full());
+        |point: &&ComparedPoint| point.server.iter().flatten().any(|server| server.is_load_full());
     Some(format!(
         "the server left its CPUs idle at {}{} ({} busy before, {} after), so the load, or something that \
          the server waits for, limits the rates (marked ≥), and knee concludes nothing from them; {}",
@@ -419,7 +419,7 @@ fn idle_servers(compared: &Compared) -> Option<String> {
         and_more(idle().count() - 1),
         percent(busy[0]),
         percent(busy[1]),
-        idle_advice(is_full)
+        idle_advice(idle().filter(is_full).filter_map(|point| point.key.tasks))
     ))
 }
 

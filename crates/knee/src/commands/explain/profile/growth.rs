@@ -9,7 +9,7 @@ use knee_profile::Capture;
 use knee_profile::growth::{growth, table};
 use knee_profile::sampling::Sampler;
 use knee_report::KNEE_EFFICIENCY;
-use knee_results::Mode;
+use knee_results::{Kind, Mode};
 
 use super::args::HowArgs;
 use super::repeated::Repeated;
@@ -21,7 +21,7 @@ use crate::args::patience::PatienceArgs;
 use crate::args::score::ScoreArgs;
 use crate::args::tasks::Tasks;
 use crate::args::whole;
-use crate::exit::{ExitStatus, bail_usage, usage};
+use crate::exit::{ExitStatus, bail_usage, ensure_usage, usage};
 use crate::file::OutputDirectory;
 use crate::interrupt;
 use crate::present::profile::losses;
@@ -133,7 +133,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
             take(args, &Source::Command(command))?
         }
         None => {
-            args.from.iter().map(|file| Ok(Capture::open(file)?)).collect::<anyhow::Result<_>>()?
+            args.from.iter().map(|file| existing_capture(file)).collect::<anyhow::Result<_>>()?
         }
     };
     let mut growth = growth(&captures).map_err(|error| usage(error.to_string()))?;
@@ -148,6 +148,16 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     }
     captures.iter().for_each(losses);
     Ok(ExitStatus::Done)
+}
+
+/// The capture in a file.
+fn existing_capture(file: &Path) -> anyhow::Result<Capture> {
+    ensure_usage!(
+        Kind::of(file).ok().flatten() != Some(Kind::Record),
+        "{}: a record of knee run contains rates, but no samples; take captures with          knee profile growth NAME -o DIR",
+        file.display()
+    );
+    Ok(Capture::open(file)?)
 }
 
 /// What knee samples at several task counts.
