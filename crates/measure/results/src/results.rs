@@ -339,3 +339,21 @@ pub(crate) fn read_to_string(path: &Path) -> Result<String, ResultsError> {
     let text = RegularFile::at(path).read_to_string();
     text.map_err(|error| ResultsError::Io { path: path.to_owned(), error: error.into() })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_with_different_units_do_not_count_alike_if_both_units_are_known() {
+        let of =
+            |family, unit: &str| CaseInfo { family, unit: unit.to_owned(), ..CaseInfo::default() };
+        let server = |unit| of(Some(Family::Server), unit);
+        assert!(server("requests").counts_like(&server("requests")));
+        assert!(!server("requests").counts_like(&server("transactions")));
+        // The format of will-it-scale has no units.
+        assert!(server("requests").counts_like(&of(None, ITERATIONS)));
+        let timed = CaseInfo { timed: true, ..server("requests") };
+        assert!(!timed.counts_like(&server("requests")));
+    }
+}
