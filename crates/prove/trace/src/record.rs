@@ -217,6 +217,12 @@ impl Conflict {
         }
         by_several & written
     }
+
+    /// The side that wrote the first of the written bytes; `None` if no side wrote.
+    pub(crate) fn first_writer(&self) -> Option<&Touch> {
+        let writers = self.sides.iter().filter(|side| side.written != 0);
+        writers.min_by_key(|side| side.written.trailing_zeros())
+    }
 }
 
 /// A side's accesses to a line.

@@ -162,13 +162,17 @@ impl ProgramNames {
         }
         let (writers, readers): (Vec<&Touch>, Vec<&Touch>) =
             conflict.sides.iter().partition(|side| side.written != 0);
-        let written = |side: &&Touch| {
-            first(side.written).unwrap_or_else(|| allocated::written([*side], functions))
+        let written = |side: &Touch| {
+            first(side.written).unwrap_or_else(|| allocated::written([side], functions))
         };
         let read =
             |side: &&Touch| first(side.read).unwrap_or_else(|| allocated::read([*side], functions));
-        let fields: BTreeSet<_> = writers.iter().map(written).collect();
-        let beside: BTreeSet<_> = readers.iter().map(read).collect();
+        let mut fields: BTreeSet<_> = writers.iter().copied().map(written).collect();
+        let mut beside: BTreeSet<_> = readers.iter().map(read).collect();
+        if let (true, Some(first)) = (beside.is_empty(), conflict.first_writer()) {
+            let own = written(first);
+            (fields, beside) = fields.into_iter().partition(|name| *name == own);
+        }
         Datum::falsely_shared(fields.into_iter().collect(), beside.into_iter().collect())
     }
 
@@ -380,7 +384,7 @@ mod tests {
         };
         let bytes = |side, byte: u64| touch(side, 1 << byte, 1 << byte);
         let each = [bytes(0, 1), bytes(1, 2), bytes(2, 3)];
-        assert_eq!(datum(each), "+0x1, +0x2, +0x3");
+        assert_eq!(datum(each), "+0x1 / +0x2, +0x3");
         assert_eq!(datum([bytes(0, 1), bytes(1, 3), bytes(2, 3)]), "+0x3");
     }
 

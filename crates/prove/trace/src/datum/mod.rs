@@ -48,9 +48,10 @@ pub use symbols::{Symbol, Symbols};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Datum {
     /// Fields or variables, in the order of their addresses. For true sharing, the data that one
-    /// call writes and another touches; for false sharing, the data that a call writes.
+    /// call writes and another touches; for false sharing, the data that calls write. If all calls write, those of the
+    /// call that writes the first byte.
     pub fields: Vec<String>,
-    /// For false sharing, the other fields or variables that calls touch.
+    /// For false sharing, the other fields or variables that calls touch. Never empty.
     pub beside: Vec<String>,
 }
 
@@ -63,12 +64,9 @@ impl Datum {
     /// False sharing: calls write `fields`, and touch `beside` in the same line.
     pub(crate) fn falsely_shared(fields: Vec<String>, beside: Vec<String>) -> Datum {
         let (fields, beside) = (on_one_line(fields), on_one_line(beside));
-        match fields.len() {
-            // The calls access different data with the same name, such as two elements of one array. The name
-            // then appears twice.
-            1 if beside.is_empty() => Datum { beside: fields.clone(), fields },
-            _ => Datum { fields, beside },
-        }
+        // The calls access different data with the same names, such as two elements of one array. The names then appear
+        // twice.
+        Datum { beside: if beside.is_empty() { fields.clone() } else { beside }, fields }
     }
 }
 

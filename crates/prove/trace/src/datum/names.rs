@@ -16,9 +16,13 @@ pub(crate) trait DataNames {
         if shared != 0 {
             return Datum::shared(self.fields(conflict, shared));
         }
-        let fields = self.fields(conflict, written);
+        let mut fields = self.fields(conflict, written);
         let mut beside = self.fields(conflict, touched & !written);
         beside.retain(|field| !fields.contains(field));
+        if let (true, Some(first)) = (beside.is_empty(), conflict.first_writer()) {
+            let first = self.fields(conflict, first.written);
+            (fields, beside) = fields.into_iter().partition(|field| first.contains(field));
+        }
         Datum::falsely_shared(fields, beside)
     }
 }

@@ -75,7 +75,10 @@ pub(super) fn connect<'a>(
             Err(error) => tell!("knee: {} runs no jobs: {error:#}", host.name()),
         }
     }
-    ensure!(!usable.is_empty(), "none of the hosts can run jobs; `ssh HOST true` must succeed");
+    ensure!(
+        !usable.is_empty(),
+        "none of the hosts can run jobs; once `ssh HOST true` succeeds, continue with --resume"
+    );
     Ok(usable)
 }
 

@@ -116,6 +116,10 @@ fn a_name_for_false_sharing_contains_the_written_data_and_the_other_data() {
     let line = FILES + 256;
     let datum = resolver.datum(&conflict(line, DIRECT + line, 0xff00, 0xff));
     assert_eq!((datum.fields, datum.beside), (vec!["file.f_count".into()], vec!["file".into()]));
+    // Side 1 writes the first byte.
+    let mut both = conflict(line, DIRECT + line, 0xff00, 0xff);
+    (both.sides[1].read, both.sides[1].written) = (0, 0xff);
+    assert_eq!(resolver.datum(&both).to_string(), "file / file.f_count");
 }
 
 /// The name of a byte of the `struct page` that describes a page of physical memory.
