@@ -14,3 +14,8 @@ pub fn raise_open_files() -> Rlimit {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
     limit
 }
+
+/// The limit of open files of this process, if it is below `needed`.
+pub fn open_files_below(needed: u64) -> Option<u64> {
+    getrlimit(Resource::Nofile).current.filter(|limit| *limit < needed)
+}

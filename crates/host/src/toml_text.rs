@@ -48,19 +48,15 @@ fn of_type(message: &str, line: &str) -> Option<String> {
         }
         _ => String::new(),
     };
-    Some(format!(
-        "{key}{} stands here, but knee expects {}{remedy}",
-        value(found),
-        type_name(expected)
-    ))
+    Some(format!("{key}expected {}, found {}{remedy}", type_name(expected), value(found)))
 }
 
 /// A value in the words of TOML. Serde writes ``integer `1` ``.
 fn value(found: &str) -> String {
     let found = found.replace('`', "");
     let names = [
-        ("string ", "the text "),
-        ("integer ", "the whole number "),
+        ("string ", "the string "),
+        ("integer ", "the integer "),
         ("floating point ", "the number "),
         ("boolean ", ""),
     ];
@@ -80,12 +76,11 @@ fn type_name(expected: &str) -> &str {
     match expected {
         "a sequence" => "an array",
         "a map" => "a table",
-        "a string" => "a text",
         "a boolean" => "true or false",
         "f64" | "f32" => "a number",
-        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number of at least 0",
-        "i32" | "i64" => "a whole number",
-        nonzero if nonzero.starts_with("a nonzero u") => "a whole number of at least 1",
+        "u8" | "u16" | "u32" | "u64" | "usize" => "an integer of at least 0",
+        "i32" | "i64" => "an integer",
+        nonzero if nonzero.starts_with("a nonzero u") => "an integer of at least 1",
         record if record.starts_with("struct ") => "a table",
         other => other,
     }
@@ -97,12 +92,13 @@ fn with_suggestion(message: &str) -> String {
     let line = message.lines().next().unwrap_or_default();
     match words.next() {
         Some(key) if message.starts_with("missing field") => format!("the key {key} is missing"),
-        Some(key) if message.starts_with("unknown field") => {
+        Some(unknown) if message.starts_with("unknown ") => {
+            let what = if message.starts_with("unknown field") { "key" } else { "value" };
             let known: Vec<&str> = words.collect();
-            let meant = nearest(key, known.iter().copied());
+            let meant = nearest(unknown, known.iter().copied());
             match meant.is_empty() {
-                true => format!("unknown key {key}; valid keys: {}", known.join(", ")),
-                false => format!("unknown key {key}{}", question(&meant)),
+                true => format!("unknown {what} {unknown}; valid {what}s: {}", known.join(", ")),
+                false => format!("unknown {what} {unknown}{}", question(&meant)),
             }
         }
         _ => line.to_owned(),

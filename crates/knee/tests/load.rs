@@ -81,6 +81,27 @@ fn wrong_replies_fail_with_the_first_of_them() {
 }
 
 #[test]
+fn more_connections_than_open_files_are_refused_before_the_load_begins() {
+    let line = format!(
+        "ulimit -n 300; {} load 127.0.0.1:1 --send a --reply-bytes 1 -c 500",
+        env!("CARGO_BIN_EXE_knee")
+    );
+    let refused = finish(std::process::Command::new("sh").args(["-c", &line]));
+    refused
+        .assert_code(3)
+        .assert_stderr_has("500 connections need 564 open files, but the limit is 300")
+        .assert_stderr_has("ulimit -n 564");
+}
+
+#[test]
+fn an_expected_reply_can_begin_with_a_hyphen() {
+    let address = serve("HTTP/1.1 200 OK");
+    let finished =
+        load(&[&address, "--send", "-x /y\\r\\n\\r\\n", "--expect", "-ERR", "--reply-http"]);
+    finished.assert_code(4).assert_stderr_has(r#"expected: "-ERR""#);
+}
+
+#[test]
 fn a_server_that_is_missing_is_named() {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let finished = load(&[&format!("http://{address}")]);

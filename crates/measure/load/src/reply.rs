@@ -115,12 +115,10 @@ impl Arriving {
             self.head.extend_from_slice(&bytes[..room]);
         }
         if !is_right {
-            return self.wrong("the server replied");
+            return self.unexpected(reply);
         }
         match self.progress(bytes, reply) {
-            Progress::Whole if self.seen < reply.starts_with.len() as u64 => {
-                self.wrong("the server replied")
-            }
+            Progress::Whole if self.seen < reply.starts_with.len() as u64 => self.unexpected(reply),
             progress => progress,
         }
     }
@@ -172,6 +170,13 @@ impl Arriving {
         let length = body.and_then(|body| body.checked_add(end as u64 + 4));
         self.length = Some(length.ok_or("the reply has an invalid Content-Length")?);
         Ok(self.length)
+    }
+
+    /// It does not begin as it should.
+    fn unexpected(&self, reply: &Reply) -> Progress {
+        let expected = &reply.starts_with[..reply.starts_with.len().min(SHOWN)];
+        let expected = String::from_utf8_lossy(expected);
+        Progress::Wrong(format!("the server replied: {}; expected: {expected:?}", self.shown()))
     }
 
     fn wrong(&self, what: &str) -> Progress {
@@ -261,14 +266,17 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let missing = wrong(b"HTTP/1.1 404 Not Found\r\n", &http);
-        assert_eq!(missing, r#"the server replied: "HTTP/1.1 404 Not Found\r\n""#);
+        assert_eq!(
+            missing,
+            r#"the server replied: "HTTP/1.1 404 Not Found\r\n"; expected: "HTTP/1.1 200""#
+        );
         assert!(wrong(b"HTTP/1.1 200 OK\r\n\r\n", &http).starts_with("the reply has no Content"));
         let invalid = b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n";
         assert!(wrong(invalid, &http).starts_with("the reply has an invalid Content-Length"));
         let endless = [b"HTTP/1.1 200 OK\r\n".as_slice(), &[b'a'; LARGEST_HEAD]].concat();
         assert!(wrong(&endless, &http).starts_with("the head of the reply does not end"));
         let short = wrong(b"+P\n", &reply("+P\nONG", End::With(b"\n".to_vec())));
-        assert_eq!(short, r#"the server replied: "+P\n""#);
+        assert_eq!(short, r#"the server replied: "+P\n"; expected: "+P\nONG""#);
         let more = wrong(b"+OK\r\n+OK\r\n", &reply("+OK", End::Bytes(5)));
         assert!(more.starts_with("more bytes follow the reply"));
     }

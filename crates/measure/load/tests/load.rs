@@ -262,7 +262,8 @@ fn a_worker_that_gives_up_counts_no_request_that_is_not_yet_due() {
 fn a_server_that_never_sends_a_correct_reply_is_reported_with_the_reason() {
     let reason = |load: &Load| measure(load).unwrap_err().to_string();
     let wrong = load(serve(|_| Some("sorry\n".to_owned())), Pace::Closed);
-    let expected = "no request got a correct reply: the server replied: \"sorry\\n\"";
+    let expected = "no request got a correct reply: the server replied: \"sorry\\n\"; \
+                    expected: \"ok\"";
     assert_eq!(reason(&wrong), expected);
     let closing = load(serve(|_| None), Pace::Closed);
     assert!(reason(&closing).contains("closed the connection without a whole reply"));

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use knee_host::affinity::usable_cpus;
-use knee_host::limits::raise_open_files;
+use knee_host::limits::{open_files_below, raise_open_files};
+use knee_host::number::plural;
 use knee_host::process::wait_readable;
 use knee_host::text::Screen;
 use knee_host::{CpuList, Interrupt};
@@ -19,12 +20,15 @@ use crate::args::{seconds, seconds_or_none, whole};
 use crate::exit::{ExitStatus, bail_usage, ensure_usage, failed, usage};
 use crate::progress::{Amount, Progress};
 use crate::session::topology;
+use crate::stderr::tell;
 use crate::{interrupt, present, stdout};
 
 /// How often the command looks for signals and shows progress.
 const LOOK: Duration = Duration::from_millis(50);
 /// How long the load may take to end after a signal.
 const END: Duration = Duration::from_millis(400);
+/// Open files beside those of the connections.
+const OTHER_FILES: u64 = 64;
 /// Seconds to wait for the replies to the last requests.
 const PATIENCE: f64 = 1.0;
 /// Prefix of an address with the path of an HTTP request.
@@ -53,7 +57,7 @@ const HTTP: &str = "http://";
 
 Exit status:
   0  success
-  3  the server cannot be reached
+  3  the server cannot be reached, or this machine allows too few connections
   4  replies were wrong or missing")]
 pub(crate) struct Args {
     /// Server: http://HOST:PORT/PATH, HOST:PORT, or unix:PATH for a Unix socket
@@ -61,15 +65,15 @@ pub(crate) struct Args {
     address: Option<String>,
 
     /// Text of a request [default: for http://, a GET request]
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     send: Option<String>,
 
     /// Text with which a correct reply starts [default: for http://, HTTP/1.1 200]
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     expect: Option<String>,
 
     /// Text with which a reply ends
-    #[arg(long, value_name = "TEXT", group = "end")]
+    #[arg(long, value_name = "TEXT", group = "end", allow_hyphen_values = true)]
     reply_ends: Option<String>,
 
     /// Length of a reply in bytes
@@ -132,6 +136,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let load = load(args, address)?;
     let interrupt = interrupt::poll()?;
     raise_open_files();
+    require_open_files(&load)?;
     let load = Arc::new(load);
     let (outcome, signal) = measure(&load, &interrupt, args.quiet)?;
     let outcome = outcome.map_err(|error| match signal {
@@ -143,11 +148,28 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     } else {
         stdout::print(&present::load::text(&load, &outcome, &Screen::of_stdout()))?;
     }
+    if signal.is_some() {
+        tell!("knee: {}", interrupt::message_after(&format!("{:.1} s", outcome.seconds)));
+    }
     Ok(match signal {
         Some(signal) => ExitStatus::Interrupted(signal),
         None if outcome.failures.count() > 0 => ExitStatus::TestcaseDied,
         None => ExitStatus::Done,
     })
+}
+
+/// Checks that all connections can be open at the same time.
+fn require_open_files(load: &Load) -> anyhow::Result<()> {
+    let needed = (load.connections as u64).saturating_add(OTHER_FILES);
+    let Some(most) = open_files_below(needed) else { return Ok(()) };
+    Err(failed(
+        ExitStatus::Environment,
+        format!(
+            "{} need {needed} open files, but the limit is {most}; raise the limit (ulimit -n {needed}), \
+             or use fewer connections",
+            plural(load.connections, "connection")
+        ),
+    ))
 }
 
 fn status(error: &LoadError) -> ExitStatus {

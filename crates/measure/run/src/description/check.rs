@@ -221,6 +221,14 @@ impl Server {
         let of_fill = self.fill.iter().map(|fill| ("fill.request", &fill.request));
         for (key, request) in of_load.chain(of_fill) {
             request.parsed().map_err(|reason| DescriptionError::value(key, reason))?;
+            if let Some(placeholder) =
+                PLACEHOLDERS.iter().find(|name| request.send.contains(**name))
+            {
+                let reason = format!(
+                    "{placeholder} is not replaced in requests; they can contain {{random:N}} and {{number}}"
+                );
+                return Err(DescriptionError::value(key, reason));
+            }
         }
         Ok(())
     }
@@ -329,7 +337,7 @@ reply_ends = '\n'
         );
         let strange = ECHO.replace("[load]", "zzz = 1\n[load]");
         assert_eq!(refused(&strange), "line 5: unknown key zzz; valid keys: command, user");
-        let wrong = "line 1: name: the whole number 1 stands here, but knee expects a text";
+        let wrong = "line 1: name: expected a string, found the integer 1";
         assert_eq!(refused("name = 1"), wrong);
         assert!(refused("name = \"a\n").starts_with("line 1: "), "{}", refused("name = \"a\n"));
     }
@@ -342,7 +350,9 @@ reply_ends = '\n'
         };
         assert_eq!((stop("QUIT"), stop("SIGQUIT")), (Ok(StopSignal::Quit), Ok(StopSignal::Quit)));
         assert_eq!(StopSignal::Quit.to_string(), "SIGQUIT");
-        assert!(stop("SIGFOO").unwrap_err().to_string().contains("TERM"));
+        let unknown = stop("KIL").unwrap_err().to_string();
+        assert!(unknown.contains("unknown value KIL (did you mean KILL"), "{unknown}");
+        assert!(stop("FOO").unwrap_err().to_string().contains("unknown value FOO; valid values: "));
     }
 
     #[test]
@@ -351,15 +361,15 @@ reply_ends = '\n'
         let request = "request = { send = 'a', reply_bytes = 1 }\n";
         assert_eq!(
             with("[load]", &format!("[fill]\ncount = 1\n{request}[load]")),
-            "line 5: fill: a table stands here, but knee expects an array; write [[fill]] instead of [fill]"
+            "line 5: fill: expected an array, found a table; write [[fill]] instead of [fill]"
         );
         assert_eq!(
             with("send =", "weight = \"x\"\nsend ="),
-            "line 8: weight: the text \"x\" stands here, but knee expects a whole number of at least 1"
+            "line 8: weight: expected an integer of at least 1, found the string \"x\""
         );
         assert_eq!(
             with("[load]", "[stop]\nseconds = 'x'\n[load]"),
-            "line 6: seconds: the text \"x\" stands here, but knee expects a number"
+            "line 6: seconds: expected a number, found the string \"x\""
         );
         assert_eq!(
             with("[server]", "[other]").split(';').next().unwrap(),
@@ -403,6 +413,8 @@ reply_ends = '\n'
         assert!(with(r"reply_ends = '\n'", "").contains("set one of reply_ends, "));
         assert!(with(r"'hello\n'", r"'\q'").contains(r"\q has no meaning"));
         assert!(with(r"'hello\n'", "'{nubmer}'").contains("{nubmer} has no meaning"));
+        let port = with(r"'hello\n'", "'Host: a:{port}'");
+        assert!(port.starts_with("load.request: {port} is not replaced in requests"), "{port}");
         assert!(
             with("[load]", "[stop]\nseconds = -1\n[load]").starts_with("stop.seconds: must be")
         );

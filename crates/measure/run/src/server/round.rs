@@ -11,11 +11,11 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use knee_host::counters::CounterSet;
-use knee_host::limits::raise_open_files;
+use knee_host::limits::{open_files_below, raise_open_files};
 use knee_host::number::plural;
 use knee_host::process::keeper::Program;
 use knee_host::{Interrupt, Topology};
-use rustix::process::{Resource, Rlimit, Signal, getrlimit};
+use rustix::process::{Rlimit, Signal};
 
 use super::host::LoadHost;
 use super::places::Places;
@@ -185,6 +185,9 @@ impl<'r> Round<'r> {
     /// The failure of a server that has ended after it was ready.
     pub(super) fn dead(&self, server: &Process) -> Failure {
         let remedy = match server.has_printed("\n") {
+            _ if server.end().is_some_and(|end| end.success()) => {
+                "it must run in the foreground until knee stops it, and not start another process in its place"
+            }
             true => "look for the cause in its output, or use fewer connections",
             false => "it printed nothing; run it by hand to see why, or use fewer connections",
         };
@@ -256,9 +259,7 @@ fn address(server: &Server, host: Option<&LoadHost>) -> Result<IpAddr, Failure> 
 pub fn require_open_files(server: &Server) -> Result<Rlimit, Failure> {
     let usual = raise_open_files();
     let needed = u64::from(needed_files(server));
-    let is_enough = |limit: Option<u64>| limit.is_none_or(|limit| limit >= needed);
-    if !is_enough(getrlimit(Resource::Nofile).current) {
-        let most = usual.maximum.unwrap_or(u64::MAX);
+    if let Some(most) = open_files_below(needed) {
         let connections = server.load.connections.get();
         let (spare, need) = match server.takes_max_connections() {
             true => (format!(" and {SPARE_CONNECTIONS} spare ones"), "need"),
@@ -271,7 +272,7 @@ pub fn require_open_files(server: &Server) -> Result<Rlimit, Failure> {
         return Err(Failure::new(FailureKind::CannotRun, reason, remedy));
     }
     // Some programs take long to start with a high limit.
-    let current = if is_enough(usual.current) { usual.current } else { Some(needed) };
+    let current = usual.current.map(|usual| usual.max(needed));
     Ok(Rlimit { current, ..usual })
 }
 
