@@ -101,7 +101,7 @@ fn the_advice_for_a_comparison_that_lacks_samples_is_to_continue_it() {
     let finished = finish(&mut scratch.knee(&["compare", "record", "record"]));
     finished
         .assert_code(3)
-        .assert_stderr_has("the commands in the record: knee ab --resume record");
+        .assert_stderr_has("the commands in the record): knee ab --resume record");
 }
 
 #[test]
@@ -355,7 +355,7 @@ fn what_cannot_be_compared_is_refused_before_anything_runs() {
     refused(&["--before", "echo {tasks}", "--after", "true"], "into both or into neither");
     ab(&scratch, &["--before", "none.so", "--after", "true"])
         .assert_code(3)
-        .assert_stderr_has("none.so: No such file");
+        .assert_stderr_has("none.so does not exist");
     refused(&[&pair[..], &["-r", "5"]].concat(), "use -r 6 or more");
     refused(&[&pair[..], &["-r", "-3"]].concat(), "must be a whole number from 1 to");
     refused(&[&pair[..], &["-t", "2"]].concat(), "{tasks}");

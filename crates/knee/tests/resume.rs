@@ -274,7 +274,7 @@ fn the_command_of_a_record_is_shown_whatever_its_description_says() {
     let damaged = fs::read_to_string(&samples).unwrap().replacen('{', "", 1);
     fs::write(&samples, damaged).unwrap();
     finish(&mut scratch.knee(&["show", "record"])).assert_stderr_has(
-        "measure its round again, which runs the commands in the record: knee ab --resume record",
+        "measure its round again (this runs the commands in the record): knee ab --resume record",
     );
 }
 

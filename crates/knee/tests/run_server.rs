@@ -120,7 +120,7 @@ fn a_server_that_dies_fails_its_point_with_its_last_lines() {
 
 #[test]
 fn wrong_and_missing_replies_fail_the_point() {
-    let printed = "the server printed: line_server: garbage at port";
+    let printed = "the server printed: ready | line_server: garbage at port";
     fails("garbage", "", &[], 4, &["the server replied: \"sorry\\n\"", printed]);
     fails("silent", "", &[], 4, &["the server did not reply in time"]);
 }

@@ -49,15 +49,18 @@ fn a_sweep_shows_a_server_with_each_number_of_connections() {
     assert_eq!(points[2]["testcase"], "echo@connections=16");
     assert_eq!(json["curves"].as_array().unwrap().len(), 3);
 
-    let connections = |more: &[&str]| {
+    let cells = |title: &str, more: &[&str]| {
         let csv = output(&scratch, &[&["show", "record", "--format", "csv"], more].concat());
         let mut lines = csv.lines().map(|line| line.split(',').map(str::to_owned).collect());
         let names: Vec<String> = lines.next().unwrap();
-        let column = names.iter().position(|name| name == "connections").unwrap();
+        let column = names.iter().position(|name| name == title).unwrap();
         lines.map(|mut line: Vec<String>| line.swap_remove(column)).collect::<Vec<_>>()
     };
-    assert_eq!(connections(&[]), ["1", "3", "16"]);
-    assert_eq!(connections(&["--detail"])[0], "1");
+    assert_eq!(cells("connections", &[]), ["1", "3", "16"]);
+    assert_eq!(cells("connections", &["--detail"])[0], "1");
+    let or_empty = |value: &Value| if value.is_null() { String::new() } else { value.to_string() };
+    let speedups: Vec<String> = points.iter().map(|point| or_empty(&point["speedup"])).collect();
+    assert_eq!(cells("speedup", &[]), speedups);
 
     let compared = output(&scratch, &["compare", "record", "record"]);
     let rows: Vec<&str> = compared.lines().filter(|line| line.starts_with("echo@")).collect();

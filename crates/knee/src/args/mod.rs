@@ -17,11 +17,12 @@ pub(crate) mod tasks;
 pub(crate) mod view;
 
 use std::fmt::Display;
+use std::io;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use anyhow::Context;
+use anyhow::anyhow;
 use knee_host::shell::is_one_word;
 use knee_run::job::{Command, Source};
 use knee_run::plan::Case;
@@ -90,7 +91,10 @@ pub(crate) fn most(top: usize) -> usize {
 
 /// The absolute path of the existing file or directory that an option names.
 pub(crate) fn existing(option: &str, path: &Path) -> anyhow::Result<PathBuf> {
-    let whole = path.canonicalize().with_context(|| format!("{option} {}", path.display()))?;
+    let whole = path.canonicalize().map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => anyhow!("{option} {} does not exist", path.display()),
+        kind => anyhow!("{option} {}: {kind}", path.display()),
+    })?;
     require_utf8(option, &whole)?;
     Ok(whole)
 }

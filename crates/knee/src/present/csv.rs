@@ -74,9 +74,12 @@ pub(super) enum Separator {
     Tab,
 }
 
-/// A row per point.
+/// A row per point. Speed-up and efficiency of swept connections are those over connections.
 pub(super) fn points(curves: &[Curve], separator: Separator) -> String {
-    let points = curves.iter().flat_map(|curve| curve.points().iter().map(move |p| (curve, p)));
+    let sweeps = Curve::over_connections(curves);
+    let others = curves.iter().filter(|curve| !curve.is_on(&sweeps));
+    let points =
+        others.chain(&sweeps).flat_map(|curve| curve.points().iter().map(move |p| (curve, p)));
     let columns = [&FIRST[..], &POINT, &LAST].concat();
     table(&columns, points.map(|(curve, point)| point_json(curve, point)), separator)
 }

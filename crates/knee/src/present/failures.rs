@@ -16,8 +16,8 @@ pub(super) fn of_round(PointFailure { point, round, failure }: &PointFailure) ->
 }
 
 /// All failures by testcase; failures with the same reason share a line.
-pub(super) fn lines(failures: &[PointFailure]) -> Vec<String> {
-    let mut sorted: Vec<&PointFailure> = failures.iter().collect();
+pub(super) fn lines<'f>(failures: impl IntoIterator<Item = &'f PointFailure>) -> Vec<String> {
+    let mut sorted: Vec<&PointFailure> = failures.into_iter().collect();
     sorted.sort_by_key(|failure| &failure.point);
     let same = |a: &PointFailure, b: &PointFailure| {
         (&a.point.case, &a.failure) == (&b.point.case, &b.failure)

@@ -11,7 +11,7 @@ use std::fmt::{self, Write};
 
 use knee_host::number::{percent_beside, plural, tasks, threshold};
 use knee_host::shell::word;
-use knee_results::{CONFIDENCE, Curve, CurveVerdict, Point};
+use knee_results::{CONFIDENCE, Curve, CurveVerdict, Point, PointId};
 use knee_run::plan::Case;
 use knee_run::record::{Record, RunRecord};
 
@@ -43,9 +43,16 @@ pub(super) fn render(record: &Record, curves: &[Curve], view: &View<'_>) -> Stri
     text += &connections::render(run, &sweeps, view);
     text += &latency::render(run, curves, view);
     text += &counters::render(run, &[alone, sweeps].concat(), view);
-    for line in failures::lines(&run.failures) {
-        let line = format!("{BAD}not measured{BAD:#}  {line}");
-        let _ = writeln!(text, "{}", view.screen.wrap(&line, "              "));
+    let is_shown = |id: &PointId| {
+        curves.iter().any(|curve| curve.points().iter().any(|point| curve.id(point.tasks) == *id))
+    };
+    let (partly, wholly): (Vec<_>, Vec<_>) =
+        run.failures.iter().partition(|failure| is_shown(&failure.point));
+    for (what, failures) in [("not measured", wholly), ("incomplete", partly)] {
+        for line in failures::lines(failures) {
+            let line = format!("{BAD}{what:12}{BAD:#}  {line}");
+            let _ = writeln!(text, "{}", view.screen.wrap(&line, "              "));
+        }
     }
     if !run.failures.is_empty() {
         text.push('\n');

@@ -127,14 +127,18 @@ fn lacking(record: &Record) -> Option<String> {
             plural(lost, "point")
         ));
     }
-    let how = match run.end {
+    let (how, next) = match run.end {
         _ if run.complete => return None,
-        Some(RunEnd::Interrupted) => "was interrupted",
-        Some(RunEnd::Failed) => "stopped because it could not write its record",
-        Some(RunEnd::Done) => "lacks the points that failed",
-        None => "was killed or is still running",
+        Some(RunEnd::Interrupted) => ("was interrupted", "to continue it"),
+        Some(RunEnd::Failed) => ("stopped because it could not write its record", "to continue it"),
+        Some(RunEnd::Done) if run.runs_commands() => (
+            "lacks the points that failed; a changed command or description needs a new run",
+            "to measure the same again",
+        ),
+        Some(RunEnd::Done) => ("lacks the points that failed", "to measure them"),
+        None => ("was killed or is still running", "to continue it"),
     };
-    Some(format!("the run {how}; to continue it{}", run.resume_advice(&record.dir)))
+    Some(format!("the run {how}; {next}{}", run.resume_advice(&record.dir)))
 }
 
 fn supports_only_other_mode(run: &RunRecord, point: &PointId) -> bool {
@@ -299,9 +303,12 @@ pub(super) fn implausible<'c>(curves: impl IntoIterator<Item = &'c Curve>) -> Op
 
 /// The undisturbed point with the fewest rounds, if they are too few for the required confidence.
 fn fewest_rounds<'p>(run: &RunRecord, points: &[(&Curve, &'p Point)]) -> Option<&'p Point> {
-    // Another warning covers disturbed points.
-    let calm = points.iter().map(|(_, point)| *point).filter(|point| !point.disturbed);
-    let point = calm.min_by_key(|point| point.rounds.len())?;
+    // Other lines and warnings cover failed and disturbed points.
+    let has_failed = |id: &PointId| run.failures.iter().any(|failed| failed.point == *id);
+    let sound = points
+        .iter()
+        .filter(|(curve, point)| !point.disturbed && !has_failed(&curve.id(point.tasks)));
+    let point = sound.map(|(_, point)| *point).min_by_key(|point| point.rounds.len())?;
     // Another warning says how to continue the run.
     let is_unfinished = matches!(run.end, None | Some(RunEnd::Interrupted));
     let is_enough = point.confidence >= LEAST_CONFIDENCE || is_unfinished;

@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use knee_host::cgroup::memory_available;
 use knee_host::filesystem;
+use knee_host::fixed::NotFixed;
 use knee_host::process::program;
+use knee_host::regular_file::FileError;
 use knee_results::Mode;
 use rustix::process::{Resource, getrlimit};
 
@@ -148,7 +150,11 @@ pub(crate) fn unusable_dir(dir: &Path, error: &io::Error) -> Failure {
         let reason = format!("cannot create files in {}: {reason}", dir.display());
         Failure::new(FailureKind::CannotRun, reason, remedy)
     };
-    if error.kind() == io::ErrorKind::Other {
+    // Another user could replace the directory.
+    let is_unsafe = error.get_ref().is_some_and(|own| {
+        own.downcast_ref::<NotFixed>().is_some_and(|own| !matches!(own.error, FileError::System(_)))
+    });
+    if is_unsafe || error.kind() == io::ErrorKind::Other {
         let remedy =
             if on_tmpfs { "chmod 1777 /dev/shm" } else { "choose another directory with --dir" };
         return failed(error, remedy.to_owned());
@@ -229,6 +235,9 @@ mod tests {
             "cannot create files in /scratch/d: other users can change /scratch"
         );
         assert_eq!(failure.remedy, "choose another directory with --dir");
+        let shared = NotFixed { dir: "/scratch".into(), error: FileError::Shared };
+        let failure = unusable_dir(Path::new("/scratch/d"), &shared.into());
+        assert!(failure.reason.contains("other users can change /scratch: "), "{failure:?}");
     }
 
     #[test]

@@ -431,7 +431,10 @@ fn cases(args: &Args) -> anyhow::Result<Vec<Case>> {
         server::check_options(&args.plugin, &args.mode.modes(), args.samples)?;
         let mut names = BTreeSet::new();
         if let Some(twice) = servers.iter().find(|server| !names.insert(server.id.to_string())) {
-            bail_usage!("two servers are named {}; name each once", twice.id);
+            bail_usage!(
+                "two servers are named {}; name each once, or change `name` in a description",
+                twice.id
+            );
         }
         return match &args.sweep {
             Some(sweep) => sweep::cases(sweep, &servers),

@@ -59,6 +59,10 @@ pub(super) fn hidden(compared: &Compared) -> Option<String> {
 /// What qualifies the values of the two sides, and what they could not count.
 pub(super) fn notes(compared: &Compared, sides: [&Results; 2]) -> Vec<String> {
     let mut all = Vec::new();
+    // Without a common point, no counter is missing at any.
+    if compared.points.is_empty() {
+        return all;
+    }
     for (nr, side) in sides.into_iter().enumerate() {
         let set = side.origin.as_ref().and_then(|run| run.request.counters.as_ref());
         let counters: Vec<&PointCounters> =

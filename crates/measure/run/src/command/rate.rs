@@ -35,7 +35,7 @@ pub(crate) fn printed(output: &[u8], line: &str, pattern: Option<&str>) -> Resul
         (Some(rate), _) => {
             Err(refused(format!("printed {rate}, which is not a valid rate"), remedy))
         }
-        (None, None) => Err(refused("printed no number".to_owned(), remedy)),
+        (None, None) => Err(refused(format!("printed no number; {}", last_of(output)), remedy)),
         (None, Some(pattern)) => {
             if let Some(word) = word_in_place(&text, pattern) {
                 let reason =
@@ -45,12 +45,17 @@ pub(crate) fn printed(output: &[u8], line: &str, pattern: Option<&str>) -> Resul
                     "make the command print a plain number there, such as 12500, or correct --read",
                 ));
             }
-            let last = match last_line(output) {
-                Some(last) => format!("its last line: {last:?}"),
-                None => "it printed nothing".to_owned(),
-            };
+            let last = last_of(output);
             Err(refused(format!("printed no text that matches {pattern:?}; {last}"), remedy))
         }
+    }
+}
+
+/// What a command printed last, in words.
+fn last_of(output: &[u8]) -> String {
+    match last_line(output) {
+        Some(last) => format!("its last line: {last:?}"),
+        None => "it printed nothing".to_owned(),
     }
 }
 

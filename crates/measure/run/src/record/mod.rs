@@ -133,7 +133,7 @@ pub struct RunRecord {
 /// How to continue a run, after words such as `to continue it`. If that runs commands, it says so, because whoever wrote
 /// the record chose them.
 fn resume_advice(order: Order, dir: &Path, runs_commands: bool) -> String {
-    let warning = if runs_commands { ", which runs the commands in the record" } else { "" };
+    let warning = if runs_commands { " (this runs the commands in the record)" } else { "" };
     format!("{warning}: {}", resume_command(order, dir))
 }
 

@@ -22,6 +22,8 @@ const CAUSE: &str = "look for the cause in the output of the server, or use fewe
                      requests never succeeds, correct it in the description";
 /// Advice for missing replies after correct ones.
 const STALL: &str = "find out what the server was waiting for, or use fewer connections";
+/// Why there is nothing to measure if no request failed.
+const NO_REPLY: &str = "no reply arrived in the measured time";
 /// Advice if nothing replies.
 const IDLE: &str = "use a longer --interval, or find out what the server is waiting for";
 /// Advice if the server cannot be reached.
@@ -158,6 +160,14 @@ impl Generated {
         if had > 0.0 { (self.cpu / had).clamp(0.0, 1.0) } else { 0.0 }
     }
 
+    /// Whether no reply arrived in the measured time, although no request failed.
+    pub(super) fn is_idle(generated: &Result<Self, Failure>) -> bool {
+        match generated {
+            Ok(generated) => generated.failures.count() == 0 && generated.latency.is_none(),
+            Err(failure) => failure.reason.ends_with(NO_REPLY),
+        }
+    }
+
     /// Itself, or the failure if a request got no correct reply, or if there is no latency.
     pub(crate) fn checked(self) -> Result<Self, Failure> {
         let failures = &self.failures;
@@ -167,11 +177,12 @@ impl Generated {
         let all = self.replies.saturating_add(failures.count());
         let first = failures.first.as_deref().unwrap_or("unknown");
         let reason = format!("{} of {all} requests failed: {first}", failures.count());
+        // Some request got a correct reply, perhaps before the measured time: otherwise, there is no outcome.
         let (kind, remedy) = match failures.unanswered == failures.count() {
             true => (FailureKind::Hung, STALL),
             false => (FailureKind::Died, CAUSE),
         };
-        Err(Failure::new(kind, reason, if self.replies == 0 { ADVICE } else { remedy }))
+        Err(Failure::new(kind, reason, remedy))
     }
 }
 
@@ -218,8 +229,7 @@ pub(super) fn parsed(request: &RequestDescription) -> Result<Request, Failure> {
 pub(super) fn failed(error: &LoadError) -> Failure {
     let (kind, remedy) = match error {
         LoadError::Idle => {
-            let reason = "no reply arrived in the measured time";
-            return Failure::new(FailureKind::Hung, reason, IDLE);
+            return Failure::new(FailureKind::Hung, NO_REPLY, IDLE);
         }
         LoadError::System(_) => (FailureKind::CannotRun, ADVICE),
         LoadError::Unreachable(_) => (FailureKind::Died, UNREACHABLE),
@@ -329,9 +339,19 @@ mod tests {
             Generated::from(&outcome).checked().unwrap_err().remedy
         };
         let wrong = || Failures { wrong: 1, ..Failures::default() };
-        assert_eq!(advice(0, wrong()), ADVICE);
+        assert_eq!(advice(0, wrong()), CAUSE);
         assert_eq!(advice(9000, wrong()), CAUSE);
         assert_eq!(advice(9000, Failures { unanswered: 1, ..Failures::default() }), STALL);
+    }
+
+    #[test]
+    fn a_time_without_a_reply_is_no_failed_request() {
+        assert!(Generated::is_idle(&Ok(Generated::from(&Outcome::default()))));
+        assert!(Generated::is_idle(&Err(failed(&LoadError::Idle))));
+        assert!(!Generated::is_idle(&Err(failed(&LoadError::Nothing("wrong".to_owned())))));
+        let mut outcome = Outcome::default();
+        outcome.failures.wrong = 1;
+        assert!(!Generated::is_idle(&Ok(Generated::from(&outcome))));
     }
 
     #[test]

@@ -141,7 +141,7 @@ impl Process {
         contains(&self.stdout) || contains(&self.stderr)
     }
 
-    /// A failure of this process, with the last lines of its output: ``the server `redis-server` WHAT: …``.
+    /// A failure of this process, with the last lines of its output: ``the server `redis-server` WHAT; it printed: …``.
     pub(super) fn failure(&self, kind: FailureKind, what: &str, remedy: &str) -> Failure {
         let line = match self.line.trim() {
             "" => String::new(),
@@ -152,8 +152,11 @@ impl Process {
             Some(host) => format!(" on {host}"),
             None => String::new(),
         };
-        let reason = format!("{}{line}{host} {what}{}", self.role, self.last_words());
-        Failure::new(kind, reason, remedy)
+        let printed = match self.last_words() {
+            words if words.is_empty() => words,
+            words => format!("; it printed{words}"),
+        };
+        Failure::new(kind, format!("{}{line}{host} {what}{printed}", self.role), remedy)
     }
 
     /// `failure` of what depends on this process, with the last lines of its output.
@@ -188,16 +191,16 @@ impl Process {
         output::of_load(&self.stdout, self.has_lost_output())
     }
 
-    /// `: LINE | LINE`, the last lines of its error output, or else of its output.
+    /// `: LINE | LINE`, the last lines of its error output, after those of its output if there is room for them.
     fn last_words(&self) -> String {
-        let stdout = || match &self.host {
+        let stdout = match &self.host {
             // Without the lines of the script that runs the load.
             Some(_) => self.output_of_load().unwrap_or(&self.stdout),
             None => &self.stdout[..],
         };
-        let output = if self.stderr.is_empty() { stdout() } else { &self.stderr };
-        let text = String::from_utf8_lossy(output);
-        let lines = text.lines().rev().map(str::trim).filter(|line| !line.is_empty());
+        let [errors, text] = [&self.stderr[..], stdout].map(String::from_utf8_lossy);
+        let lines = errors.lines().rev().chain(text.lines().rev());
+        let lines = lines.map(str::trim).filter(|line| !line.is_empty());
         let beginning = |line: &str| line.chars().take(LONGEST_LINE).collect::<String>();
         let mut lines: Vec<String> = lines.take(LAST_LINES).map(beginning).collect();
         lines.reverse();

@@ -57,8 +57,23 @@ pub(super) fn measure(
         patience: PATIENCE,
     };
     let (generated, usage) = generated(round, server, &load)?;
-    let generated = checked(round, server, generated)?;
     let usage = followed(usage, load.seconds)?;
+    // Other work can leave the server no time to reply. This says nothing about the server, so the round is repeated.
+    let is_disturbed =
+        || usage.as_ref().is_none_or(|usage| round.is_disturbed(usage, 0.0, load.seconds));
+    if Generated::is_idle(&generated) && is_disturbed() {
+        require_alive(round, server)?;
+        let (rate, seconds) = (0.0, load.seconds);
+        return Ok(Measured {
+            rate,
+            seconds,
+            usage,
+            load_busy: 0.0,
+            load_cpu: 0.0,
+            requests: None,
+        });
+    }
+    let generated = checked(round, server, generated)?;
     Ok(Measured {
         rate: generated.rate(),
         seconds: generated.seconds,
