@@ -107,7 +107,7 @@ fn a_server_that_never_gets_ready_fails_its_point() {
     let output = "[ready]\noutput = 'listening'\nseconds = 0.2\n";
     fails("", output, &[], 4, &["it did not print \"listening\""]);
     let command = "[ready]\ncommand = 'false'\nseconds = 0.2\n";
-    fails("", command, &[], 4, &["within 0.2 s: false did not succeed"]);
+    fails("", command, &[], 4, &["within 0.2 s: the ready command `false` exited with status 1"]);
 }
 
 #[test]

@@ -84,6 +84,7 @@ pub(super) fn wait(round: &Round<'_>, server: &mut Process) -> Result<(), Stoppe
     let limit = round.server.ready.seconds.unwrap_or(round.job.start_timeout);
     let deadline = Instant::now() + Duration::from_secs_f64(limit);
     let target = address(round)?;
+    let mut unready = None;
     loop {
         if let Some(end) = server.end() {
             let remedy = match end.success() {
@@ -95,7 +96,10 @@ pub(super) fn wait(round: &Round<'_>, server: &mut Process) -> Result<(), Stoppe
         let ready = &round.server.ready;
         let is_ready = match (&ready.output, &ready.command, &target) {
             (Some(text), ..) => server.has_printed(&round.values.fill(text)),
-            (_, Some(line), _) => succeeds(round, server, line, deadline)?,
+            (_, Some(line), _) => {
+                unready = failed(round, server, line, deadline, unready)?;
+                unready.is_none()
+            }
             (_, _, Some(target)) => {
                 let is_ready = target.check().is_ok();
                 if is_ready {
@@ -111,7 +115,7 @@ pub(super) fn wait(round: &Round<'_>, server: &mut Process) -> Result<(), Stoppe
         if Instant::now() >= deadline {
             let sign = match (&ready.output, &ready.command, target) {
                 (Some(text), ..) => format!("it did not print {text:?}"),
-                (_, Some(line), _) => format!("{line} did not succeed"),
+                (_, Some(_), _) => unready.unwrap_or_default(),
                 (.., target) => {
                     let address = target.map_or(String::new(), |target| target.to_string());
                     format!("it did not accept connections at {address}")
@@ -134,16 +138,21 @@ pub(super) fn wait(round: &Round<'_>, server: &mut Process) -> Result<(), Stoppe
     }
 }
 
-/// Whether the command `line` succeeds.
-fn succeeds(
+/// How the command `line` failed, in words; `None` if it has succeeded. If the deadline cuts it off, how it failed `before`.
+fn failed(
     round: &Round<'_>,
     server: &mut Process,
     line: &str,
     deadline: Instant,
-) -> Result<bool, Stopped> {
+    before: Option<String>,
+) -> Result<Option<String>, Stopped> {
     let mut check = round.start("the ready command", line, round.places.beside())?;
     while check.end().is_none() && server.end().is_none() && Instant::now() < deadline {
         watch(&mut [server, &mut check], deadline, round.interrupt)?;
     }
-    Ok(check.end().is_some_and(|end| end.success()))
+    Ok(match check.end() {
+        Some(end) if end.success() => None,
+        Some(_) => Some(check.death("", "").reason),
+        None => before.or_else(|| Some(check.failure(FailureKind::Hung, "did not end", "").reason)),
+    })
 }

@@ -33,7 +33,9 @@ pub(super) fn fill(round: &Round<'_>, server: &mut Process, address: &str) -> Re
             |server, is_done| follow(round, &mut [server], None, is_done),
         )?;
         if let Err(error) = filled {
-            return Err(explained(round, server, failed(&error)));
+            let failure = failed(&error);
+            let reason = format!("filling the server: {}", failure.reason);
+            return Err(explained(round, server, Failure { reason, ..failure }));
         }
     }
     Ok(())

@@ -186,7 +186,7 @@ impl<'r> Round<'r> {
     pub(super) fn dead(&self, server: &Process) -> Failure {
         let remedy = match server.has_printed("\n") {
             _ if server.end().is_some_and(|end| end.success()) => {
-                "it must run in the foreground until knee stops it, and not start another process in its place"
+                "a server must stay in the foreground"
             }
             true => "look for the cause in its output, or use fewer connections",
             false => "it printed nothing; run it by hand to see why, or use fewer connections",
