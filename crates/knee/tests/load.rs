@@ -89,8 +89,8 @@ fn more_connections_than_open_files_are_refused_before_the_load_begins() {
     let refused = finish(std::process::Command::new("sh").args(["-c", &line]));
     refused
         .assert_code(3)
-        .assert_stderr_has("500 connections need 564 open files, but the limit is 300")
-        .assert_stderr_has("ulimit -n 564");
+        .assert_stderr_has("500 connections need 516 open files, but the limit is 300")
+        .assert_stderr_has("ulimit -n 516");
 }
 
 #[test]

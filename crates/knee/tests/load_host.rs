@@ -131,15 +131,16 @@ fn a_command_generates_the_load_in_a_directory_of_the_host() {
 fn a_failed_load_is_reported_with_its_host_and_its_last_lines() {
     let Some(server) = Server::start() else { return };
     let dies = command("echo first; echo no memory >&2; exit 7");
-    let reasons =
-        ["no memory >&2; exit 7` on alpha exited with status 7; it printed: \"first | no memory\""];
+    let reasons = [
+        "no memory >&2; exit 7` on alpha exited with status 7; the load printed: \"first | no memory\"",
+    ];
     fails(&server, "", &dies, 4, &reasons);
     let silent = command("sleep {seconds}; echo 7 done");
     let reasons =
         ["` on alpha printed no text that matches \"tps = #\"; its last line: \"7 done\""];
     fails(&server, "", &silent, 4, &reasons);
     let quiet = command("echo 7 done; exit 3");
-    let reasons = ["exit 3` on alpha exited with status 3; it printed: \"7 done\";"];
+    let reasons = ["exit 3` on alpha exited with status 3; the load printed: \"7 done\";"];
     fails(&server, "", &quiet, 4, &reasons);
     fails(&server, "", &command("no-such-load"), 3, &["on alpha exited with status 127"]);
     fails(
@@ -176,7 +177,7 @@ fn a_host_that_breaks_the_connection_fails_the_point() {
 fn a_host_that_cannot_generate_the_load_is_reported_with_a_remedy() {
     let Some(server) = Server::start() else { return };
     let gone = [
-        "the load host gone cannot be reached; it printed: \"ssh: connect to host",
+        "the load host gone cannot be reached; the load host printed: \"ssh: connect to host",
         "ssh gone true",
     ];
     fails(&server, "", &requests("gone", KNEE), 3, &gone);

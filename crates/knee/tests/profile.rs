@@ -596,7 +596,7 @@ fn invalid_arguments_are_refused_with_a_reason() {
     refused(
         &["growth", "--from", "run", "one"],
         2,
-        "a record of knee run contains rates, but no samples",
+        "contains rates, but no samples; take captures with knee profile growth",
     );
     refused(&["getppid1", "-o", "no/c.json"], 3, "its directory does not exist");
     refused(&["getppid1", "-o", "work"], 3, "is a directory");

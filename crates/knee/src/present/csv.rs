@@ -2,7 +2,7 @@
 //!
 //! The columns have the names of the JSON document, and an unknown value is an empty cell.
 
-use knee_results::{Curve, PointCounters, PointId, PointLatency};
+use knee_results::{Curve, Point, PointCounters, PointId, PointLatency};
 use knee_run::record::{RoundSummary, Rounds};
 use serde_json::{Value, json};
 
@@ -77,11 +77,19 @@ pub(super) enum Separator {
 /// A row per point. Speed-up and efficiency of swept connections are those over connections.
 pub(super) fn points(curves: &[Curve], separator: Separator) -> String {
     let sweeps = Curve::over_connections(curves);
-    let others = curves.iter().filter(|curve| !curve.is_on(&sweeps));
-    let points =
-        others.chain(&sweeps).flat_map(|curve| curve.points().iter().map(move |p| (curve, p)));
+    let row = |curve: &Curve, point: &Point| {
+        let mut row = point_json(curve, point);
+        if let Some((sweep, swept)) = curve.on_sweep(point, &sweeps) {
+            let mut along = point_json(sweep, swept);
+            for relative in ["speedup", "efficiency", "implausible"] {
+                row[relative] = along[relative].take();
+            }
+        }
+        row
+    };
+    let rows = curves.iter().flat_map(|curve| curve.points().iter().map(move |p| (curve, p)));
     let columns = [&FIRST[..], &POINT, &LAST].concat();
-    table(&columns, points.map(|(curve, point)| point_json(curve, point)), separator)
+    table(&columns, rows.map(|(curve, point)| row(curve, point)), separator)
 }
 
 /// A row per round of each point.

@@ -43,7 +43,7 @@ mod target;
 mod text;
 mod worker;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Instant;
 
@@ -60,8 +60,7 @@ use self::worker::Worker;
 /// waits for the missing replies, at most for [`Load::patience`].
 ///
 /// # Errors
-/// The server cannot be reached or never sends a correct reply, no request fell into the measured time, or a worker
-/// cannot be started.
+/// The server cannot be reached or never sends a correct reply, or a worker cannot be started.
 ///
 /// # Panics
 /// `load` has no request, no connection or no CPU.
@@ -88,7 +87,6 @@ pub fn run(load: &Load, stop: &AtomicBool) -> Result<Outcome, LoadError> {
     }
     match &all.failures.first {
         Some(first) if !all.has_reply => Err(LoadError::Nothing(first.clone())),
-        None if all.latency.is_empty() && !stop.load(Ordering::Relaxed) => Err(LoadError::Idle),
         _ => Ok(all),
     }
 }

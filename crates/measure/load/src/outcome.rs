@@ -128,6 +128,11 @@ impl Outcome {
         self.share(self.cpu)
     }
 
+    /// Whether no request fell into the measured time, although none failed.
+    pub fn is_idle(&self) -> bool {
+        self.failures.count() == 0 && self.latency.is_empty()
+    }
+
     /// Whether the workers were so busy that they may limit the rate or add to the latency.
     pub fn is_full(&self) -> bool {
         self.busy() >= FULL

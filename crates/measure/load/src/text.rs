@@ -3,7 +3,8 @@
 /// A text with an escape sequence or placeholder that has no meaning.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{sequence} has no meaning; knee knows \\r, \\n, \\t, \\0, \\\\, \\xHH, {{random:N}} and {{number}}"
+    "{sequence} has no meaning; knee knows \\r, \\n, \\t, \\0, \\\\, \\xHH, {{random:N}} and {{number}}; for a brace, \
+     write \\x7b"
 )]
 pub struct TextError {
     /// The sequence.

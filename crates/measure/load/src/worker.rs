@@ -31,8 +31,8 @@ const STOPPED: u64 = 250_000_000;
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
 /// A worker gives up after this many failures without a correct reply.
 const HOPELESS: u64 = 100;
-/// Why requests of a schedule have no reply if the CPU of their worker was full.
-const BEHIND: &str = "the generator's CPUs were full, so it sent requests too late";
+/// Why requests of a schedule were not sent if the CPU of their worker was full.
+const BEHIND: &str = "the generator did not keep up with the requested rate";
 
 pub(crate) struct Worker<'l> {
     load: &'l Load,
@@ -295,20 +295,7 @@ impl<'l> Worker<'l> {
     /// Counts the requests that were due, but have no reply.
     fn count_unanswered(&mut self) {
         let now = self.now();
-        let is_behind = self.schedule.is_some() && self.outcome.is_full();
-        // In a closed loop, a request that was sent in the warm-up has occupied its connection ever since.
-        let first = if self.schedule.is_some() { self.begin } else { 0 };
-        for connection in self.connections.iter().filter(|connection| !connection.is_free()) {
-            if connection.due >= first {
-                self.outcome.failures.unanswered += 1;
-                let reply = &self.load.requests[connection.kind].reply;
-                self.outcome.failures.note(match is_behind {
-                    true => BEHIND.to_owned(),
-                    false => connection.lateness(reply),
-                });
-                self.outcome.latency.saturating_record(now.saturating_sub(connection.due));
-            }
-        }
+        let is_open = self.schedule.is_some();
         // A worker that gives up leaves requests that are not yet due.
         let end = self.end.min(now);
         while let Some(schedule) = self.schedule.as_mut().filter(|next| next.due() < end) {
@@ -319,8 +306,21 @@ impl<'l> Worker<'l> {
                 self.outcome.latency.saturating_record(now.saturating_sub(due));
             }
         }
+        if self.outcome.failures.unanswered > 0 && self.outcome.is_full() {
+            self.outcome.failures.note(BEHIND);
+        }
+        // In a closed loop, a request that was sent in the warm-up has occupied its connection ever since.
+        let first = if is_open { self.begin } else { 0 };
+        for connection in self.connections.iter().filter(|connection| !connection.is_free()) {
+            if connection.due >= first {
+                self.outcome.failures.unanswered += 1;
+                let reply = &self.load.requests[connection.kind].reply;
+                self.outcome.failures.note(connection.lateness(reply));
+                self.outcome.latency.saturating_record(now.saturating_sub(connection.due));
+            }
+        }
         if self.outcome.failures.unanswered > 0 {
-            self.outcome.failures.note(if is_behind { BEHIND } else { NO_REPLY });
+            self.outcome.failures.note(NO_REPLY);
         }
     }
 }

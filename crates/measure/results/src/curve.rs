@@ -89,14 +89,16 @@ impl Curve {
 
     /// Whether each point of this curve is also on one of `sweeps`, which are curves over connections.
     pub fn is_on(&self, sweeps: &[Self]) -> bool {
-        let Some((case, connections)) = self.case.split_connections() else { return false };
-        self.points.iter().all(|&Point { tasks, .. }| {
-            let of = (&case, self.mode, Axis::Connections { tasks });
-            let is_on = |sweep: &Self| {
-                (&sweep.case, sweep.mode, sweep.axis) == of && sweep.at(connections).is_some()
-            };
-            sweeps.iter().any(is_on)
-        })
+        self.case.connections().is_some()
+            && self.points.iter().all(|point| self.on_sweep(point, sweeps).is_some())
+    }
+
+    /// A point of this curve as a point of one of `sweeps`, which are curves over connections.
+    pub fn on_sweep<'s>(&self, point: &Point, sweeps: &'s [Self]) -> Option<(&'s Self, &'s Point)> {
+        let (case, connections) = self.case.split_connections()?;
+        let of = (&case, self.mode, Axis::Connections { tasks: point.tasks });
+        let mut along = sweeps.iter().filter(|sweep| (&sweep.case, sweep.mode, sweep.axis) == of);
+        along.find_map(|sweep| Some((sweep, sweep.at(connections)?)))
     }
 
     /// The same points as a curve along `axis`.

@@ -28,7 +28,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// How long the load may take to end after a signal.
 const END: Duration = Duration::from_millis(400);
 /// Open files beside those of the connections.
-const OTHER_FILES: u64 = 64;
+const OTHER_FILES: u64 = 16;
 /// Seconds to wait for the replies to the last requests.
 const PATIENCE: f64 = 1.0;
 /// Prefix of an address with the path of an HTTP request.
@@ -139,6 +139,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     require_open_files(&load)?;
     let load = Arc::new(load);
     let (outcome, signal) = measure(&load, &interrupt, args.quiet)?;
+    let outcome = outcome.and_then(|outcome| match outcome.is_idle() && signal.is_none() {
+        true => Err(LoadError::Idle),
+        false => Ok(outcome),
+    });
     let outcome = outcome.map_err(|error| match signal {
         Some(signal) => failed(ExitStatus::Interrupted(signal), interrupt::message()),
         None => failed(status(&error), format!("{address}: {error}")),
@@ -162,10 +166,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
 fn require_open_files(load: &Load) -> anyhow::Result<()> {
     let needed = (load.connections as u64).saturating_add(OTHER_FILES);
     let Some(most) = open_files_below(needed) else { return Ok(()) };
+    let need = if load.connections == 1 { "needs" } else { "need" };
     Err(failed(
         ExitStatus::Environment,
         format!(
-            "{} need {needed} open files, but the limit is {most}; raise the limit (ulimit -n {needed}), \
+            "{} {need} {needed} open files, but the limit is {most}; raise the limit (ulimit -n {needed}), \
              or use fewer connections",
             plural(load.connections, "connection")
         ),

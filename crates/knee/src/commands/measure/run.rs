@@ -463,10 +463,12 @@ fn cases(args: &Args) -> anyhow::Result<Vec<Case>> {
 
 /// Refuses names that are the value of an option before them.
 fn require_equals_signs(args: &Args) -> anyhow::Result<()> {
+    let counts_default =
+        args.counters.is_some() && args.counters == counters::counters(counters::DEFAULT).ok();
     for word in &args.words {
         let option = match () {
             () if args.latency == Some(LatencyChoice::On) && latency(word).is_ok() => "--latency",
-            () if args.counters.is_some() && counters::counters(word).is_ok() => "--counters",
+            () if counts_default && counters::counters(word).is_ok() => "--counters",
             () => continue,
         };
         bail_usage!("{word} is not a testcase; as a value of {option}, write {option}={word}");

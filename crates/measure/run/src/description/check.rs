@@ -225,7 +225,8 @@ impl Server {
                 PLACEHOLDERS.iter().find(|name| request.send.contains(**name))
             {
                 let reason = format!(
-                    "{placeholder} is not replaced in requests; they can contain {{random:N}} and {{number}}"
+                    "{placeholder} is not replaced in requests, only {{random:N}} and {{number}} are; for a brace, \
+                     write \\x7b"
                 );
                 return Err(DescriptionError::value(key, reason));
             }

@@ -34,6 +34,14 @@ pub(super) struct Measured {
     pub(super) requests: Option<LoadJob>,
 }
 
+impl Measured {
+    /// See [`Round::is_disturbed`].
+    pub(super) fn is_disturbed(&self, round: &Round<'_>) -> bool {
+        let usage = self.usage.as_ref();
+        usage.is_none_or(|usage| round.is_disturbed(usage, self.load_cpu, self.seconds))
+    }
+}
+
 /// When the measured part of a load begins and ends, and when it must have ended.
 pub(super) struct Times {
     /// The start of the load; `None` until another host reports it.

@@ -22,8 +22,6 @@ const CAUSE: &str = "look for the cause in the output of the server, or use fewe
                      requests never succeeds, correct it in the description";
 /// Advice for missing replies after correct ones.
 const STALL: &str = "find out what the server was waiting for, or use fewer connections";
-/// Why there is nothing to measure if no request failed.
-const NO_REPLY: &str = "no reply arrived in the measured time";
 /// Advice if nothing replies.
 const IDLE: &str = "use a longer --interval, or find out what the server is waiting for";
 /// Advice if the server cannot be reached.
@@ -160,12 +158,10 @@ impl Generated {
         if had > 0.0 { (self.cpu / had).clamp(0.0, 1.0) } else { 0.0 }
     }
 
-    /// Whether no reply arrived in the measured time, although no request failed.
-    pub(super) fn is_idle(generated: &Result<Self, Failure>) -> bool {
-        match generated {
-            Ok(generated) => generated.failures.count() == 0 && generated.latency.is_none(),
-            Err(failure) => failure.reason.ends_with(NO_REPLY),
-        }
+    /// Whether replies are missing, and nothing else failed.
+    pub(super) fn lacks_only_replies(&self) -> bool {
+        let lacks_replies = self.failures.unanswered > 0 || self.latency.is_none();
+        lacks_replies && self.failures.unanswered == self.failures.count()
     }
 
     /// Itself, or the failure if a request got no correct reply, or if there is no latency.
@@ -229,7 +225,8 @@ pub(super) fn parsed(request: &RequestDescription) -> Result<Request, Failure> {
 pub(super) fn failed(error: &LoadError) -> Failure {
     let (kind, remedy) = match error {
         LoadError::Idle => {
-            return Failure::new(FailureKind::Hung, NO_REPLY, IDLE);
+            let reason = "no reply arrived in the measured time";
+            return Failure::new(FailureKind::Hung, reason, IDLE);
         }
         LoadError::System(_) => (FailureKind::CannotRun, ADVICE),
         LoadError::Unreachable(_) => (FailureKind::Died, UNREACHABLE),
@@ -345,13 +342,16 @@ mod tests {
     }
 
     #[test]
-    fn a_time_without_a_reply_is_no_failed_request() {
-        assert!(Generated::is_idle(&Ok(Generated::from(&Outcome::default()))));
-        assert!(Generated::is_idle(&Err(failed(&LoadError::Idle))));
-        assert!(!Generated::is_idle(&Err(failed(&LoadError::Nothing("wrong".to_owned())))));
+    fn missing_replies_differ_from_other_failures() {
+        let lacks_only_replies = |outcome: &Outcome| Generated::from(outcome).lacks_only_replies();
         let mut outcome = Outcome::default();
+        assert!(lacks_only_replies(&outcome));
+        outcome.latency.record(1).unwrap();
+        assert!(!lacks_only_replies(&outcome));
+        outcome.failures.unanswered = 1;
+        assert!(lacks_only_replies(&outcome));
         outcome.failures.wrong = 1;
-        assert!(!Generated::is_idle(&Ok(Generated::from(&outcome))));
+        assert!(!lacks_only_replies(&outcome));
     }
 
     #[test]

@@ -86,8 +86,7 @@ pub(crate) fn run(
         load_busy: measured.load_busy,
         shared: round.places.shared,
     });
-    let is_disturbed =
-        usage.is_none_or(|usage| round.is_disturbed(usage, measured.load_cpu, measured.seconds));
+    let is_disturbed = measured.is_disturbed(&round);
     let is_disturbed_later = open_loop.as_ref().is_some_and(|measured| measured.is_disturbed);
     let (latency, latency_failure) = match open_loop.map(|measured| measured.latency).transpose() {
         Ok(latency) => (latency, None),

@@ -141,7 +141,7 @@ impl Process {
         contains(&self.stdout) || contains(&self.stderr)
     }
 
-    /// A failure of this process, with the last lines of its output: ``the server `redis-server` WHAT; it printed: …``.
+    /// A failure of this process, with the last lines of its output: ``the server `redis-server` WHAT; the server printed: …``.
     pub(super) fn failure(&self, kind: FailureKind, what: &str, remedy: &str) -> Failure {
         let line = match self.line.trim() {
             "" => String::new(),
@@ -154,7 +154,7 @@ impl Process {
         };
         let printed = match self.last_words() {
             words if words.is_empty() => words,
-            words => format!("; it printed{words}"),
+            words => format!("; {} printed{words}", self.role),
         };
         Failure::new(kind, format!("{}{line}{host} {what}{printed}", self.role), remedy)
     }
@@ -195,7 +195,10 @@ impl Process {
     fn last_words(&self) -> String {
         let stdout = match &self.host {
             // Without the lines of the script that runs the load.
-            Some(_) => self.output_of_load().unwrap_or(&self.stdout),
+            Some(_) => match self.output_of_load() {
+                None if !self.stderr.is_empty() => &[],
+                output => output.unwrap_or(&self.stdout),
+            },
             None => &self.stdout[..],
         };
         let [errors, text] = [&self.stderr[..], stdout].map(String::from_utf8_lossy);

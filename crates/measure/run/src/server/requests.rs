@@ -59,31 +59,31 @@ pub(super) fn measure(
         patience: PATIENCE,
     };
     let (generated, usage) = generated(round, server, &load)?;
-    let usage = followed(usage, load.seconds)?;
-    // Other work can leave the server no time to reply. This says nothing about the server, so the round is repeated.
-    let is_disturbed =
-        || usage.as_ref().is_none_or(|usage| round.is_disturbed(usage, 0.0, load.seconds));
-    if Generated::is_idle(&generated) && is_disturbed() {
-        require_alive(round, server)?;
-        let (rate, seconds) = (0.0, load.seconds);
-        return Ok(Measured {
-            rate,
-            seconds,
-            usage,
-            load_busy: 0.0,
-            load_cpu: 0.0,
-            requests: None,
-        });
-    }
-    let generated = checked(round, server, generated)?;
-    Ok(Measured {
+    let measured = |generated: &Generated, usage| Measured {
         rate: generated.rate(),
         seconds: generated.seconds,
         usage,
         load_busy: generated.busy(),
         load_cpu: generated.cpu,
-        requests: Some(load),
-    })
+        requests: Some(load.clone()),
+    };
+    match generated {
+        // Other work can leave the server no time to reply. This says nothing about the server, so the round is
+        // repeated, and its rate is no rate to measure latencies at.
+        Ok(generated) if generated.lacks_only_replies() => {
+            let measured = measured(&generated, followed(usage, load.seconds)?);
+            if measured.is_disturbed(round) {
+                require_alive(round, server)?;
+                return Ok(Measured { requests: None, ..measured });
+            }
+            checked(round, server, Ok(generated))?;
+            Ok(measured)
+        }
+        generated => {
+            let generated = checked(round, server, generated)?;
+            Ok(measured(&generated, followed(usage, load.seconds)?))
+        }
+    }
 }
 
 /// The CPU times of a measured part of `seconds`. `None` if knee got no CPU to read them in time: the round is then

@@ -154,7 +154,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
 fn existing_capture(file: &Path) -> anyhow::Result<Capture> {
     ensure_usage!(
         Kind::of(file).ok().flatten() != Some(Kind::Record),
-        "{}: a record of knee run contains rates, but no samples; take captures with          knee profile growth NAME -o DIR",
+        "{}: a record of knee run contains rates, but no samples; take captures with knee profile growth NAME -o DIR",
         file.display()
     );
     Ok(Capture::open(file)?)

@@ -77,7 +77,7 @@ pub(super) fn connect<'a>(
     }
     ensure!(
         !usable.is_empty(),
-        "none of the hosts can run jobs; once `ssh HOST true` succeeds, continue with --resume"
+        "none of the hosts can run jobs; repair the hosts, then continue with --resume"
     );
     Ok(usable)
 }
