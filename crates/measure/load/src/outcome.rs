@@ -133,9 +133,10 @@ impl Outcome {
         self.failures.count() == 0 && self.latency.is_empty()
     }
 
-    /// Whether the workers were so busy that they may limit the rate or add to the latency.
+    /// Whether the workers, together with what other programs took of their CPUs, left so little time that they may limit
+    /// the rate or add to the latency.
     pub fn is_full(&self) -> bool {
-        self.busy() >= FULL
+        self.busy() + self.waiting() >= FULL
     }
 
     /// The share of the time in which the workers waited for their CPUs, 0 to 1.
@@ -181,6 +182,9 @@ mod tests {
         all.add(other);
         assert_eq!((all.rate(), all.busy(), all.workers), (20.0, 0.375, 2));
         assert_eq!(all.waiting(), 0.1875);
+        assert!(!all.is_full());
+        all.cpu = 3.1;
+        assert!(all.is_full());
         assert_eq!((all.failures.count(), all.failures.first.as_deref()), (1, Some("refused")));
         let latency = quantiles(&all.latency).unwrap();
         assert!((latency.p50 - 0.01).abs() < 1e-5 && (latency.max - 0.03).abs() < 1e-4);
