@@ -115,7 +115,7 @@ fn assert_neighbours(test: &Value) {
     assert_eq!(conflict["same_bytes"], false);
     let bytes = |side: &str| conflict["sides"][side]["bytes"].clone();
     assert_eq!((bytes("0"), bytes("1")), ([0, 0].into(), [1, 1].into()));
-    let data = serde_json::json!(["planted::NEIGHBOURS, planted::NEIGHBOURS+0x1"]);
+    let data = serde_json::json!(["planted::NEIGHBOURS / planted::NEIGHBOURS+0x1"]);
     assert_eq!(conflict["data"], data);
 }
 

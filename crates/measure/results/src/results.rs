@@ -132,10 +132,10 @@ impl Default for CaseInfo {
 }
 
 impl CaseInfo {
-    /// Whether the rates of both count the same, as far as is known.
+    /// Whether the rates of both count the same, as far as is known: results of will-it-scale have no units.
     pub fn counts_like(&self, other: &Self) -> bool {
-        let are_known = self.family.is_some() && other.family.is_some();
-        self.timed == other.timed && (self.unit == other.unit || !are_known)
+        let is_unknown = [self, other].iter().any(|one| one.unit == ITERATIONS);
+        self.timed == other.timed && (self.unit == other.unit || is_unknown)
     }
 }
 
@@ -346,14 +346,11 @@ mod tests {
 
     #[test]
     fn rates_with_different_units_do_not_count_alike_if_both_units_are_known() {
-        let of =
-            |family, unit: &str| CaseInfo { family, unit: unit.to_owned(), ..CaseInfo::default() };
-        let server = |unit| of(Some(Family::Server), unit);
-        assert!(server("requests").counts_like(&server("requests")));
-        assert!(!server("requests").counts_like(&server("transactions")));
-        // The format of will-it-scale has no units.
-        assert!(server("requests").counts_like(&of(None, ITERATIONS)));
-        let timed = CaseInfo { timed: true, ..server("requests") };
-        assert!(!timed.counts_like(&server("requests")));
+        let counting = |unit: &str| CaseInfo { unit: unit.to_owned(), ..CaseInfo::default() };
+        assert!(counting("requests").counts_like(&counting("requests")));
+        assert!(!counting("requests").counts_like(&counting("transactions")));
+        assert!(counting("builds").counts_like(&CaseInfo::default()));
+        let timed = CaseInfo { timed: true, ..counting("requests") };
+        assert!(!timed.counts_like(&counting("requests")));
     }
 }
