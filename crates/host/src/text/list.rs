@@ -24,5 +24,8 @@ mod tests {
             (list(&["a", "b"]).as_str(), list(&["a", "b", "c"]).as_str()),
             ("a and b", "a, b and c")
         );
+        assert_eq!(list(&["1 task"]), "1 task");
+        assert_eq!(list(&["1 task", "4 tasks"]), "1 task and 4 tasks");
+        assert_eq!(list(&["1 task", "2 tasks", "4 tasks"]), "1 task, 2 tasks and 4 tasks");
     }
 }

@@ -295,7 +295,6 @@ impl<'l> Worker<'l> {
     /// Counts the requests that were due, but have no reply.
     fn count_unanswered(&mut self) {
         let now = self.now();
-        let is_open = self.schedule.is_some();
         // A worker that gives up leaves requests that are not yet due.
         let end = self.end.min(now);
         while let Some(schedule) = self.schedule.as_mut().filter(|next| next.due() < end) {
@@ -310,7 +309,7 @@ impl<'l> Worker<'l> {
             self.outcome.failures.note(BEHIND);
         }
         // In a closed loop, a request that was sent in the warm-up has occupied its connection ever since.
-        let first = if is_open { self.begin } else { 0 };
+        let first = if self.schedule.is_some() { self.begin } else { 0 };
         for connection in self.connections.iter().filter(|connection| !connection.is_free()) {
             if connection.due >= first {
                 self.outcome.failures.unanswered += 1;

@@ -126,16 +126,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_are_listed_with_commas() {
-        let of = |labels: &[&str]| {
-            and_list(&labels.iter().map(|&label| label.to_owned()).collect::<Vec<String>>())
-        };
-        assert_eq!(of(&["1 task"]), "1 task");
-        assert_eq!(of(&["1 task", "4 tasks"]), "1 task and 4 tasks");
-        assert_eq!(of(&["1 task", "2 tasks", "4 tasks"]), "1 task, 2 tasks and 4 tasks");
-    }
-
-    #[test]
     fn unknown_callers_are_named_once_and_not_alone() {
         let shown = |names: &[&str]| {
             callers(&names.iter().map(|&name| name.to_owned()).collect::<Vec<String>>())

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use knee_host::affinity::usable_cpus;
-use knee_host::limits::{open_files_below, raise_open_files};
-use knee_host::number::plural;
+use knee_host::limits::raise_open_files;
 use knee_host::process::wait_readable;
 use knee_host::text::Screen;
 use knee_host::{CpuList, Interrupt};
 use knee_load::{End, Load, LoadError, Outcome, Pace, Reply, Request, Target};
+use knee_run::server::require_connections;
 
 use crate::args::{seconds, seconds_or_none, whole};
 use crate::exit::{ExitStatus, bail_usage, ensure_usage, failed, usage};
@@ -136,7 +136,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let load = load(args, address)?;
     let interrupt = interrupt::poll()?;
     raise_open_files();
-    require_open_files(&load)?;
+    require_connections(load.connections, 0, load.connections as u64 + OTHER_FILES).map_err(
+        |failure| {
+            failed(ExitStatus::Environment, format!("{}; {}", failure.reason, failure.remedy))
+        },
+    )?;
     let load = Arc::new(load);
     let (outcome, signal) = measure(&load, &interrupt, args.quiet)?;
     let outcome = outcome.and_then(|outcome| match outcome.is_idle() && signal.is_none() {
@@ -160,21 +164,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         None if outcome.failures.count() > 0 => ExitStatus::TestcaseDied,
         None => ExitStatus::Done,
     })
-}
-
-/// Checks that all connections can be open at the same time.
-fn require_open_files(load: &Load) -> anyhow::Result<()> {
-    let needed = (load.connections as u64).saturating_add(OTHER_FILES);
-    let Some(most) = open_files_below(needed) else { return Ok(()) };
-    let need = if load.connections == 1 { "needs" } else { "need" };
-    Err(failed(
-        ExitStatus::Environment,
-        format!(
-            "{} {need} {needed} open files, but the limit is {most}; raise the limit (ulimit -n {needed}), \
-             or use fewer connections",
-            plural(load.connections, "connection")
-        ),
-    ))
 }
 
 fn status(error: &LoadError) -> ExitStatus {

@@ -41,7 +41,7 @@ pub use self::generator::{LoadJob, LoadReport};
 pub use self::output::BEGUN;
 pub use self::places::{Places, unshared};
 pub use self::programs::check;
-pub use self::round::require_open_files;
+pub use self::round::{require_connections, require_open_files};
 pub use crate::description::{
     DescriptionError, Fill, LoadDescription, Program, Ready, RequestDescription, Server,
     ServerCommand, Stop, StopSignal, schema,

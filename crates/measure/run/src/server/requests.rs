@@ -68,8 +68,8 @@ pub(super) fn measure(
         requests: Some(load.clone()),
     };
     match generated {
-        // Other work can leave the server no time to reply. This says nothing about the server, so the round is
-        // repeated, and its rate is no rate to measure latencies at.
+        // Other work can leave the server no time to reply. This says nothing about the server, so knee repeats the
+        // round, and measures no latency at its rate.
         Ok(generated) if generated.lacks_only_replies() => {
             let measured = measured(&generated, followed(usage, load.seconds)?);
             if measured.is_disturbed(round) {

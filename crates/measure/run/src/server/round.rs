@@ -259,21 +259,28 @@ fn address(server: &Server, host: Option<&LoadHost>) -> Result<IpAddr, Failure> 
 pub fn require_open_files(server: &Server) -> Result<Rlimit, Failure> {
     let usual = raise_open_files();
     let needed = u64::from(needed_files(server));
-    if let Some(most) = open_files_below(needed) {
-        let connections = server.load.connections.get();
-        let (spare, need) = match server.takes_max_connections() {
-            true => (format!(" and {SPARE_CONNECTIONS} spare ones"), "need"),
-            false => (String::new(), if connections == 1 { "needs" } else { "need" }),
-        };
-        let connections = plural(connections as usize, "connection");
-        let reason =
-            format!("{connections}{spare} {need} {needed} open files, but the limit is {most}");
-        let remedy = format!("raise the limit (ulimit -n {needed}), or use fewer connections");
-        return Err(Failure::new(FailureKind::CannotRun, reason, remedy));
-    }
+    let spare = if server.takes_max_connections() { SPARE_CONNECTIONS } else { 0 };
+    require_connections(server.load.connections.get() as usize, spare, needed)?;
     // Some programs take long to start with a high limit.
     let current = usual.current.map(|usual| usual.max(needed));
     Ok(Rlimit { current, ..usual })
+}
+
+/// Checks that this process may have the open files that connections and `spare` ones need.
+///
+/// # Errors
+/// They need more than its limit.
+pub fn require_connections(connections: usize, spare: u32, needed: u64) -> Result<(), Failure> {
+    let Some(most) = open_files_below(needed) else { return Ok(()) };
+    let (spare, need) = match spare {
+        0 => (String::new(), if connections == 1 { "needs" } else { "need" }),
+        spare => (format!(" and {spare} spare ones"), "need"),
+    };
+    let connections = plural(connections, "connection");
+    let reason =
+        format!("{connections}{spare} {need} {needed} open files, but the limit is {most}");
+    let remedy = format!("raise the limit (ulimit -n {needed}), or use fewer connections");
+    Err(Failure::new(FailureKind::CannotRun, reason, remedy))
 }
 
 /// The open files that `server`, its load, and knee need.
