@@ -27,7 +27,7 @@ use knee_run::record::Record;
 use knee_run::server::Server;
 use knee_stats::ministat::{Comparison, DataSet, Quantiles, ReadError, Reader, plot};
 use knee_stats::{ChangeOptions, CompareOptions};
-use knee_trace::findings::{Diff, Findings, Ranking, Tally, TestLine};
+use knee_trace::findings::{Diff, Findings, Ranking, Separations, Tally, TestLine};
 
 /// Beyond this many rounds statistics would take the time that the fuzzer has for reading.
 const FEW_ROUNDS: usize = 40;
@@ -193,9 +193,11 @@ fn check(dir: &Path) {
     findings.check.expected();
     assert_eq!(Tally::of(tests).total().tests, tests.len());
     assert_eq!(Diff::of(tests, tests).worse, [""; 0]);
-    let ranking = Ranking::of(tests, usize::MAX);
+    let ranking = Ranking::of(tests, &findings.layouts, usize::MAX);
     let freed: usize = ranking.fixes.iter().map(|fix| fix.unlocks_tests).sum();
     assert_eq!(freed, ranking.fixes.first().map_or(0, |_| ranking.conflicting));
+    let separations = Separations::of(tests, &findings.layouts);
+    assert!(separations.structs.iter().all(|of| of.unlocks_tests <= of.tests));
 }
 
 /// CPUs as the kernel and `taskset -c` list them.

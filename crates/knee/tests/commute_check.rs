@@ -309,7 +309,13 @@ fn callers_of_the_sharing_functions_are_printed() {
     assert!(odd.is_empty(), "{odd:#?} come from no system call");
 
     let explained = finish(&mut scratch.knee(&["commute", "explain", "record"]));
-    explained.assert_code(0).assert_stdout_has("down_write ← do_unlinkat (unlink)");
+    explained
+        .assert_code(0)
+        .assert_stdout_has("down_write ← do_unlinkat (unlink)")
+        .assert_stdout_has("inode.i_rwsem (directory)  lock\n")
+        .assert_stdout_has("dentry.d_lockref (directory)  reference count\n");
+    let layouts = finish(&mut scratch.knee(&["commute", "explain", "record", "--layout"]));
+    layouts.assert_code(0).assert_stdout_has("falsely shared in ");
     let all = checked.json_lines();
     let test = all.iter().find(|test| test.to_string().contains("\"down_write\"")).unwrap();
     let id = test["test"].as_str().unwrap();

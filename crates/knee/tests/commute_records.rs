@@ -76,6 +76,91 @@ fn line((id, verdict, data): &Test<'_>) -> Value {
     })
 }
 
+/// Adds the types of `cred` to the first test of a record.
+fn describe_cred(scratch: &Scratch, name: &str) {
+    let path = scratch.path().join(name).join("tests.jsonl");
+    let text = fs::read_to_string(&path).unwrap();
+    let (first, rest) = text.split_once('\n').unwrap();
+    let mut first: Value = serde_json::from_str(first).unwrap();
+    let field = |of: &str, offset: u64| json!({ "type": of, "struct": "cred", "offset": offset, "bytes": 8 });
+    let member = |name: &str, of: &str, offset: u64| json!({ "name": name, "type": of, "offset": offset, "bytes": 8 });
+    first["layouts"] = json!({
+        "fields": { "cred.usage": field("atomic_long_t", 0), "cred.security": field("void *", 56) },
+        "structs": { "cred": { "bytes": 72, "members": [
+            member("usage", "atomic_long_t", 0),
+            member("uid", "kuid_t", 8),
+            member("security", "void *", 56),
+            member("user", "user_struct *", 64),
+        ] } },
+    });
+    fs::write(&path, format!("{first}\n{rest}")).unwrap();
+}
+
+#[test]
+fn fields_that_calls_share_falsely_are_shown_with_those_to_move_apart() {
+    let scratch = Scratch::new();
+    let apart: &[&str] = &["cred.usage / cred.security"];
+    let both: &[&str] = &["cred.usage / cred.security", "file.f_count"];
+    let tests = [("open,close/0.0", "conflict", apart), ("open,close/0.1", "conflict", both)];
+    record(&scratch, "record", "6.1.0", &tests, [1, 1]);
+    commute(&scratch, &["explain", "record", "--layout"])
+        .assert_code(2)
+        .assert_stderr_has("record contains no layouts of structs: the kernel does not describe");
+    describe_cred(&scratch, "record");
+    let shown = commute(&scratch, &["explain", "record", "--layout"]);
+    assert_data_eq!(
+        shown.assert_code(0).stdout.as_str(),
+        str![[r#"
+struct cred, 72 bytes
+falsely shared in 2 tests; 1 would be conflict-free with these fields apart
+
+  offset  bytes
+       0      8 *usage  atomic_long_t
+                   written by open (2)
+      56      8 *security  void *
+                   read by close (2)
+
+Move usage to a cache line of its own: the struct then takes at most 192 bytes.
+
+"#]]
+    );
+    let shown = commute(&scratch, &["explain", "record", "--layout=cred"]);
+    assert_data_eq!(
+        shown.assert_code(0).stdout.as_str(),
+        str![[r#"
+struct cred, 72 bytes
+falsely shared in 2 tests; 1 would be conflict-free with these fields apart
+
+  offset  bytes
+                 -- line 0 --
+       0      8 *usage  atomic_long_t
+                   written by open (2)
+       8      8  uid  kuid_t
+      56      8 *security  void *
+                   read by close (2)
+                 -- line 1 --
+      64      8  user  user_struct *
+
+The lines are those of a struct that begins at a cache line.
+
+Move usage to a cache line of its own: the struct then takes at most 192 bytes.
+
+"#]]
+    );
+    commute(&scratch, &["explain", "record", "--layout=file"]).assert_code(2).assert_stderr_has(
+        "calls do not share fields of a struct file falsely; they share fields of cred",
+    );
+    commute(&scratch, &["explain", "record", "--layout", "--test", "open,close/0.0"])
+        .assert_code(2);
+    commute(&scratch, &["explain", "record"])
+        .assert_code(0)
+        .assert_stdout_has("cred.usage / cred.security  layout of a struct\n")
+        .assert_stdout_has("      1       2     1  layout of a struct\n");
+    let document = json_of(&commute(&scratch, &["explain", "record", "--layout", "--json"]));
+    assert_schema("check-layout", &document);
+    assert_eq!(document["structs"][0]["move"], json!([["usage"]]));
+}
+
 #[test]
 fn tests_that_share_lines_but_no_byte_are_counted_apart() {
     let scratch = Scratch::new();
@@ -377,12 +462,20 @@ Linux 6.1.0, tmpfs: 3 of 6 tests are conflict-free (50.0%).
 Data shared in 2 tests, ranked by how many tests would be conflict-free if only that datum were fixed:
 
   frees   tests
-      1       2  struct file.f_count
+      1       2  struct file.f_count  state of an object
                  written by fget ← fdget (open), fput (open)
                  read by filp_close (close)
-      0       1  struct files_struct.file_lock
+      0       1  struct files_struct.file_lock  lock
                  written by fget ← fdget (open), fput (open)
                  read by filp_close (close)
+
+By kind of data, if all data of only that kind were fixed:
+
+  frees   tests  data
+      1       2     1  state of an object
+                       write only what changes, and write it later
+      0       1     1  lock
+                       lock less data, or let readers do without (RCU)
 
 Suggested order of fixes:
 

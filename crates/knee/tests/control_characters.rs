@@ -155,12 +155,23 @@ fn files() -> Scratch {
             "data": [format!("struct {HOSTILE}")], "line": "0x3a4b040", "same_bytes": true,
             "sides": { "0": side(true), "1": side(false) },
         });
-        let conflicts = if name == "check" { vec![conflict] } else { Vec::new() };
+        let apart = json!({
+            "data": [format!("s.a{HOSTILE} / s.b{HOSTILE}")], "line": "0x3a4b080", "same_bytes": false,
+            "sides": { "0": side(true), "1": side(false) },
+        });
+        let [of, within] = ["type", "s"].map(|name| format!("{name}{HOSTILE}"));
+        let field = |offset| json!({ "type": of, "struct": within, "offset": offset, "bytes": 8 });
+        let member = json!({ "name": HOSTILE, "type": of, "offset": 16, "bytes": 8 });
+        let layouts = json!({
+            "fields": { format!("s.a{HOSTILE}"): field(0), format!("s.b{HOSTILE}"): field(8) },
+            "structs": { within.clone(): { "bytes": 24, "members": [member] } },
+        });
+        let conflicts = if name == "check" { vec![conflict, apart] } else { Vec::new() };
         let verdict = if name == "check" { "conflict" } else { "conflict-free" };
         let line = |test: String, verdict: &str, died: Option<&str>, conflicts: &[Value]| {
             let line = json!({
                 "schema": 1, "test": test, "verdict": verdict, "unexpected": null, "died": died,
-                "conflicts": conflicts,
+                "conflicts": conflicts, "layouts": layouts,
             });
             format!("{line}\n")
         };
@@ -218,6 +229,9 @@ const COMMANDS: &[&str] = &[
     "commute matrix check* -o matrix*.html",
     "commute explain check*",
     "commute explain check* --json",
+    "commute explain check* --layout",
+    "commute explain check* --layout=nosuch*",
+    "commute explain check* --layout --json",
     "commute diff check* later*",
     "commute diff check* later* --json",
     // Errors.

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::channel::Channel;
-use crate::datum::{DataNames, Resolver};
+use crate::datum::{DataNames, Layouts, Resolver};
 use crate::error::GuestError;
 use crate::functions::Functions;
 use crate::kernel::Kernel;
@@ -85,6 +85,14 @@ impl Names<'_> {
         match self {
             Names::Knee(data) => Some(data),
             Names::Linux(resolver) => Some(&mut **resolver.as_mut()?),
+        }
+    }
+
+    /// The types of the data that have been named for the first time since the last call.
+    pub(crate) fn take_layouts(&mut self) -> Layouts {
+        match self {
+            Names::Linux(Some(resolver)) => resolver.take_layouts(),
+            Names::Linux(None) | Names::Knee(_) => Layouts::default(),
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use knee_host::number::plural;
-use knee_trace::findings::{Datum, Fix, Ranking, SharedLine, TestLine, way};
+use knee_trace::findings::{Cause, DataOfCause, Datum, Fix, Ranking, SharedLine, TestLine, way};
 
 use super::check::{conflict_free, in_bytes, share, words};
 use crate::present::style::{BOLD, DIM};
@@ -34,8 +34,11 @@ pub(crate) fn ranking(ranking: &Ranking, title: &str, most: usize) -> String {
     for datum in ranking.data.iter().take(most) {
         let _ = writeln!(
             text,
-            "{:>7} {:>7}  {BOLD}{}{BOLD:#}",
-            datum.unlocks_tests, datum.tests, datum.datum
+            "{:>7} {:>7}  {BOLD}{}{BOLD:#}  {DIM}{}{DIM:#}",
+            datum.unlocks_tests,
+            datum.tests,
+            datum.datum,
+            kind(datum.cause).0
         );
         for (what, functions) in doers(datum) {
             let _ = writeln!(text, "{:>17}{DIM}{what} {functions}{DIM:#}", "");
@@ -45,6 +48,7 @@ pub(crate) fn ranking(ranking: &Ranking, title: &str, most: usize) -> String {
         let more = plural(ranking.data.len() - most, "more datum").replace("datums", "data");
         let _ = writeln!(text, "{DIM}        and {more} (--top 0 shows all){DIM:#}");
     }
+    text += &by_cause(&ranking.causes);
     let _ = writeln!(text, "\nSuggested order of fixes:\n");
     for (nr, sentence) in sentences(ranking).iter().enumerate() {
         let _ = writeln!(text, "{:>3}. {sentence}", nr + 1);
@@ -57,6 +61,35 @@ pub(crate) fn ranking(ranking: &Ranking, title: &str, most: usize) -> String {
         );
     }
     text
+}
+
+/// What all data of each kind prevent, and the usual remedy.
+fn by_cause(causes: &[DataOfCause]) -> String {
+    let mut text = "\nBy kind of data, if all data of only that kind were fixed:\n\n".to_owned();
+    let _ = writeln!(text, "{DIM}{:>7} {:>7} {:>5}{DIM:#}", "frees", "tests", "data");
+    for DataOfCause { cause, data, unlocks_tests, tests } in causes {
+        let (name, remedy) = kind(*cause);
+        let _ = writeln!(text, "{unlocks_tests:>7} {tests:>7} {data:>5}  {BOLD}{name}{BOLD:#}");
+        let _ = writeln!(text, "{:>23}{DIM}{remedy}{DIM:#}", "");
+    }
+    text
+}
+
+/// The name of a kind of data, and the usual remedy.
+fn kind(cause: Cause) -> (&'static str, &'static str) {
+    match cause {
+        Cause::ReferenceCount => {
+            ("reference count", "look up without it (RCU), or count on each CPU")
+        }
+        Cause::Lock => ("lock", "lock less data, or let readers do without (RCU)"),
+        Cause::Links => ("list or tree", "divide it, or search and change it without a lock"),
+        Cause::Counter => ("counter", "count on each CPU, and add up to read"),
+        Cause::Allocator => ("allocator", "give each CPU free objects or numbers of its own"),
+        Cause::Neighbours => ("neighbours in memory", "pad them, or give each CPU its own part"),
+        Cause::Layout => ("layout of a struct", "move the fields apart: --layout shows which"),
+        Cause::State => ("state of an object", "write only what changes, and write it later"),
+        Cause::Unknown => ("unknown data", "knee could not identify the data"),
+    }
 }
 
 /// The suggested order of fixes, one sentence each.
@@ -113,7 +146,7 @@ fn functions(
 }
 
 /// The first few names, and how many more there are.
-fn few<'n>(names: impl ExactSizeIterator<Item = &'n str>) -> String {
+pub(super) fn few<'n>(names: impl ExactSizeIterator<Item = &'n str>) -> String {
     let more = names.len().saturating_sub(MOST_NAMES);
     let mut named: Vec<String> = names.take(MOST_NAMES).map(str::to_owned).collect();
     if more > 0 {

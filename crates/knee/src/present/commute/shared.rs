@@ -18,7 +18,7 @@ pub(crate) fn record(findings: &Findings) -> anyhow::Result<Shared> {
     let check = &findings.check;
     let mut shared =
         Shared::new(check.tested.to_string(), operations_of_matrix(&Tally::of(&findings.tests))?);
-    let ranking = Ranking::of(&findings.tests, FIXES);
+    let ranking = Ranking::of(&findings.tests, &findings.layouts, FIXES);
     shared.fixes = sentences(&ranking);
     let mut left_out = 0;
     for test in &findings.tests {

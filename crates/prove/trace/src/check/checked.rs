@@ -2,6 +2,7 @@
 
 use knee_agent::Outcome;
 
+use crate::datum::Layouts;
 use crate::guest::End;
 use crate::record::{TestResult, TracedAccess};
 
@@ -18,11 +19,13 @@ pub struct Checked {
     /// With [`CheckOptions::trace`](crate::CheckOptions::trace), every access of the first test, which then runs
     /// only once. Otherwise empty.
     pub trace: Vec<TracedAccess>,
+    /// The types of data that no earlier test of the guest had.
+    pub layouts: Layouts,
 }
 
 impl Checked {
     /// A test none of whose runs was observed.
     pub(crate) fn unobserved(id: String, outcome: Result<Outcome, End>) -> Checked {
-        Checked { id, outcome, runs: Vec::new(), trace: Vec::new() }
+        Checked { id, outcome, runs: Vec::new(), trace: Vec::new(), layouts: Layouts::default() }
     }
 }

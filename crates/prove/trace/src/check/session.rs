@@ -256,7 +256,8 @@ impl<'a> GuestSession<'a> {
         self.guest.begin_step();
         let outcome = Ok(outcome(&report.done, test, plan));
         let trace = std::mem::take(&mut self.trace);
-        Some((*nr, Checked { id: test.id.clone(), outcome, runs, trace }))
+        let layouts = self.names.take_layouts();
+        Some((*nr, Checked { id: test.id.clone(), outcome, runs, trace, layouts }))
     }
 
     fn read_symbols(&mut self) -> Result<(), CheckError> {

@@ -396,6 +396,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::kernel::{Types, types};
+    use super::super::layout::Layouts;
     use super::*;
 
     #[test]
@@ -454,6 +455,9 @@ mod tests {
         assert_eq!(types.of_struct("trap", 24, &members), again);
         let btf = Btf::parse(&types.finish()).expect("types");
         assert_eq!(btf.offset("trap.nothing"), None);
+        let mut layouts = Layouts::default();
+        layouts.add_struct(&btf, again);
+        assert_eq!(layouts.structs["trap"].members, []);
         assert_eq!(btf.offset("page.mapping"), Some(24));
     }
 
@@ -474,7 +478,10 @@ mod tests {
             if let Ok(btf) = Btf::parse(&bytes) {
                 for id in 0..200 {
                     btf.bytes(id);
-                    super::super::fields::field(&btf, id, 40, Some("lru"));
+                    let place = super::super::fields::field(&btf, id, 40, Some("lru")).place;
+                    let mut layouts = Layouts::default();
+                    layouts.add_field(&btf, "datum", place);
+                    layouts.add_struct(&btf, place.within);
                 }
                 btf.offset("page.mapping");
             }

@@ -94,6 +94,19 @@ pub(crate) struct Field {
     pub(crate) path: String,
     /// The offset of the field's end from the start of the struct, in bytes.
     pub(crate) end: u64,
+    /// Where the field is defined.
+    pub(crate) place: Place,
+}
+
+/// A field of a struct.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The struct: the first one in the field's path.
+    pub(crate) within: TypeId,
+    /// The field's offset in it, in bytes.
+    pub(crate) offset: u64,
+    /// The field's type.
+    pub(crate) of: TypeId,
 }
 
 /// The field of a struct that contains the byte at `offset`. If several members of a union contain
@@ -103,6 +116,7 @@ pub(crate) fn field(btf: &Btf, of: TypeId, offset: u64, alternative: Option<&str
     let mut path = btf.name(of).to_owned();
     let (mut within, mut begin) = (of, 0);
     let mut end = btf.bytes(of);
+    let (mut named, mut named_at) = (of, 0);
     for _ in 0..MAX_DEPTH {
         within = btf.resolve(within);
         match btf.kind(within) {
@@ -110,10 +124,9 @@ pub(crate) fn field(btf: &Btf, of: TypeId, offset: u64, alternative: Option<&str
                 let inner = offset - begin;
                 let Some(at) = member(btf, within, *is_union, inner, alternative) else {
                     let next = next_member(btf, within, inner).unwrap_or(u64::MAX);
-                    return Field {
-                        path,
-                        end: end.min(begin.saturating_add(next)).max(offset + 1),
-                    };
+                    let end = end.min(begin.saturating_add(next)).max(offset + 1);
+                    let place = Place { within: named, offset: offset - named_at, of: 0 };
+                    return Field { path, end, place };
                 };
                 begin += at.offset;
                 if at.bytes > 0 {
@@ -129,6 +142,7 @@ pub(crate) fn field(btf: &Btf, of: TypeId, offset: u64, alternative: Option<&str
                 // In every file system, fields of an embedded inode are named as fields of `inode`.
                 if btf.name(btf.resolve(within)) == "inode" {
                     path = "inode".to_owned();
+                    (named, named_at) = (within, begin);
                 }
             }
             Kind::Array { element, .. } => {
@@ -147,7 +161,8 @@ pub(crate) fn field(btf: &Btf, of: TypeId, offset: u64, alternative: Option<&str
             _ => break,
         }
     }
-    Field { path, end: end.max(offset + 1) }
+    let place = Place { within: named, offset: begin - named_at, of: within };
+    Field { path, end: end.max(offset + 1), place }
 }
 
 struct At<'a> {

@@ -21,6 +21,7 @@ mod btf;
 mod fields;
 #[cfg(test)]
 mod kernel;
+mod layout;
 mod learned;
 mod memory;
 mod module_types;
@@ -39,6 +40,7 @@ use std::fmt::{self, Display, Formatter};
 
 use knee_host::text::one_line;
 
+pub use layout::{FieldType, Layout, Layouts, Member};
 pub(crate) use memory::LINE_BYTES;
 pub(crate) use names::DataNames;
 pub use resolver::Resolver;

@@ -3,14 +3,17 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashSet;
+
 use super::DataNames;
-use super::btf::{Btf, MAX_BTF};
+use super::btf::{Btf, MAX_BTF, TypeId};
+use super::layout::Layouts;
 use super::memory::{Area, LINE_BYTES, Memory, PAGE_BYTES};
 use super::module_types;
 use super::pages::Page;
 use super::per_cpu::{PerCpu, Place};
 use super::symbols::{Symbol, Symbols};
-use super::types::{Named, Types, whole, with};
+use super::types::{Named, Types, whole};
 use crate::ram::Ram;
 use crate::record::{Conflict, TestResult};
 
@@ -33,6 +36,9 @@ pub struct Resolver {
     per_cpu: Option<PerCpu>,
     types: Option<Types>,
     missing: Vec<&'static str>,
+    /// The data whose types, and the structs whose layouts, are or were in `layouts`.
+    described: (HashSet<String>, HashSet<TypeId>),
+    layouts: Layouts,
 }
 
 impl Resolver {
@@ -59,7 +65,8 @@ impl Resolver {
         if per_cpu.is_none() {
             missing.push("per-CPU areas");
         }
-        Resolver { memory, symbols, per_cpu, types, missing }
+        let (described, layouts) = Default::default();
+        Resolver { memory, symbols, per_cpu, types, missing, described, layouts }
     }
 
     /// The missing information about the kernel, such as its symbols or types. Without this information, some
@@ -79,6 +86,12 @@ impl Resolver {
             conflict.datum = Some(self.datum(conflict));
             conflict.by_position = self.is_by_position(conflict);
         }
+    }
+
+    /// The types of the data that have been named for the first time since the last call, and the layouts of their
+    /// structs.
+    pub fn take_layouts(&mut self) -> Layouts {
+        std::mem::take(&mut self.layouts)
     }
 
     /// Whether calls share a line only because of an object's position in memory. This is so if the calls
@@ -106,6 +119,19 @@ impl Resolver {
         all.min_by_key(rank).unwrap_or_else(|| self.memory.direct(conflict.line))
     }
 
+    fn learn_layout(&mut self, Named { name, place, .. }: &Named) {
+        let (data, structs) = &mut self.described;
+        if let (Some(Types { btf, .. }), Some(place)) = (&self.types, place)
+            && !data.contains(name)
+        {
+            data.insert(name.clone());
+            self.layouts.add_field(btf, name, *place);
+            if structs.insert(place.within) {
+                self.layouts.add_struct(btf, place.within);
+            }
+        }
+    }
+
     fn name(&mut self, address: u64, physical: u64, code: &[u64]) -> Named {
         match self.per_cpu.as_ref().and_then(|areas| areas.at(address)) {
             Some(Place::Variable(address)) => return self.per_cpu_variable(address),
@@ -121,8 +147,8 @@ impl Resolver {
             Area::Vmemmap => self.page_struct(address, code),
             Area::Direct(physical) => self.memory_at(physical, code),
             Area::User => {
-                let Named { name, bytes } = self.memory_at(physical, code);
-                Named { name: format!("user memory ({name})"), bytes }
+                let named = self.memory_at(physical, code);
+                Named { name: format!("user memory ({})", named.name), ..named }
             }
             Area::CpuEntry => whole("cpu entry area"),
             Area::Vmalloc => whole("vmalloc"),
@@ -146,7 +172,7 @@ impl Resolver {
         } else {
             format!("+{word:#x}")
         };
-        Named { name: format!("{name}{place}"), bytes: 8 - address % 8 }
+        Named::at(format!("{name}{place}"), 8 - address % 8)
     }
 
     fn per_cpu_variable(&mut self, address: u64) -> Named {
@@ -159,8 +185,8 @@ impl Resolver {
                 .field(of, address - begin, None)
                 .inside(&format!("per-cpu {}", symbol.name));
         }
-        let Named { name, bytes } = self.variable(address);
-        Named { name: format!("per-cpu {name}"), bytes }
+        let named = self.variable(address);
+        Named { name: format!("per-cpu {}", named.name), ..named }
     }
 
     /// Names a byte of a `struct page`.
@@ -186,8 +212,7 @@ impl Resolver {
             }
             page => types.page_use(&self.memory, page, number * PAGE_BYTES, code),
         };
-        let Named { name, bytes } = types.field(of, offset, Some(alternative));
-        Named { name: with(name, used_for.as_deref().unwrap_or_default()), bytes }
+        types.field(of, offset, Some(alternative)).with(used_for.as_deref().unwrap_or_default())
     }
 
     fn memory_at(&mut self, physical: u64, code: &[u64]) -> Named {
@@ -221,11 +246,12 @@ impl DataNames for Resolver {
             let byte = u64::from(bytes.trailing_zeros());
             let (address, physical) = (base.wrapping_add(byte), conflict.line.wrapping_add(byte));
             let named = self.name(address, physical, &code);
-            if !fields.contains(&named.name) {
-                fields.push(named.name);
-            }
             let end = byte.saturating_add(named.bytes.max(1)).min(LINE_BYTES);
             bytes &= u64::MAX.checked_shl(end as u32).unwrap_or(0);
+            if !fields.contains(&named.name) {
+                self.learn_layout(&named);
+                fields.push(named.name);
+            }
         }
         fields
     }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::btf::{Btf, TypeId};
-use super::fields::{Field, field};
+use super::fields::{Field, Place, field};
 use super::learned::CodeHistory;
 use super::memory::{Memory, PAGE_BYTES};
 use super::pages::{Page, Pages};
@@ -44,6 +44,8 @@ pub(super) struct Types {
 pub(super) struct Named {
     pub(super) name: String,
     pub(super) bytes: u64,
+    /// If the data are a field of a struct: where it is defined.
+    pub(super) place: Option<Place>,
 }
 
 impl Types {
@@ -73,7 +75,8 @@ impl Types {
             .fields
             .entry((of, offset, alternative))
             .or_insert_with(|| field(btf, of, offset, alternative));
-        Named { name: field.path.clone(), bytes: field.end - offset }
+        let (name, place) = (field.path.clone(), Some(field.place));
+        Named { name, bytes: field.end - offset, place }
     }
 
     /// Names the byte at `physical`, which is in a slab. `cache_at` is the virtual address of the
@@ -100,24 +103,23 @@ impl Types {
             }
         };
         match known {
-            Some(Known::Struct(of)) if WHOLE_STRUCTS.contains(&self.btf.name(of)) => Named {
-                name: self.btf.name(of).to_owned(),
-                bytes: cache.object.saturating_sub(offset),
-            },
+            Some(Known::Struct(of)) if WHOLE_STRUCTS.contains(&self.btf.name(of)) => {
+                Named::at(self.btf.name(of), cache.object.saturating_sub(offset))
+            }
             Some(Known::Struct(of)) => {
                 let role = role::of(memory, &self.btf, object, of);
-                let Named { name, bytes } = self.field(of, offset, role.and_then(role::own_field));
-                Named { name: with(name, role.unwrap_or_default()), bytes }
+                let field = self.field(of, offset, role.and_then(role::own_field));
+                field.with(role.unwrap_or_default())
             }
             Some(Known::Structs(of)) => self.field(of, offset % self.btf.bytes(of).max(1), None),
             Some(Known::Elements(name)) => {
-                Named { name: format!("{name}[]"), bytes: cache.object.saturating_sub(offset) }
+                Named::at(format!("{name}[]"), cache.object.saturating_sub(offset))
             }
             Some(Known::Begin(of)) if offset < self.btf.bytes(of) => self.field(of, offset, None),
-            Some(Known::Begin(of)) => Named {
-                name: format!("what follows {}", self.btf.name(of)),
-                bytes: cache.object.saturating_sub(offset),
-            },
+            Some(Known::Begin(of)) => {
+                let name = format!("what follows {}", self.btf.name(of));
+                Named::at(name, cache.object.saturating_sub(offset))
+            }
             opaque @ (Some(Known::Opaque(_) | Known::Page(_)) | None) => {
                 let name = match opaque {
                     Some(Known::Opaque(field)) if cache.is_general() => format!("*{field}"),
@@ -125,7 +127,7 @@ impl Types {
                 };
                 let word = offset & !7;
                 let place = if word == 0 { String::new() } else { format!("+{word:#x}") };
-                Named { name: format!("{name}{place}"), bytes: 8 - offset % 8 }
+                Named::at(format!("{name}{place}"), 8 - offset % 8)
             }
         }
     }
@@ -224,19 +226,27 @@ impl Types {
 }
 
 impl Named {
+    /// A name that applies to this many bytes.
+    pub(super) fn at(name: impl Into<String>, bytes: u64) -> Named {
+        Named { name: name.into(), bytes, place: None }
+    }
+
     /// In the name of a field, replaces the struct's name with the name of a variable.
     pub(super) fn inside(self, variable: &str) -> Named {
         let path = self.name.split_once('.').map_or(String::new(), |(_, path)| format!(".{path}"));
-        Named { name: format!("{variable}{path}"), bytes: self.bytes }
+        Named { name: format!("{variable}{path}"), ..self }
     }
-}
 
-/// A name, followed by a role in parentheses if `role` is not empty.
-pub(super) fn with(name: String, role: &str) -> String {
-    if role.is_empty() { name } else { format!("{name} ({role})") }
+    /// The name, followed by a role in parentheses if `role` is not empty.
+    pub(super) fn with(self, role: &str) -> Named {
+        match role {
+            "" => self,
+            role => Named { name: format!("{} ({role})", self.name), ..self },
+        }
+    }
 }
 
 /// A name that applies to all bytes from an address on.
 pub(super) fn whole(name: &str) -> Named {
-    Named { name: name.to_owned(), bytes: u64::MAX }
+    Named::at(name, u64::MAX)
 }

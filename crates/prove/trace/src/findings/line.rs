@@ -14,6 +14,7 @@ use super::SCHEMA;
 use super::shared_line::SharedLine;
 use super::verdict::{self, Verdict};
 use crate::check::Checked;
+use crate::datum::Layouts;
 use crate::functions::Functions;
 use crate::record::TestResult;
 
@@ -36,6 +37,9 @@ pub struct TestLine {
     /// The cache lines that the calls share. The verdict tells whether the calls share these lines in every
     /// run.
     pub conflicts: Vec<SharedLine>,
+    /// The types of the data that no earlier test of the guest shared, and the layouts of their structs.
+    #[serde(default, skip_serializing_if = "Layouts::is_empty")]
+    pub layouts: Layouts,
 }
 
 impl TestLine {
@@ -68,7 +72,8 @@ impl TestLine {
             Err(end) => (None, Some(end.to_string())),
         };
         let test = checked.id.clone();
-        Self { schema: SCHEMA, test, verdict, unexpected, died, conflicts }
+        let layouts = checked.layouts.clone();
+        Self { schema: SCHEMA, test, verdict, unexpected, died, conflicts, layouts }
     }
 
     /// The names of the operations that the test calls.

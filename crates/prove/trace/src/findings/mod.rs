@@ -45,11 +45,13 @@
 //! # The evaluation of a record
 //!
 //! Pure functions compute how many tests of each pair of calls are conflict-free ([`Tally`]), how two
-//! records differ ([`Diff`]), and which data prevent the most tests from being conflict-free ([`Ranking`]).
+//! records differ ([`Diff`]), and which data prevent the most tests from being conflict-free ([`Ranking`]), and which fields to move apart
+//! ([`Separations`]).
 //! The commands that print these results have schemas for their `--json` output:
-//! `schemas/check-matrix.schema.json`, `schemas/check-diff.schema.json` and
-//! `schemas/check-explain.schema.json`.
+//! `schemas/check-matrix.schema.json`, `schemas/check-diff.schema.json`,
+//! `schemas/check-explain.schema.json` and `schemas/check-layout.schema.json`.
 
+mod cause;
 mod description;
 mod diff;
 mod document;
@@ -57,6 +59,7 @@ mod error;
 mod line;
 mod ranking;
 mod reader;
+mod separation;
 mod shared_line;
 mod tally;
 mod verdict;
@@ -65,6 +68,7 @@ mod writer;
 #[cfg(test)]
 mod samples;
 
+pub use cause::Cause;
 pub use description::{
     Check, Ids, Shard, ShardError, Tested, TestedKernel, TestedProgram, Tool, ToolChange,
     check_schema, plugin_digest,
@@ -73,8 +77,9 @@ pub use diff::{DatumChange, Diff, PairChange, confirmed};
 pub use document::{DiffDocument, MatrixDocument, Set, diff_schema, explain_schema, matrix_schema};
 pub use error::FindingsError;
 pub use line::{TestLine, require_operations, test_schema};
-pub use ranking::{Datum, Fix, Ranking};
+pub use ranking::{DataOfCause, Datum, Fix, Ranking};
 pub use reader::{Findings, is_record, read_check};
+pub use separation::{Separation, Separations, SharedField, separation_schema};
 pub use shared_line::{SharedLine, Touched, way};
 pub use tally::{Counts, Tally};
 pub use verdict::Verdict;

@@ -16,7 +16,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::cause::Cause;
 use super::{SCHEMA, TestLine, Touched, Verdict};
+use crate::datum::Layouts;
 
 /// The causes of conflicts, and what to fix.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
@@ -34,6 +36,8 @@ pub struct Ranking {
     /// The data that these tests share, in descending order: first by the number of tests that would become
     /// conflict-free if only the datum were fixed, then by the number of tests that share the datum.
     pub data: Vec<Datum>,
+    /// The same for all data of each kind together, in the same order.
+    pub causes: Vec<DataOfCause>,
     /// What to fix, in this order.
     pub fixes: Vec<Fix>,
     /// Whether `fixes` ends early because the next step would take too long. The time of a step grows with the
@@ -50,6 +54,8 @@ const MOST_COMPARISONS: usize = 1_000_000_000;
 pub struct Datum {
     /// Its name.
     pub datum: String,
+    /// Which kind of data it is.
+    pub cause: Cause,
     /// The number of tests that would become conflict-free if only this datum were fixed.
     #[serde(rename = "frees")]
     pub unlocks_tests: usize,
@@ -65,6 +71,20 @@ pub struct Datum {
     pub callers: BTreeMap<String, BTreeMap<String, Vec<String>>>,
 }
 
+/// All shared data of a kind.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct DataOfCause {
+    /// The kind.
+    pub cause: Cause,
+    /// The number of data of this kind.
+    pub data: usize,
+    /// The number of tests that would become conflict-free if all data of this kind were fixed, and no others.
+    #[serde(rename = "frees")]
+    pub unlocks_tests: usize,
+    /// The number of tests that share at least one datum of this kind.
+    pub tests: usize,
+}
+
 /// A step: data to fix together.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Fix {
@@ -76,8 +96,12 @@ pub struct Fix {
 }
 
 impl Ranking {
-    /// The ranking of these tests, with at most `steps` steps.
-    pub fn of<'t>(tests: impl IntoIterator<Item = &'t TestLine>, steps: usize) -> Self {
+    /// The ranking of these tests, with at most `steps` steps. `layouts` has the types of their data.
+    pub fn of<'t>(
+        tests: impl IntoIterator<Item = &'t TestLine>,
+        layouts: &Layouts,
+        steps: usize,
+    ) -> Self {
         let mut ranking = Self {
             schema: SCHEMA,
             tests: 0,
@@ -85,6 +109,7 @@ impl Ranking {
             conflicting: 0,
             false_sharing: 0,
             data: Vec::new(),
+            causes: Vec::new(),
             fixes: Vec::new(),
             fixes_cut: false,
         };
@@ -109,8 +134,11 @@ impl Ranking {
             }
         }
         (ranking.fixes, ranking.fixes_cut) = fixes(&sets, steps, MOST_COMPARISONS);
+        ranking.causes = causes(&sets, layouts);
         drop(sets);
-        ranking.data = data.into_iter().map(|(name, seen)| seen.finish(&name)).collect();
+        let finish =
+            |(name, seen): (Cow<'_, str>, Seen<'_>)| seen.finish(&name, Cause::of(&name, layouts));
+        ranking.data = data.into_iter().map(finish).collect();
         ranking.data.sort_by_key(|datum| (Reverse(datum.unlocks_tests), Reverse(datum.tests)));
         ranking
     }
@@ -164,7 +192,7 @@ impl<'t> Seen<'t> {
         }
     }
 
-    fn finish(self, name: &str) -> Datum {
+    fn finish(self, name: &str, cause: Cause) -> Datum {
         let Self { tests, unlocks_tests, writers, readers, chains } = self;
         let mut callers: BTreeMap<String, BTreeMap<String, Vec<String>>> = BTreeMap::new();
         for ((operation, function), chains) in chains {
@@ -176,7 +204,7 @@ impl<'t> Seen<'t> {
             }
         }
         let (writers, readers) = (owned(writers), owned(readers));
-        Datum { datum: name.to_owned(), unlocks_tests, tests, writers, readers, callers }
+        Datum { datum: name.to_owned(), cause, unlocks_tests, tests, writers, readers, callers }
     }
 }
 
@@ -196,6 +224,33 @@ struct Left {
     /// Bit `n % 64` is set for each number `n`. These bits usually suffice to show that one set is not a
     /// subset of another, so most subset tests are fast.
     bits: u64,
+}
+
+/// The data of each kind. `sets` contains the sets of data that tests share, each with the number of tests that share
+/// exactly this set.
+fn causes(sets: &BTreeMap<BTreeSet<Cow<'_, str>>, usize>, layouts: &Layouts) -> Vec<DataOfCause> {
+    let mut of_data: BTreeMap<&Cow<'_, str>, Cause> = BTreeMap::new();
+    let mut all: BTreeMap<Cause, DataOfCause> = BTreeMap::new();
+    for (set, tests) in sets {
+        let mut of_set = BTreeSet::new();
+        for name in set {
+            let cause = *of_data.entry(name).or_insert_with(|| {
+                let cause = Cause::of(name, layouts);
+                let new = DataOfCause { cause, data: 0, unlocks_tests: 0, tests: 0 };
+                all.entry(cause).or_insert(new).data += 1;
+                cause
+            });
+            of_set.insert(cause);
+        }
+        for cause in &of_set {
+            let Some(of_cause) = all.get_mut(cause) else { continue };
+            of_cause.tests += tests;
+            of_cause.unlocks_tests += if of_set.len() == 1 { *tests } else { 0 };
+        }
+    }
+    let mut causes: Vec<DataOfCause> = all.into_values().collect();
+    causes.sort_by_key(|of| (Reverse(of.unlocks_tests), Reverse(of.tests)));
+    causes
 }
 
 impl Left {
@@ -274,7 +329,7 @@ mod tests {
     }
 
     fn steps(sets: &[&[&str]]) -> Vec<(String, usize)> {
-        let ranking = Ranking::of(&tests(sets), usize::MAX);
+        let ranking = Ranking::of(&tests(sets), &Layouts::default(), usize::MAX);
         ranking.fixes.iter().map(|fix| (fix.data.join("+"), fix.unlocks_tests)).collect()
     }
 
@@ -287,7 +342,7 @@ mod tests {
         let mut all = tests(&[&["x"], &["x", "y"], &["x", "x"], &["y", "z"]]);
         all.push(free("a,b/free"));
         all.push(with("a,b/sometimes", Verdict::Sometimes, all[0].conflicts.clone()));
-        let ranking = Ranking::of(&all, 10);
+        let ranking = Ranking::of(&all, &Layouts::default(), 10);
         assert_eq!((ranking.tests, ranking.free, ranking.conflicting), (6, 1, 4));
         let ranked: Vec<_> =
             ranking.data.iter().map(|d| (d.datum.as_str(), d.unlocks_tests, d.tests)).collect();
@@ -332,14 +387,15 @@ mod tests {
     fn tests_that_share_tens_of_thousands_of_sets_of_data_have_no_steps() {
         let tests = (0..40_000).map(|nr| conflicting(&format!("a,b/{nr}"), &[&format!("{nr}")]));
         let tests: Vec<TestLine> = tests.collect();
-        let ranking = Ranking::of(&tests, 1);
+        let ranking = Ranking::of(&tests, &Layouts::default(), 1);
         assert_eq!((ranking.data.len(), ranking.fixes.len()), (40_000, 0));
         assert!(ranking.fixes_cut);
     }
 
     #[test]
     fn functions_are_listed_by_operation() {
-        let ranking = Ranking::of(&[conflicting("open,close/0", &["?fput fget"])], 1);
+        let ranking =
+            Ranking::of(&[conflicting("open,close/0", &["?fput fget"])], &Layouts::default(), 1);
         let [datum] = ranking.data.as_slice() else { panic!("{ranking:?}") };
         let words = |words: &[&str]| words.iter().map(|&word| (word.to_owned(), 1)).collect();
         assert_eq!(datum.writers, [("open".to_owned(), words(&["fget", "fput"]))].into());
@@ -358,7 +414,7 @@ mod tests {
         };
         let tests = [called(0, &["a"]), called(1, &["b", "c"]), called(2, &["b", "c"])];
         let callers = |tests: &[TestLine]| {
-            let datum = Ranking::of(tests, 1).data.remove(0);
+            let datum = Ranking::of(tests, &Layouts::default(), 1).data.remove(0);
             datum.callers["open"]["write_it"].join(" ")
         };
         assert_eq!(callers(&tests), "b c");
@@ -378,7 +434,7 @@ mod tests {
                     conflicting(&format!("a,b/{nr}"), &names)
                 })
                 .collect();
-            let ranking = Ranking::of(&tests, usize::MAX);
+            let ranking = Ranking::of(&tests, &Layouts::default(), usize::MAX);
             let mut fixed = BTreeSet::new();
             let mut freed = 0;
             for fix in &ranking.fixes {

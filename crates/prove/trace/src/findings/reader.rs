@@ -10,6 +10,7 @@ use knee_host::regular_file::FileError;
 
 use super::description::KIND;
 use super::{CHECK_FILE, Check, FindingsError, SCHEMA, Shard, TESTS_FILE, TestLine, Touched};
+use crate::datum::Layouts;
 
 /// What a check has found, in one record or in several shards.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +25,8 @@ pub struct Findings {
     /// The number of tests of the check. If shards divide sets of operations, only the record of a shard
     /// contains the shard's number of tests. So this is the number of tests in the shards that were read.
     pub count: usize,
+    /// The types of the data that the tests share, as far as the kernel describes them.
+    pub layouts: Layouts,
 }
 
 /// Whether `path` is a directory with a record in it.
@@ -47,12 +50,14 @@ impl Findings {
         let path = dir.join(TESTS_FILE);
         let text = RegularFile::at(&path).at_most(left.bytes).read();
         left.bytes -= text.as_ref().map_or(0, |text| text.len() as u64);
-        let (tests, _) = parse_tests(text, &path, left)?;
+        let (mut tests, _) = parse_tests(text, &path, left)?;
         let (found, count) = (tests.len(), check.tests.count);
         if found > count {
             return Err(FindingsError::TooMany { dir: dir.to_owned(), found, count });
         }
-        Ok(Self { shards: vec![check.shard], count, check, tests })
+        let mut layouts = Layouts::default();
+        tests.iter_mut().for_each(|test| layouts.extend(std::mem::take(&mut test.layouts)));
+        Ok(Self { shards: vec![check.shard], count, check, tests, layouts })
     }
 
     /// Reads the shards of a check, in any order, as one record.
@@ -77,13 +82,14 @@ impl Findings {
         let mut all = Self::of_check(check, dir, &mut left)?;
         refuse_common_tests(&mut places, dir, &all.tests)?;
         for (dir, check) in checks {
-            let Self { check, tests, .. } = Self::of_check(check, dir, &mut left)?;
+            let Self { check, tests, layouts, .. } = Self::of_check(check, dir, &mut left)?;
             refuse_common_tests(&mut places, dir, &tests)?;
             all.shards.push(check.shard);
             if check.sets.is_some() {
                 all.count = all.count.saturating_add(check.tests.count);
             }
             all.tests.extend(tests);
+            all.layouts.extend(layouts);
         }
         Ok(all)
     }
@@ -151,7 +157,8 @@ fn refuse_common_tests<'d>(
 pub(super) struct Allowance {
     /// Bytes. At first as many as for any single file.
     bytes: u64,
-    /// Names of data, added up over all lines. All pairs of calls of the `posix` model share 60,000, in 45 MB.
+    /// Names of data and of fields of structs, added up over all lines. All pairs of calls of the `posix` model share
+    /// 60,000, in 45 MB.
     data: usize,
     /// Functions and chains of callers of each datum, added up over all lines; 600,000 in the same record.
     accesses: usize,
@@ -169,6 +176,8 @@ impl Allowance {
     /// # Errors
     /// The test has more data or accesses than are left. Returns the reason.
     fn take(&mut self, test: &TestLine) -> Result<(), String> {
+        let fields = self.data.checked_sub(test.layouts.count());
+        self.data = fields.ok_or_else(too_large)?;
         for line in &test.conflicts {
             let accesses: usize = line.sides.values().map(Touched::accesses).sum();
             let left = |left: usize, size| left.checked_sub(size).ok_or_else(too_large);

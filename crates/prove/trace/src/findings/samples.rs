@@ -10,6 +10,7 @@ use super::description::KIND;
 use super::{CHECK_FILE, TESTS_FILE};
 use super::{Check, Ids, SCHEMA, Shard, SharedLine, TestLine, Touched, Verdict};
 use super::{Tested, TestedKernel, TestedProgram};
+use crate::datum::{FieldType, Layout, Layouts, Member};
 
 /// The description of a check with these tests.
 pub(super) fn check(shard: Shard, ids: &[&str]) -> Check {
@@ -56,7 +57,8 @@ pub(super) fn record(dir: &Path, check: &Check, lines: &[TestLine]) {
 
 pub(super) fn with(test: &str, verdict: Verdict, conflicts: Vec<SharedLine>) -> TestLine {
     let test = test.to_owned();
-    TestLine { schema: SCHEMA, test, verdict, unexpected: None, died: None, conflicts }
+    let layouts = Layouts::default();
+    TestLine { schema: SCHEMA, test, verdict, unexpected: None, died: None, conflicts, layouts }
 }
 
 pub(super) fn free(test: &str) -> TestLine {
@@ -127,6 +129,18 @@ pub(super) fn any_line() -> impl Strategy<Value = TestLine> {
             let line = format!("{line:#x}");
             SharedLine { data, line, same_bytes, by_position, sides }
         });
+    let field = (any::<String>(), any::<String>(), any::<u64>(), any::<u64>())
+        .prop_map(|(of, within, offset, bytes)| FieldType { of, within, offset, bytes });
+    let member = (any::<String>(), any::<String>(), any::<u64>(), any::<u64>())
+        .prop_map(|(name, of, offset, bytes)| Member { name, of, offset, bytes });
+    let layout = (any::<u64>(), prop::collection::vec(member, 0..3))
+        .prop_map(|(bytes, members)| Layout { bytes, members });
+    let layouts = (
+        prop::collection::btree_map(any::<String>(), field, 1..3),
+        prop::collection::btree_map(any::<String>(), layout, 0..3),
+    )
+        .prop_map(|(fields, structs)| Layouts { fields, structs });
+    let layouts = prop::option::of(layouts).prop_map(Option::unwrap_or_default);
     let id = ("[a-z]{1,3},[a-z]{1,3}", any::<String>()).prop_map(|(a, b)| format!("{a}/{b}"));
     (
         id,
@@ -134,13 +148,15 @@ pub(super) fn any_line() -> impl Strategy<Value = TestLine> {
         unexpected,
         prop::option::of(any::<String>()),
         prop::collection::vec(shared, 0..3),
+        layouts,
     )
-        .prop_map(|(test, verdict, unexpected, died, conflicts)| TestLine {
+        .prop_map(|(test, verdict, unexpected, died, conflicts, layouts)| TestLine {
             schema: SCHEMA,
             test,
             verdict,
             unexpected,
             died,
             conflicts,
+            layouts,
         })
 }

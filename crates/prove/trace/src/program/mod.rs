@@ -315,7 +315,7 @@ impl Process {
         let runs = self.results.take(self.runs..end)?;
         self.runs = end;
         let (id, outcome, _) = self.done.pop_front()?;
-        Some(Checked { id, outcome: Ok(outcome), runs, trace: Vec::new() })
+        Some(Checked { runs, ..Checked::unobserved(id, Ok(outcome)) })
     }
 }
 

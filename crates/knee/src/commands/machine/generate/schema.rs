@@ -47,6 +47,11 @@ const PROVE: &[Schema] = &[
     schema("check-matrix", "Output of knee commute matrix DIR --json", findings::matrix_schema),
     schema("check-diff", "Output of knee commute diff --json", findings::diff_schema),
     schema("check-explain", "Output of knee commute explain --json", findings::explain_schema),
+    schema(
+        "check-layout",
+        "Output of knee commute explain --layout --json",
+        findings::separation_schema,
+    ),
 ];
 #[cfg(not(feature = "prove"))]
 const PROVE: &[Schema] = &[];

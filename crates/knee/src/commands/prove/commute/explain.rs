@@ -2,12 +2,14 @@
 
 use std::path::PathBuf;
 
-use knee_trace::findings::{Ranking, TestLine};
+use knee_host::text::and_list;
+use knee_trace::findings::{Findings, Ranking, Separations, TestLine};
 
 use crate::args::{most, whole};
 use crate::exit::{ExitStatus, bail_usage, usage};
 use crate::input::checks;
 use crate::present::commute::explain::{ranking, test};
+use crate::present::commute::layout::layouts;
 use crate::stdout;
 
 /// Rank the causes of conflicts: what to fix to make the most tests conflict-free
@@ -17,11 +19,16 @@ use crate::stdout;
 /// second, and so on. In most tests, the calls share more than one data item, so a step may combine
 /// several fixes that help only together. If knee cannot identify a data item, it names the
 /// functions that write the cache line.
+///
+/// knee also adds up the data of each kind, such as reference counts and locks, with the usual
+/// remedy. The kind follows from the type that the kernel declares.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee commute explain 6.1
   knee commute explain 6.1 --set open,close            one pair
   knee commute explain 6.1 --test open,close/3.0       one test in detail
+  knee commute explain 6.1 --layout                    fields to move apart
+  knee commute explain 6.1 --layout=super_block        one struct in detail
   knee commute explain shards/* --json")]
 pub(super) struct Args {
     /// Record from `knee commute check -o DIR`, or several directories: the shards of one check
@@ -37,7 +44,14 @@ pub(super) struct Args {
     #[arg(long, value_name = "ID")]
     test: Option<String>,
 
-    /// Maximum number of data items to print, and maximum number of steps; 0 means all
+    /// Show which fields of the kernel's structs calls share falsely, that is, in one cache line
+    /// but not in one byte, and which fields to move apart; with a STRUCT, all fields of this
+    /// struct
+    #[arg(long, value_name = "STRUCT", num_args = 0..=1, require_equals = true,
+          default_missing_value = "", conflicts_with = "test")]
+    layout: Option<String>,
+
+    /// Maximum number of data items or structs to print, and maximum number of steps; 0 means all
     #[arg(long, value_name = "N", default_value_t = 10,
           value_parser = whole::<usize>(0..=usize::MAX))]
     top: usize,
@@ -70,7 +84,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
         }
     };
     let most = most(args.top);
-    let ranked = Ranking::of(tests, most);
+    if let Some(of) = &args.layout {
+        return show_layouts(of, tests, &findings, most, args);
+    }
+    let ranked = Ranking::of(tests, &findings.layouts, most);
     let printed = match args.json {
         true => format!("{:#}\n", serde_json::to_value(&ranked)?),
         false => {
@@ -80,6 +97,43 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
             };
             ranking(&ranked, &(findings.check.tested.to_string() + &set), most)
         }
+    };
+    stdout::print_or_show(args.json, &printed)?;
+    Ok(ExitStatus::Done)
+}
+
+fn show_layouts(
+    of: &str,
+    tests: Vec<&TestLine>,
+    findings: &Findings,
+    most: usize,
+    args: &Args,
+) -> anyhow::Result<ExitStatus> {
+    let names = checks::names(&args.records);
+    if findings.layouts.is_empty() {
+        bail_usage!(
+            "{names} contains no layouts of structs: the kernel does not describe its types \
+             (CONFIG_DEBUG_INFO_BTF), or an older version of knee made the record; check the kernel again"
+        );
+    }
+    let mut separations = Separations::of(tests, &findings.layouts);
+    let layout = match of {
+        "" => None,
+        name => {
+            let known: Vec<&str> = separations.structs.iter().map(|of| &*of.name).collect();
+            if !known.contains(&name) {
+                let known = and_list(&known);
+                bail_usage!(
+                    "in {names}, calls do not share fields of a struct {name} falsely; they share fields of {known}"
+                );
+            }
+            separations.structs.retain(|of| of.name == name);
+            findings.layouts.structs.get(name)
+        }
+    };
+    let printed = match args.json {
+        true => format!("{:#}\n", serde_json::to_value(&separations)?),
+        false => layouts(&separations, layout, most),
     };
     stdout::print_or_show(args.json, &printed)?;
     Ok(ExitStatus::Done)

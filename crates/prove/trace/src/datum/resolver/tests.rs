@@ -60,6 +60,41 @@ fn objects_of_a_cache_are_named_by_the_fields_of_their_type() {
 }
 
 #[test]
+fn the_type_of_a_field_and_the_layout_of_its_struct_are_described_once() {
+    let mut resolver = resolver();
+    named(&mut resolver, FILES + 256 + 8);
+    named(&mut resolver, INODES + 64 + 8);
+    let layouts = resolver.take_layouts();
+    let field = |name: &str| {
+        let field = &layouts.fields[name];
+        (&*field.of, &*field.within, field.offset, field.bytes)
+    };
+    assert_eq!(field("file.f_count"), ("int", "file", 8, 8));
+    assert_eq!(field("inode.i_lock"), ("spinlock_t", "inode", 8, 4));
+    assert_eq!(layouts.structs["file"].bytes, 256);
+    let members = layouts.structs["inode"].members.iter();
+    let members: Vec<_> = members.map(|m| (&*m.name, &*m.of, m.offset, m.bytes)).collect();
+    // The fields of the anonymous union are the struct's own.
+    assert_eq!(
+        members,
+        [
+            ("i_mode", "int", 0, 4),
+            ("i_lock", "spinlock_t", 8, 4),
+            ("i_pipe", "pipe_inode_info *", 16, 8),
+            ("i_link", "void *", 16, 8),
+            ("i_dir_seq", "int", 16, 4),
+            ("i_locks", "spinlock_t[4]", 24, 16),
+            ("i_flctx", "file_lock_context *", 48, 8),
+        ]
+    );
+    named(&mut resolver, FILES + 256 + 8);
+    assert!(resolver.take_layouts().is_empty());
+    named(&mut resolver, FILES + 256 + 64);
+    let more = resolver.take_layouts();
+    assert_eq!((more.fields.len(), more.structs.len()), (1, 0));
+}
+
+#[test]
 fn fields_of_an_inode_are_the_same_in_every_file_system() {
     let mut resolver = resolver();
     assert_eq!(named(&mut resolver, INODES + 64 + 8), "inode.i_lock");

@@ -1,0 +1,225 @@
+//! What kind of data calls share, which tells how to fix it.
+
+use std::collections::BTreeSet;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::datum::Layouts;
+
+/// The kind of a shared datum.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cause {
+    /// A count of users, which keeps an object alive.
+    ReferenceCount,
+    /// A lock, or a sequence count.
+    Lock,
+    /// A link or the root of a list, a tree or a hash table.
+    Links,
+    /// A counter, such as the number of a process's mappings.
+    Counter,
+    /// What an allocator needs: of memory, or of descriptors.
+    Allocator,
+    /// False sharing of different elements of a table, or of different nodes of a tree.
+    Neighbours,
+    /// False sharing of different fields of a struct.
+    Layout,
+    /// The state of an object: its size, times, flags, or pointers to other objects.
+    State,
+    /// knee could not identify the data.
+    #[default]
+    Unknown,
+}
+
+const LOCKS: &[&str] = &[
+    "spinlock",
+    "spinlock_t",
+    "raw_spinlock",
+    "raw_spinlock_t",
+    "qspinlock",
+    "rwlock_t",
+    "mutex",
+    "rw_semaphore",
+    "percpu_rw_semaphore",
+    "semaphore",
+    "rt_mutex",
+    "seqcount",
+    "seqcount_t",
+    "seqcount_spinlock",
+    "seqcount_spinlock_t",
+    "seqcount_raw_spinlock_t",
+    "seqlock_t",
+    "optimistic_spin_queue",
+    "srcu_struct",
+];
+/// Types of reference counts. A lockref contains its lock.
+const REFERENCE_COUNTS: &[&str] =
+    &["lockref", "refcount_struct", "refcount_t", "file_ref_t", "kref", "percpu_ref"];
+/// Names of reference counts that have the type of any atomic counter.
+const REFERENCE_COUNT_NAMES: &[&str] = &[
+    "count",
+    "usage",
+    "users",
+    "mm_users",
+    "mm_count",
+    "f_count",
+    "i_count",
+    "d_count",
+    "mnt_count",
+];
+const LINKS: &[&str] = &[
+    "list_head",
+    "hlist_head",
+    "hlist_node",
+    "hlist_bl_head",
+    "hlist_bl_node",
+    "hlist_nulls_node",
+    "llist_head",
+    "llist_node",
+    "rb_node",
+    "rb_root",
+    "rb_root_cached",
+    "xarray",
+    "radix_tree_root",
+    "maple_tree",
+    "list_lru",
+    "wait_queue_head",
+    "wait_queue_head_t",
+    "swait_queue_head",
+    "callback_head",
+    "plist_head",
+    "plist_node",
+];
+/// Structs that are nodes of a tree.
+const NODES: &[&str] = &["maple_node", "xa_node"];
+const COUNTERS: &[&str] =
+    &["percpu_counter", "page_counter", "mm_rss_stat", "atomic_t", "atomic64_t", "atomic_long_t"];
+/// The structs of the memory allocators.
+const ALLOCATORS: &[&str] =
+    &["slab", "kmem_cache", "kmem_cache_node", "kmem_cache_cpu", "per_cpu_pages", "zone"];
+/// Types and fields of allocators of numbers.
+const NUMBER_ALLOCATORS: &[&str] = &["ida", "idr", "sbitmap"];
+const DESCRIPTOR_ALLOCATORS: &[&str] = &[
+    "fdtable.open_fds",
+    "fdtable.full_fds_bits",
+    "files_struct.next_fd",
+    "files_struct.open_fds_init",
+    "files_struct.full_fds_bits_init",
+];
+/// Names of whole pages.
+const CONTENTS: &[&str] = &["page table", "page cache", "anonymous memory", "user memory"];
+
+impl Cause {
+    /// The cause of a datum with this name, which is a name in a record. The type decides; the name decides between data
+    /// whose type can be anything, such as `int`, and for data whose type is unknown.
+    pub fn of(datum: &str, layouts: &Layouts) -> Self {
+        if let Some([written, beside]) = sides(datum) {
+            return match names(written) == names(beside) {
+                true => Self::Neighbours,
+                false => Self::Layout,
+            };
+        }
+        // Without the use of a page or the role of an inode: `page.lru (anonymous memory)`.
+        let name = datum.split_once(" (").map_or(datum, |(name, _)| name);
+        let of = layouts.fields.get(datum);
+        let (of, within) = of.map_or(("", ""), |field| (&*field.of, &*field.within));
+        let last = name.rsplit('.').next().unwrap_or(name);
+        let is = |types: &[&str]| types.contains(&of);
+        if ALLOCATORS.contains(&within)
+            || is(NUMBER_ALLOCATORS)
+            || DESCRIPTOR_ALLOCATORS.contains(&name.trim_end_matches("[]"))
+        {
+            Self::Allocator
+        } else if is(REFERENCE_COUNTS)
+            || is(COUNTERS) && (REFERENCE_COUNT_NAMES.contains(&last) || last.contains("ref"))
+        {
+            Self::ReferenceCount
+        } else if is(LOCKS) || of.is_empty() && last.ends_with("lock") {
+            Self::Lock
+        } else if is(LINKS)
+            || NODES.contains(&name)
+            || name.trim_end_matches("[]").ends_with("hashtable")
+            || last.starts_with("rb_")
+        {
+            Self::Links
+        } else if is(COUNTERS) || is_counter(last) && !of.is_empty() {
+            Self::Counter
+        } else if of.is_empty()
+            && !name.contains(['.', '['])
+            && !CONTENTS.iter().any(|contents| name.starts_with(contents))
+        {
+            Self::Unknown
+        } else {
+            Self::State
+        }
+    }
+}
+
+/// Whether a number with this name counts something.
+fn is_counter(name: &str) -> bool {
+    let ends = ["count", "_vm", "_bytes", "_inodes", "_blocks"];
+    let begins = ["nr_", "total_", "free_"];
+    ends.iter().any(|end| name.ends_with(end)) || begins.iter().any(|begin| name.starts_with(begin))
+}
+
+/// The two lists of a name for false sharing, `written / accessed`.
+pub(super) fn sides(datum: &str) -> Option<[&str; 2]> {
+    datum.split_once(" / ").map(|(written, beside)| [written, beside])
+}
+
+fn names(list: &str) -> BTreeSet<&str> {
+    list.split(", ").collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::datum::FieldType;
+
+    #[test]
+    fn the_kind_follows_from_the_type_and_then_from_the_name() {
+        for (datum, of, cause) in [
+            ("aa_profile.label.count.count", "kref", Cause::ReferenceCount),
+            ("dentry.d_lockref (directory)", "lockref", Cause::ReferenceCount),
+            ("file.f_count", "atomic_long_t", Cause::ReferenceCount),
+            ("page._refcount", "atomic_t", Cause::ReferenceCount),
+            ("mm_struct.mmap_lock", "rw_semaphore", Cause::Lock),
+            ("dentry.d_seq", "seqcount_spinlock_t", Cause::Lock),
+            ("rename_lock", "", Cause::Lock),
+            ("dentry.d_child", "list_head", Cause::Links),
+            ("vm_area_struct.shared.rb_subtree_last", "long unsigned int", Cause::Links),
+            ("maple_node", "", Cause::Links),
+            ("dentry_hashtable[]", "", Cause::Links),
+            ("inode.i_writecount", "atomic_t", Cause::Counter),
+            ("mm_struct.locked_vm", "long unsigned int", Cause::Counter),
+            ("fdtable.open_fds[]", "", Cause::Allocator),
+            ("files_struct.next_fd", "unsigned int", Cause::Allocator),
+            ("fdtable.fd[] / fdtable.fd[]", "", Cause::Neighbours),
+            ("maple_node / maple_node", "", Cause::Neighbours),
+            ("cred.usage / cred.fsuid, cred.fsgid", "", Cause::Layout),
+            ("inode.i_size", "long long int", Cause::State),
+            ("fdtable.fd[]", "", Cause::State),
+            ("page table", "", Cause::State),
+            ("kmalloc-192+0x40", "", Cause::Unknown),
+            ("line written by fput", "", Cause::Unknown),
+        ] {
+            let mut layouts = Layouts::default();
+            if !of.is_empty() {
+                let (of, within) = (of.to_owned(), "s".to_owned());
+                let field = FieldType { of, within, offset: 0, bytes: 8 };
+                layouts.fields.insert(datum.to_owned(), field);
+            }
+            assert_eq!(Cause::of(datum, &layouts), cause, "{datum}");
+        }
+    }
+
+    #[test]
+    fn everything_in_the_memory_allocator_is_of_an_allocator() {
+        let (of, within) = ("list_head".to_owned(), "kmem_cache_node".to_owned());
+        let field = FieldType { of, within, offset: 0, bytes: 16 };
+        let fields = [("kmem_cache_node.partial".to_owned(), field)].into();
+        let layouts = Layouts { fields, ..Layouts::default() };
+        assert_eq!(Cause::of("kmem_cache_node.partial", &layouts), Cause::Allocator);
+    }
+}
