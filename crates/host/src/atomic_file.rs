@@ -11,8 +11,8 @@ use rustix::fs::{Mode, OFlags, PROC_SUPER_MAGIC, fcntl_setfl, fstatfs, open, rea
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use crate::regular_file::is_trusted_owner;
 use crate::temporary::Listed;
+use crate::users;
 
 /// The most links in a row, as in the kernel.
 const MOST_LINKS: usize = 40;
@@ -134,7 +134,7 @@ fn target_of(path: &Path) -> io::Result<(PathBuf, bool)> {
 /// Refuses a file that belongs to neither this user nor root.
 fn require_trusted(owner: u32, kind: &str) -> io::Result<()> {
     match owner {
-        owner if is_trusted_owner(owner) => Ok(()),
+        owner if users::is_trusted(owner) => Ok(()),
         owner => Err(io::Error::other(format!(
             "it is a {kind} of user {owner}; name a file in a directory of your own"
         ))),

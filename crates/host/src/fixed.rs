@@ -14,7 +14,8 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, mkdirat, openat, readlinkat};
 use rustix::io::Errno;
 
-use crate::regular_file::{FileError, has_acl, is_trusted_owner, others_can_write, require_own};
+use crate::regular_file::{FileError, has_acl, others_can_write, require_own};
+use crate::users;
 
 /// With this bit, users who may write to a directory cannot replace the files of others there.
 const STICKY: u32 = 0o1000;
@@ -159,7 +160,7 @@ impl Walk {
         let (file, stat) = opened.map_err(|error| refused(&path)(error.into()))?;
         let here = Self { file, stat, path };
         let error = match here.stat.st_uid {
-            owner if !is_trusted_owner(owner) => FileError::Owner(owner),
+            owner if !users::is_trusted(owner) => FileError::Owner(owner),
             _ if here.is_shared() && here.stat.st_mode & STICKY == 0 => FileError::Shared,
             _ => return Ok(here),
         };

@@ -78,6 +78,7 @@ pub mod temporary;
 pub mod text;
 pub mod toml_text;
 pub mod topology;
+pub mod users;
 pub mod utc;
 pub mod virtualisation;
 pub mod workdir;

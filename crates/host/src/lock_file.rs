@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use rustix::io::Errno;
-use rustix::process::geteuid;
 
 use crate::temporary::Listed;
+use crate::users;
 
 /// Name of the file in a locked directory.
 pub const LOCK_FILE: &str = ".lock";
@@ -63,7 +63,7 @@ impl LockFile {
             let file = File::from(open(&path, flags, Mode::RUSR | Mode::WUSR)?);
             let opened = file.metadata()?;
             let is_open_to_others = opened.mode() & OF_OTHERS != 0 && keeps_permissions(&file);
-            if is_open_to_others || opened.uid() != geteuid().as_raw() {
+            if is_open_to_others || !users::is_own(opened.uid()) {
                 // It comes from elsewhere, and others may have it open. knee creates no such file.
                 fs::remove_file(&path)?;
                 continue;

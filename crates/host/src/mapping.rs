@@ -9,7 +9,8 @@ use std::os::unix::fs::MetadataExt;
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
-use crate::regular_file::{FileError, has_acl, is_trusted_owner, others_can_write};
+use crate::regular_file::{FileError, has_acl, others_can_write};
+use crate::users;
 
 /// Whether only root and this user can change an open file.
 ///
@@ -18,7 +19,7 @@ use crate::regular_file::{FileError, has_acl, is_trusted_owner, others_can_write
 pub fn is_trusted(file: &File) -> io::Result<bool> {
     let found = file.metadata()?;
     let can_change = || others_can_write(found.mode(), found.gid(), || has_acl(file));
-    Ok(is_trusted_owner(found.uid()) && !can_change())
+    Ok(users::is_trusted(found.uid()) && !can_change())
 }
 
 /// The file itself if only root and this user can change it, and otherwise a [`copy`] of at most `most_bytes`.

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 
-use crate::regular_file::{FileError, is_trusted_owner, path_of, require_own};
+use crate::regular_file::{FileError, path_of, require_own};
+use crate::users;
 
 /// An open directory of this user, in which nobody else can replace files.
 #[derive(Debug)]
@@ -48,7 +49,7 @@ impl OwnDirectory {
 ///
 /// # Errors
 /// There is no such directory, it cannot be opened, or a link of another user leads to it.
-pub fn open_directory(path: &Path) -> Result<File, FileError> {
+fn open_directory(path: &Path) -> Result<File, FileError> {
     // After a slash at the end of a path, the kernel follows the link before it.
     let path: PathBuf = path.components().collect();
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -80,7 +81,7 @@ fn require_own_link(path: &Path) -> Result<(), FileError> {
     let found = path.symlink_metadata()?;
     match found.uid() {
         _ if !found.is_symlink() => Err(io::Error::from(Errno::NOTDIR).into()),
-        owner if is_trusted_owner(owner) => Ok(()),
+        owner if users::is_trusted(owner) => Ok(()),
         owner => Err(FileError::Owner(owner)),
     }
 }

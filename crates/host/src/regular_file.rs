@@ -13,6 +13,8 @@ use rustix::fs::{FileType, Mode, OFlags, Stat, fstat, getxattr, open};
 use rustix::io::Errno;
 use rustix::process::{Uid, geteuid};
 
+use crate::users;
+
 /// The most bytes that knee reads into memory at once. The largest inputs that people have are captures and
 /// kernel images of 100 MB, and half a gigabyte fits into the memory of any machine that knee measures.
 const MOST_BYTES: u64 = 512 << 20;
@@ -36,6 +38,9 @@ pub enum FileError {
     /// It belongs to this user. Files of this user are not accepted.
     #[error("it belongs to user {0}")]
     Owner(u32),
+    /// The kernel does not say to whom it belongs; see [`users::identifies`].
+    #[error("its owner is unknown, because this user namespace lacks users")]
+    UnknownOwner,
     /// Its group or everybody can write to it.
     #[error("other users can write to it")]
     Shared,
@@ -56,7 +61,7 @@ impl FileError {
         match self {
             Self::System(error) => error.kind(),
             Self::Special(_) | Self::Empty => io::ErrorKind::InvalidInput,
-            Self::Owner(_) | Self::Shared => io::ErrorKind::PermissionDenied,
+            Self::Owner(_) | Self::UnknownOwner | Self::Shared => io::ErrorKind::PermissionDenied,
             Self::Leased => io::ErrorKind::ResourceBusy,
             Self::TooLarge(_) => io::ErrorKind::FileTooLarge,
         }
@@ -175,16 +180,26 @@ impl<'a> RegularFile<'a> {
         }
         match self.trust {
             Trust::Anybody => {}
-            Trust::RootAndOwn if !is_trusted_owner(stat.st_uid) => {
-                return Err(FileError::Owner(stat.st_uid));
+            Trust::RootAndOwn if !users::is_trusted(stat.st_uid) => {
+                return Err(other_owner(stat.st_uid));
             }
             Trust::RootAndOwn => check_shared(stat, || has_acl(found))?,
             Trust::Own => check_own(stat, || has_acl(found))?,
         }
         match self.owners {
-            Some(owners) if !owners.contains(&stat.st_uid) => Err(FileError::Owner(stat.st_uid)),
+            Some(owners) if !owners.contains(&stat.st_uid) || !users::identifies(stat.st_uid) => {
+                Err(other_owner(stat.st_uid))
+            }
             _ => Ok(()),
         }
+    }
+}
+
+/// The error for a file of a user whose files are not accepted.
+fn other_owner(user: u32) -> FileError {
+    match users::identifies(user) {
+        true => FileError::Owner(user),
+        false => FileError::UnknownOwner,
     }
 }
 
@@ -208,11 +223,6 @@ pub fn directory(path: &Path) -> io::Result<File> {
     Ok(open(path, flags, Mode::empty())?.into())
 }
 
-/// Whether this user or root owns a file, so that nobody else decides what it is or where it leads.
-pub fn is_trusted_owner(owner: u32) -> bool {
-    [Uid::ROOT, geteuid()].map(Uid::as_raw).contains(&owner)
-}
-
 /// Checks that an open file or directory belongs to this user, and that nobody else can write to it.
 ///
 /// # Errors
@@ -223,8 +233,8 @@ pub fn require_own(file: impl AsFd) -> Result<(), FileError> {
 }
 
 fn check_own(stat: &Stat, has_acl: impl FnOnce() -> bool) -> Result<(), FileError> {
-    if stat.st_uid != geteuid().as_raw() {
-        return Err(FileError::Owner(stat.st_uid));
+    if !users::is_own(stat.st_uid) {
+        return Err(other_owner(stat.st_uid));
     }
     check_shared(stat, has_acl)
 }

@@ -1,13 +1,11 @@
 //! Files that commands write.
 
-use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
-use knee_host::own_directory::open_directory;
-use knee_host::regular_file::{FileError, path_of};
-use knee_host::{AtomicFile, write_atomically};
+use knee_host::regular_file::FileError;
+use knee_host::{AtomicFile, OwnDirectory, write_atomically};
 
 use crate::filter::{Content, Filter};
 
@@ -32,19 +30,19 @@ pub(crate) fn write_with(
 
 /// A directory for several files. They go into this directory, whatever is at its path later.
 pub(crate) struct OutputDirectory {
-    open: File,
+    open: OwnDirectory,
     path: PathBuf,
 }
 
 impl OutputDirectory {
-    /// Opens a directory. Refuses a link of another user.
+    /// Opens a directory. Refuses that of another user, or a link of another user.
     pub(crate) fn open(path: &Path) -> Result<Self, FileError> {
-        Ok(Self { open: open_directory(path)?, path: path.to_owned() })
+        Ok(Self { open: OwnDirectory::open(path)?, path: path.to_owned() })
     }
 
     /// Writes a file as [`write`] does.
     pub(crate) fn write(&self, name: impl AsRef<Path>, content: &[u8]) -> anyhow::Result<()> {
-        write_atomically(&path_of(&self.open).join(&name), content)
+        write_atomically(&self.open.path().join(&name), content)
             .with_context(|| cannot_write(&self.path.join(name)))
     }
 }

@@ -214,6 +214,20 @@ fn no_record_begins_in_a_directory_of_another_user() {
     assert_eq!(fs::read_dir(scratch.record()).unwrap().count(), 0);
 }
 
+/// In a user namespace that lacks users, the kernel reports one number for all of them. It can be that of knee's user.
+#[test]
+fn a_record_whose_owner_the_user_namespace_lacks_is_not_resumed() {
+    let scratch = Scratch::new();
+    finish(&mut scratch.run(&["getppid1", "-t", "1", "-m", "processes"])).assert_code(0);
+    let mut knee = std::process::Command::new("unshare");
+    knee.args(["--user", env!("CARGO_BIN_EXE_knee"), "run", "--resume"]).arg(scratch.record());
+    let finished = finish(&mut knee);
+    if finished.stderr.contains("unshare failed") {
+        return skip("userns", "this machine permits no user namespaces");
+    }
+    finished.assert_stderr_has("its owner is unknown, because this user namespace lacks users");
+}
+
 #[test]
 fn no_record_begins_behind_a_link_of_another_user() {
     if !geteuid().is_root() {

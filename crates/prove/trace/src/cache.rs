@@ -11,7 +11,7 @@ use std::{fs, io};
 use knee_host::LockFile;
 use knee_host::fixed::{self, NotFixed, Readers};
 use knee_host::regular_file::FileError;
-use rustix::process::geteuid;
+use knee_host::users;
 
 use crate::package::PackageError;
 
@@ -47,7 +47,6 @@ fn cache_in(base: &Path, name: &str) -> Result<PathBuf, PackageError> {
 
 /// Refuses a directory that contains a file, a directory or a link of another user, at any depth.
 fn refuse_foreign_entries(dir: &Path) -> Result<(), PackageError> {
-    let user = geteuid().as_raw();
     let mut directories = vec![dir.to_owned()];
     while let Some(directory) = directories.pop() {
         // Another knee process may be removing its downloads.
@@ -58,7 +57,7 @@ fn refuse_foreign_entries(dir: &Path) -> Result<(), PackageError> {
             // This does not follow links.
             let Some(found) = if_present(&path, entry.metadata())? else { continue };
             let owner = found.uid();
-            if owner != user {
+            if !users::is_own(owner) {
                 return Err(PackageError::ForeignEntry { path, owner });
             }
             if found.is_dir() {
@@ -129,6 +128,8 @@ mod tests {
 
     use knee_host::skip::skip;
     use rustix::fs::{FlockOperation, flock};
+
+    use rustix::process::geteuid;
 
     use super::*;
 

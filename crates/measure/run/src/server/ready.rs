@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use knee_host::listener::Listener;
-use knee_host::regular_file::is_trusted_owner;
+use knee_host::users;
 use knee_load::Target;
 
 use super::process::{Process, watch};
@@ -60,7 +60,8 @@ fn require_own(round: &Round<'_>, server: &Process, target: &Target) -> Result<(
         let remedy = "correct [ready] and load.address in the description";
         Failure::new(FailureKind::CannotRun, reason, remedy)
     })?;
-    let is_trusted = |user| is_trusted_owner(user) || round.user_id() == Some(user);
+    let is_trusted =
+        |user| users::is_trusted(user) || round.user_id() == Some(user) && users::identifies(user);
     // The server may have changed its user.
     let is_own = |listener: &Listener| {
         is_trusted(listener.user) || server.processes().any(|pid| listener.is_open_in(pid))

@@ -5,15 +5,13 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 
+use knee_host::users;
 use rustix::process::geteuid;
 
 use crate::job::{Failure, FailureKind};
 
 /// Where users are listed.
 const PASSWD: &str = "/etc/passwd";
-/// The users of this user namespace, see user_namespaces(7), and the content if it has all of them.
-const UID_MAP: &str = "/proc/self/uid_map";
-const ALL: &str = "0 0 4294967295";
 
 /// A user without privileges.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,10 +37,7 @@ impl User {
         let passwd = fs::read_to_string(PASSWD);
         let passwd = passwd.map_err(|error| missing(format!("cannot read {PASSWD}: {error}")))?;
         match Self::parse(&passwd, name) {
-            Some(user) => {
-                let map = fs::read_to_string(UID_MAP).unwrap_or_else(|_| ALL.to_owned());
-                Ok(is_in_namespace(&map, user.uid).then_some(user))
-            }
+            Some(user) => Ok(users::has(user.uid).then_some(user)),
             None => Err(missing(format!("{PASSWD} lists no user {name}"))),
         }
     }
@@ -95,27 +90,9 @@ impl User {
     }
 }
 
-/// Whether a user namespace with this map has the user `uid`. A line of the map has the first user inside, the first one
-/// outside, and their count.
-fn is_in_namespace(map: &str, uid: u32) -> bool {
-    map.lines().any(|line| {
-        let numbers: Vec<u64> =
-            line.split_whitespace().filter_map(|number| number.parse().ok()).collect();
-        matches!(numbers[..], [first, _, count] if (first..first + count).contains(&uid.into()))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_namespace_has_the_users_in_its_map() {
-        assert!(is_in_namespace(ALL, 65534));
-        assert!(!is_in_namespace("         0       1000          1\n", 65534));
-        assert!(is_in_namespace("0 1000 1\n1 100000 65536\n", 65534));
-        assert!(!is_in_namespace("", 0));
-    }
 
     #[test]
     fn a_user_is_found_by_name() {
