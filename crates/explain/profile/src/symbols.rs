@@ -19,7 +19,7 @@ use perf_map::PerfMap;
 
 use crate::capture::{Function, Kind, Stacks};
 use crate::kernel_symbols::KernelSymbols;
-use crate::records::Place;
+use crate::records::{FileId, Place};
 
 /// The module of the kernel's own functions, and the name of unknown kernel functions.
 const KERNEL: &str = "[kernel]";
@@ -41,8 +41,8 @@ pub(crate) struct Symbols {
     demangler: Option<Demangler>,
     /// Functions with lower numbers are already charged to the budget.
     functions: u32,
-    /// The open files by path; `None` for a path that leads to no regular file.
-    files: HashMap<Rc<str>, Option<ObjectFile>>,
+    /// The open files by path and identity; `None` if the path does not lead to such a file, or not to a regular one.
+    files: HashMap<(Rc<str>, Option<FileId>), Option<ObjectFile>>,
     perf_maps: HashMap<i32, PerfMap>,
     has_perf_maps: bool,
     budget: Budget,
@@ -111,7 +111,7 @@ impl Symbols {
                 let (name, module) = found.unwrap_or((KERNEL, None));
                 [function(stacks, name, module.unwrap_or(KERNEL), Kind::Kernel, false)].into()
             }
-            Address::File(path, offset) => self.in_file(path, *offset, stacks),
+            Address::File(path, id, offset) => self.in_file(path, *id, *offset, stacks),
             Address::Memory(pid, area, address) => {
                 let read = || match self.has_perf_maps {
                     true => PerfMap::read(*pid, &mut self.budget),
@@ -130,10 +130,18 @@ impl Symbols {
         functions
     }
 
-    fn in_file(&mut self, path: &Rc<str>, offset: u64, stacks: &mut Stacks) -> Box<[u32]> {
+    fn in_file(
+        &mut self,
+        path: &Rc<str>,
+        id: Option<FileId>,
+        offset: u64,
+        stacks: &mut Stacks,
+    ) -> Box<[u32]> {
+        // Files have other numbers on another machine.
+        let id = id.filter(|_| self.has_perf_maps);
         let mut function = |name: &str, inlined| function(stacks, name, path, Kind::User, inlined);
-        let open = || ObjectFile::open(Path::new(&**path), &mut self.budget);
-        let file = self.files.entry(Rc::clone(path)).or_insert_with(open);
+        let open = || ObjectFile::open(Path::new(&**path), id, &mut self.budget);
+        let file = self.files.entry((Rc::clone(path), id)).or_insert_with(open);
         let is_trusted = file.as_ref().is_none_or(ObjectFile::is_trusted);
         if file.as_ref().is_some_and(|file| !is_trusted && !self.budget.take_steps(file.steps)) {
             *file = None;
@@ -176,7 +184,7 @@ pub(crate) enum Address {
     /// In the kernel.
     Kernel(u64),
     /// An offset in a file.
-    File(Rc<str>, u64),
+    File(Rc<str>, Option<FileId>, u64),
     /// In memory of a process that belongs to no file, and the kernel's name for that memory.
     Memory(i32, Rc<str>, u64),
 }
@@ -186,7 +194,9 @@ impl Address {
     pub(crate) fn user(address: u64, place: Option<Place>) -> Address {
         match place {
             None => Address::Unknown,
-            Some(place) if is_on_disk(&place.file) => Address::File(place.file, place.offset),
+            Some(Place { file, id, offset, .. }) if is_on_disk(&file) => {
+                Address::File(file, id, offset)
+            }
             Some(place) => Address::Memory(place.pid, place.file, address),
         }
     }
@@ -252,7 +262,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let fifo = dir.path().join("fifo");
         mkfifoat(CWD, &fifo, Mode::RUSR | Mode::WUSR).unwrap();
-        let address = |path: &str| Address::File(path.into(), 0x1000);
+        let address = |path: &str| Address::File(path.into(), None, 0x1000);
         assert_eq!(names(|| Symbols::new(None), address, &fifo), ["[fifo]"]);
         assert_eq!(names(|| Symbols::new(None), address, Path::new("/dev/null")), ["[null]"]);
     }
@@ -269,12 +279,12 @@ mod tests {
         let path: Rc<str> = path.to_str().unwrap().into();
         let mut offsets = 0x100..0x200;
         let last = offsets.find(|offset| {
-            symbols.find(&Address::File(Rc::clone(&path), *offset), &mut stacks);
+            symbols.find(&Address::File(Rc::clone(&path), None, *offset), &mut stacks);
             symbols.left_out() > 0
         });
         // Each address takes 20,000 steps, and some hundreds for the headers.
         assert!(last.is_some_and(|last| (0x120..0x134).contains(&last)), "{last:?}");
-        symbols.find(&Address::File(path, 0x8000), &mut stacks);
+        symbols.find(&Address::File(path, None, 0x8000), &mut stacks);
         assert_eq!(symbols.left_out(), 1, "a file counts once");
     }
 
@@ -299,7 +309,7 @@ mod tests {
         symbols.budget = Budget::of(1 << 20);
         let path: Rc<str> = path.to_str().unwrap().into();
         for nr in 0..100 {
-            symbols.find(&Address::File(Rc::clone(&path), 0x100 + nr * 16), &mut stacks);
+            symbols.find(&Address::File(Rc::clone(&path), None, 0x100 + nr * 16), &mut stacks);
         }
         let names: usize = stacks.finish().functions.iter().map(|known| known.name.len()).sum();
         assert!((100_000..550_000).contains(&names), "{names} bytes");

@@ -6,11 +6,36 @@ use std::rc::Rc;
 
 use rangemap::RangeMap;
 
+/// A file, whatever its path is and in which mount namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct FileId {
+    /// Major and minor number of its device.
+    pub(crate) device: (u32, u32),
+    pub(crate) inode: u64,
+}
+
+/// A file of code, as a process has mapped it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CodeFile<'a> {
+    /// Its path in the mount namespace of the process, or the kernel's name for memory without a file.
+    pub(crate) path: &'a str,
+    /// `None` if it is not known.
+    pub(crate) id: Option<FileId>,
+}
+
+#[cfg(test)]
+impl<'a> From<&'a str> for CodeFile<'a> {
+    fn from(path: &'a str) -> Self {
+        Self { path, id: None }
+    }
+}
+
 /// Code that is mapped from a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mapped {
     /// A path, or the kernel's name for memory without a file.
     pub(super) file: Rc<str>,
+    pub(super) id: Option<FileId>,
     /// The difference of an offset in the file and its address.
     pub(super) shift: u64,
 }

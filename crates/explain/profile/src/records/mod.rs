@@ -20,9 +20,10 @@ use foldhash::{HashMap, HashMapExt};
 use linux_perf_event_reader::constants::{
     PERF_CONTEXT_KERNEL, PERF_CONTEXT_MAX, PERF_CONTEXT_USER,
 };
-use linux_perf_event_reader::{CpuMode, EventRecord, SampleRecord};
+use linux_perf_event_reader::{CpuMode, EventRecord, Mmap2FileId, SampleRecord};
 use space::NO_MAPS;
 
+pub(crate) use areas::{CodeFile, FileId};
 pub(crate) use family::Family;
 pub(crate) use off_cpu::OffCpu;
 pub(crate) use order::InOrder;
@@ -160,11 +161,22 @@ impl Records {
             }
             EventRecord::Mmap2(map) => {
                 let area = map.address..map.address.saturating_add(map.length);
-                self.map(map.cpu_mode, map.pid, area, map.page_offset, &map.path.as_slice());
+                let path = String::from_utf8_lossy(&map.path.as_slice()).into_owned();
+                let id = match &map.file_id {
+                    // Without a file, the inode is 0.
+                    Mmap2FileId::InodeAndVersion(file) if file.inode != 0 => {
+                        Some(FileId { device: (file.major, file.minor), inode: file.inode })
+                    }
+                    _ => None,
+                };
+                let file = CodeFile { path: &path, id };
+                self.map(map.cpu_mode, map.pid, area, map.page_offset, file);
             }
             EventRecord::Mmap(map) if map.is_executable => {
                 let area = map.address..map.address.saturating_add(map.length);
-                self.map(map.cpu_mode, map.pid, area, map.page_offset, &map.path.as_slice());
+                let path = String::from_utf8_lossy(&map.path.as_slice()).into_owned();
+                let file = CodeFile { path: &path, id: None };
+                self.map(map.cpu_mode, map.pid, area, map.page_offset, file);
             }
             EventRecord::Lost(lost) => {
                 self.losses.lost = self.losses.lost.saturating_add(lost.count);
@@ -205,17 +217,16 @@ impl Records {
         }
     }
 
-    fn map(&mut self, mode: CpuMode, pid: i32, area: Range<u64>, offset: u64, path: &[u8]) {
-        let path = String::from_utf8_lossy(path);
+    fn map(&mut self, mode: CpuMode, pid: i32, area: Range<u64>, offset: u64, file: CodeFile<'_>) {
         match mode {
             CpuMode::Kernel | CpuMode::GuestKernel | CpuMode::Hypervisor => {
-                self.symbols.kernel_mapped(&path, offset);
+                self.symbols.kernel_mapped(file.path, offset);
             }
             _ => {
                 if self.spaces.is_full() {
                     self.give_names();
                 }
-                self.spaces.map(pid, area, offset, &path);
+                self.spaces.map(pid, area, offset, file);
             }
         }
     }

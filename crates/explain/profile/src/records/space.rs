@@ -10,7 +10,7 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::rc::Rc;
 
-use super::areas::{Areas, Mapped};
+use super::areas::{Areas, CodeFile, FileId, Mapped};
 
 /// The maps of a stack without user space.
 pub(super) const NO_MAPS: u32 = u32::MAX;
@@ -31,6 +31,7 @@ const MOST_TEXT: usize = 64 << 20;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) file: Rc<str>,
+    pub(crate) id: Option<FileId>,
     pub(crate) offset: u64,
     /// The process that mapped it first. A just-in-time compiler writes its names under this PID.
     pub(crate) pid: i32,
@@ -117,7 +118,14 @@ impl Spaces {
         }
     }
 
-    pub(crate) fn map(&mut self, pid: i32, area: Range<u64>, offset: u64, file: &str) {
+    pub(crate) fn map<'f>(
+        &mut self,
+        pid: i32,
+        area: Range<u64>,
+        offset: u64,
+        file: impl Into<CodeFile<'f>>,
+    ) {
+        let CodeFile { path: file, id } = file.into();
         // A damaged record may describe an empty area, which the map refuses.
         if area.is_empty() {
             return;
@@ -137,7 +145,7 @@ impl Spaces {
             self.path_bytes += new_bytes;
             self.kept_bytes += new_bytes;
         }
-        let mapped = Mapped { file, shift: offset.wrapping_sub(area.start) };
+        let mapped = Mapped { file, id, shift: offset.wrapping_sub(area.start) };
         let maps = Rc::make_mut(maps);
         // Earlier samples refer to the maps before this change.
         maps.kept.set(None);
@@ -161,8 +169,9 @@ impl Spaces {
     /// The place of an address, by the number of the maps at the time of its sample.
     pub(crate) fn find(&self, maps: u32, address: u64) -> Option<Place> {
         let maps = self.kept.get(&maps)?;
-        let Mapped { file, shift } = maps.areas.get(address)?;
-        Some(Place { file: file.clone(), offset: address.wrapping_add(*shift), pid: maps.pid })
+        let Mapped { file, id, shift } = maps.areas.get(address)?;
+        let (file, offset) = (file.clone(), address.wrapping_add(*shift));
+        Some(Place { file, id: *id, offset, pid: maps.pid })
     }
 
     /// Drops numbered maps, except those to which samples still refer, and paths that are in no maps any more.
@@ -212,15 +221,22 @@ pub(crate) fn read_maps(pid: i32) -> io::Result<Vec<u8>> {
 }
 
 /// Area, offset and file of a line of `/proc/PID/maps`, if it maps code.
-fn executable(line: &str) -> Option<(Range<u64>, u64, &str)> {
+fn executable(line: &str) -> Option<(Range<u64>, u64, CodeFile<'_>)> {
     let mut words = line.splitn(6, ' ');
     let (start, end) = words.next()?.split_once('-')?;
     let number = |digits: &str| u64::from_str_radix(digits, 16).ok();
     let area = number(start)?..number(end)?;
     let is_code = words.next()?.as_bytes().get(2) == Some(&b'x');
     let offset = number(words.next()?)?;
-    let file = words.nth(2)?.trim_start();
-    is_code.then_some((area, offset, if file.is_empty() { "//anon" } else { file }))
+    let (device, inode) = (words.next()?, words.next()?);
+    let path = words.next()?.trim_start();
+    let path = if path.is_empty() { "//anon" } else { path };
+    let file_id = || {
+        let (major, minor) = device.split_once(':')?;
+        let device = (u32::from_str_radix(major, 16).ok()?, u32::from_str_radix(minor, 16).ok()?);
+        Some(FileId { device, inode: inode.parse().ok()? })
+    };
+    is_code.then(|| (area, offset, CodeFile { path, id: file_id() }))
 }
 
 #[cfg(test)]
@@ -275,12 +291,15 @@ mod tests {
     #[test]
     fn lines_of_proc_pid_maps_are_parsed() {
         let line = "55d0c8a00000-55d0c8a02000 r-xp 00002000 fe:00 1234   /usr/bin/a program";
-        let area = 0x55d0_c8a0_0000..0x55d0_c8a0_2000;
-        assert_eq!(executable(line), Some((area, 0x2000, "/usr/bin/a program")));
-        assert_eq!(executable("55d0c8a00000-55d0c8a02000 rw-p 00002000 fe:00 1234 /a"), None);
+        let (area, offset, file) = executable(line).unwrap();
+        assert_eq!((area, offset), (0x55d0_c8a0_0000..0x55d0_c8a0_2000, 0x2000));
+        assert_eq!(file.path, "/usr/bin/a program");
+        assert_eq!(file.id, Some(FileId { device: (0xfe, 0), inode: 1234 }));
+        let data = "55d0c8a00000-55d0c8a02000 rw-p 00002000 fe:00 1234 /a";
+        assert!(executable(data).is_none());
         let (_, _, file) = executable("7f0000000000-7f0000001000 rwxp 00000000 00:00 0 ").unwrap();
-        assert_eq!(file, "//anon");
-        assert_eq!(executable("what is this"), None);
+        assert_eq!(file.path, "//anon");
+        assert!(executable("what is this").is_none());
     }
 
     #[test]
@@ -342,7 +361,7 @@ mod tests {
     fn paths_beyond_the_limit_are_left_out_and_unused_ones_are_dropped() {
         let mut spaces = Spaces::default();
         let map = |spaces: &mut Spaces, number: usize| {
-            spaces.map(1, 0x1000..0x2000, 0, &format!("{number}{}", "/".repeat(1 << 20)));
+            spaces.map(1, 0x1000..0x2000, 0, &*format!("{number}{}", "/".repeat(1 << 20)));
         };
         for number in 0..150 {
             map(&mut spaces, number);

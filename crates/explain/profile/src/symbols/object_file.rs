@@ -7,11 +7,18 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 
 use blazesym::symbolize::source::{Elf, Source};
-use knee_host::RegularFile;
 use knee_host::mapping::is_trusted;
+use knee_host::regular_file::path_of;
+use knee_host::{RegularFile, filesystem};
+use rustix::fs::{fstat, major, minor};
 
 use super::budget::Budget;
 use super::search::steps;
+use crate::records::FileId;
+
+/// File systems on which a mapping can show another device or inode than fstat(2): that of the superblock instead of the
+/// subvolume, or of the file below the overlay.
+const WITH_OTHER_NUMBERS: [&str; 3] = ["btrfs", "overlayfs", "bcachefs"];
 
 /// An open program or library.
 #[derive(Debug)]
@@ -26,9 +33,13 @@ pub(super) struct ObjectFile {
 
 impl ObjectFile {
     /// Opens the file, or a copy if other users can change it; `None` if it is not a regular file, or cannot be
-    /// read or copied. The symbolizer maps it.
-    pub(super) fn open(path: &Path, budget: &mut Budget) -> Option<ObjectFile> {
+    /// read or copied. The symbolizer maps it. `id` is that of the file which a process has mapped; in its mount
+    /// namespace, the path may lead to another file, or the file has been replaced since.
+    pub(super) fn open(path: &Path, id: Option<FileId>, budget: &mut Budget) -> Option<ObjectFile> {
         let file = RegularFile::at(path).open().ok()?;
+        if id.is_some_and(|id| !is_file(&file, id)) {
+            return None;
+        }
         let has_debug_symbols = is_trusted(&file).ok()?;
         if has_debug_symbols {
             return Some(ObjectFile { file, has_debug_symbols, steps: 0 });
@@ -54,6 +65,15 @@ impl ObjectFile {
     }
 }
 
+/// Whether an open file has this identity, as far as knee can tell: on some file systems, mappings and files show
+/// different numbers.
+fn is_file(file: &File, id: FileId) -> bool {
+    let Ok(found) = fstat(file) else { return false };
+    let found = FileId { device: (major(found.st_dev), minor(found.st_dev)), inode: found.st_ino };
+    let kind = filesystem::kind(&path_of(file));
+    found == id || kind.is_none_or(|kind| WITH_OTHER_NUMBERS.contains(&kind.as_str()))
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs::{self, Permissions};
@@ -67,12 +87,33 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_file_that_is_not_the_mapped_one_is_not_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let [mapped, other] = ["mapped", "other"].map(|name| dir.path().join(name));
+        for path in [&mapped, &other] {
+            fs::copy(std::env::current_exe().unwrap(), path).unwrap();
+        }
+        let id = {
+            let found = fstat(File::open(&mapped).unwrap()).unwrap();
+            FileId { device: (major(found.st_dev), minor(found.st_dev)), inode: found.st_ino }
+        };
+        let is_opened =
+            |path: &Path| ObjectFile::open(path, Some(id), &mut Budget::default()).is_some();
+        assert!(is_opened(&mapped));
+        let kind = filesystem::kind(&other).unwrap();
+        assert_eq!(is_opened(&other), WITH_OTHER_NUMBERS.contains(&&*kind), "{kind}");
+        // Another mount at the same path, or a new version of the file.
+        fs::rename(&other, &mapped).unwrap();
+        assert_eq!(is_opened(&mapped), WITH_OTHER_NUMBERS.contains(&&*kind), "{kind}");
+    }
+
+    #[test]
     fn debugging_symbols_are_read_only_from_files_of_trusted_users() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("program");
         fs::write(&file, program()).unwrap();
         let has_debug_symbols =
-            || ObjectFile::open(&file, &mut Budget::default()).unwrap().has_debug_symbols;
+            || ObjectFile::open(&file, None, &mut Budget::default()).unwrap().has_debug_symbols;
         assert!(has_debug_symbols());
         fs::set_permissions(&file, Permissions::from_mode(0o666)).unwrap();
         assert!(!has_debug_symbols());
@@ -93,10 +134,10 @@ mod tests {
         fs::write(&path, &bytes).unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
         let mut budget = Budget::of(length + 4);
-        let copy = ObjectFile::open(&path, &mut budget).unwrap();
+        let copy = ObjectFile::open(&path, None, &mut budget).unwrap();
         fs::write(&path, "1234567").unwrap();
         assert_eq!(copy.file.metadata().unwrap().len(), length);
-        assert!(ObjectFile::open(&path, &mut budget).is_none());
+        assert!(ObjectFile::open(&path, None, &mut budget).is_none());
         assert_eq!((budget.left(), budget.left_out), (4, 1));
     }
 
@@ -109,7 +150,7 @@ mod tests {
         // It has petabytes, and belongs to the user of the process.
         let path = format!("/proc/{}/pagemap", child.id());
         let mut budget = Budget::of(64 << 10);
-        let is_open = ObjectFile::open(Path::new(&path), &mut budget).is_some();
+        let is_open = ObjectFile::open(Path::new(&path), None, &mut budget).is_some();
         child.kill().and_then(|()| child.wait()).unwrap();
         assert_eq!((is_open, budget.left(), budget.left_out), (false, 64 << 10, 0));
     }
@@ -122,10 +163,10 @@ mod tests {
         // EI_DATA.
         bytes[5] = 3 - bytes[5];
         fs::write(&path, &bytes).unwrap();
-        assert!(ObjectFile::open(&path, &mut Budget::default()).is_some());
+        assert!(ObjectFile::open(&path, None, &mut Budget::default()).is_some());
         fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
         let mut budget = Budget::default();
-        assert!(ObjectFile::open(&path, &mut budget).is_none());
+        assert!(ObjectFile::open(&path, None, &mut budget).is_none());
         assert_eq!(budget.left_out, 1);
     }
 

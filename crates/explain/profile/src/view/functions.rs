@@ -129,9 +129,10 @@ pub fn table(rows: &[Row<Part>], most: usize) -> Table {
     table
 }
 
-/// The last part of a path.
+/// The last part of a path. The name of a file must not look like that of code without a file, such as `[kernel]`.
 fn short(module: &str) -> &str {
-    module.rsplit('/').next().unwrap_or(module)
+    let name = module.rsplit('/').next().unwrap_or(module);
+    if name.starts_with('[') { module } else { name }
 }
 
 #[cfg(test)]

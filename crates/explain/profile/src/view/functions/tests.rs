@@ -42,3 +42,10 @@ fn the_error_is_half_the_wilson_interval() {
     assert!((Part::of(0, 20).error - 0.1611 / 2.0).abs() < 1e-4);
     assert_eq!(Part::of(0, 0).share, 0.0);
 }
+
+#[test]
+fn the_name_of_a_file_does_not_look_like_that_of_the_kernel() {
+    assert_eq!(short("/usr/lib/libc.so.6"), "libc.so.6");
+    assert_eq!(short("[kernel]"), "[kernel]");
+    assert_eq!(short("/tmp/[kernel]"), "/tmp/[kernel]");
+}
