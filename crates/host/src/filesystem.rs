@@ -20,6 +20,9 @@ const NAMES: [(u64, &str); 13] = [
     (0xff53_4d42, "cifs"),
 ];
 
+/// Free bytes of a file system with less room than any file of knee or a server needs.
+const ALMOST_FULL: u64 = 64 << 10;
+
 /// The name of the file system that `path` is on, or its magic number in hex when knee has no
 /// name for it; `None` if the path cannot be examined.
 pub fn kind(path: &Path) -> Option<String> {
@@ -30,6 +33,14 @@ pub fn kind(path: &Path) -> Option<String> {
 pub fn bytes_free(path: &Path) -> Option<u64> {
     let stat = rustix::fs::statvfs(path).ok()?;
     Some(stat.f_bavail.saturating_mul(stat.f_frsize))
+}
+
+/// Whether even root can hardly write to the file system of `path` any more.
+pub fn is_full(path: &Path) -> bool {
+    rustix::fs::statvfs(path).is_ok_and(|stat| {
+        // Some file systems, such as /proc, have no blocks.
+        stat.f_blocks > 0 && stat.f_bfree.saturating_mul(stat.f_frsize) < ALMOST_FULL
+    })
 }
 
 fn name(magic: u64) -> String {

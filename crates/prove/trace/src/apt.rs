@@ -6,19 +6,19 @@
 //! find the mirror. The searches for kernels and for QEMUs use different suites, but share the
 //! package lists. If the mirror no longer has a suite, the suite is skipped.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, SystemTime};
+use std::{fs, io};
 
-use knee_host::{RegularFile, write_atomically};
+use knee_host::{RegularFile, filesystem, write_atomically};
 
 use crate::cache::{cache, create, in_partial, locked};
 use crate::fetched;
 use crate::package::{PACKAGE_ENDING, PackageError};
-use crate::tool::{ToolError, output};
+use crate::tool::{MIB, ToolError, output_unless};
 
 /// Names of Debian's suites as they may appear in a machine's apt sources.
 const DEBIAN: [&str; 10] = [
@@ -49,6 +49,8 @@ const LISTS: &str = "state/lists";
 const GONE: &str = "does not have a Release file";
 /// The packages that contain apt's programs.
 const APT: &str = "apt dpkg";
+/// Maximum output of one of apt's programs, in bytes. The list of all packages of a suite takes a few.
+const MOST_OUTPUT: u64 = 256 * MIB;
 
 /// A package in one of Debian's suites.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -219,7 +221,7 @@ impl Apt {
                     interval = MESSAGE_INTERVAL;
                 }
             });
-            let output = run(command);
+            let output = run_in(dir, command);
             drop(ended);
             output
         })
@@ -269,7 +271,7 @@ impl Apt {
         // again.
         let fetched = Apt { suites: stale, ..self.clone() };
         self.write(&sources_file(&fetched.suites), &sources(&mirror, &fetched.suites))?;
-        let updated = run(fetched.program("apt-get").args(["-q", "update"]));
+        let updated = run_in(&self.dir, fetched.program("apt-get").args(["-q", "update"]));
         // If the mirror no longer has a suite, apt fails but still fetches the lists of the other
         // suites.
         if !self.has_lists() {
@@ -329,12 +331,29 @@ fn modified(path: &Path) -> Option<SystemTime> {
     fs::metadata(path).and_then(|file| file.modified()).ok()
 }
 
+/// Runs one of apt's programs, which writes below `dir`. On a full file system, apt waits for ever.
+fn run_in(dir: &Path, command: &mut Command) -> Result<String, PackageError> {
+    let is_full = || filesystem::is_full(dir);
+    run_unless(&is_full, command).map_err(|error| match is_full() {
+        true => PackageError::write(dir)(io::ErrorKind::StorageFull.into()),
+        false => error,
+    })
+}
+
 fn run(command: &mut Command) -> Result<String, PackageError> {
+    run_unless(&|| false, command)
+}
+
+fn run_unless(
+    is_stuck: &(dyn Fn() -> bool + Sync),
+    command: &mut Command,
+) -> Result<String, PackageError> {
     // apt's messages are parsed, so they must not be translated.
     command.env("LC_ALL", "C").env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
     // This variable names a configuration file, which can make apt run other programs.
     command.env_remove("APT_CONFIG");
-    Ok(String::from_utf8_lossy(&output(command, APT)?).into_owned())
+    let printed = output_unless(is_stuck, MOST_OUTPUT, command, APT)?;
+    Ok(String::from_utf8_lossy(&printed).into_owned())
 }
 
 /// The Debian mirror that the machine's apt uses.

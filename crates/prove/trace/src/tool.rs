@@ -4,11 +4,15 @@ use std::io::{self, Read};
 use std::panic::resume_unwind;
 use std::process::{Command, Stdio};
 use std::thread;
+use std::time::Duration;
 
-use knee_host::process::{self, Tied, Ties, spawn};
+use knee_host::process::{self, Tied, Ties, spawn, wait_readable};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 /// A mebibyte, the unit of limits.
 pub(crate) const MIB: u64 = 1 << 20;
+/// How often to find out whether a program is stuck.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// Why a program on this machine could not be run, or failed.
 #[derive(Debug, thiserror::Error)]
@@ -64,14 +68,34 @@ pub(crate) fn output_up_to(
     command: &mut Command,
     package: &'static str,
 ) -> Result<Vec<u8>, ToolError> {
+    output_unless(&|| false, limit, command, package)
+}
+
+/// Like [`output_up_to`], but kills the program as soon as `is_stuck` is true.
+pub(crate) fn output_unless(
+    is_stuck: &(dyn Fn() -> bool + Sync),
+    limit: u64,
+    command: &mut Command,
+    package: &'static str,
+) -> Result<Vec<u8>, ToolError> {
     let child = spawn(command.stdout(Stdio::piped()).stderr(Stdio::piped()), Ties::bound());
     let child = child.map_err(|error| ToolError::not_run(command, package, &error))?;
     let program = command.get_program().to_string_lossy().into_owned();
-    let failed = |message: String| ToolError::Failed { program, message };
+    let failed = |message: String| ToolError::Failed { program: program.clone(), message };
     // `Tied` kills the program on return, so that it does not wait forever with output that nobody reads.
     let mut child = Tied(child);
     let (stdout, stderr) = (child.0.stdout.take(), child.0.stderr.take());
+    let end = pidfd_open(Pid::from_child(&child.0), PidfdFlags::empty());
+    let end = end.map_err(|error| failed(error.to_string()))?;
     let (printed, message) = thread::scope(|scope| {
+        scope.spawn(|| {
+            while !wait_readable(&end, LOOK) {
+                if is_stuck() {
+                    let _ = pidfd_send_signal(&end, Signal::KILL);
+                    break;
+                }
+            }
+        });
         // Read both pipes at the same time: if a program has filled one pipe, it waits until somebody reads
         // that pipe.
         let message = scope.spawn(|| read_pipe("its message", stderr, MIB));
@@ -132,5 +156,11 @@ mod tests {
         assert!(shell(&format!("{messages}; exit 1")).is_err());
         let endless = shell("exec cat /dev/zero").unwrap_err().to_string();
         assert!(endless.starts_with("sh failed: its output is longer than"), "{endless}");
+    }
+
+    #[test]
+    fn a_stuck_program_is_killed() {
+        let mut sleep = Command::new("sleep");
+        assert!(output_unless(&|| true, 100, sleep.arg("3600"), "coreutils").is_err());
     }
 }
