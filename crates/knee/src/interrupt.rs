@@ -68,6 +68,11 @@ pub(crate) fn set_next_to_this_command(more: &str) {
     set_next(format!("knee {}{more}", words.collect::<Vec<_>>().join(" ")));
 }
 
+/// The end of a message, with the command that continues this one.
+pub(crate) fn and_next() -> String {
+    next().as_ref().map_or(String::new(), |next| format!("; to continue: {next}"))
+}
+
 /// The message for a command that a signal ended.
 pub(crate) fn message() -> String {
     message_after("")
@@ -76,8 +81,7 @@ pub(crate) fn message() -> String {
 /// The message for a command that a signal ended after this much work, such as `5 of 9 tests`.
 pub(crate) fn message_after(done: &str) -> String {
     let after = if done.is_empty() { "" } else { " after " };
-    let next = next().as_ref().map_or(String::new(), |next| format!("; to continue: {next}"));
-    format!("interrupted{after}{done}{next}")
+    format!("interrupted{after}{done}{}", and_next())
 }
 
 fn next() -> MutexGuard<'static, Option<String>> {

@@ -170,16 +170,26 @@ pub(crate) fn unusable_dir(dir: &Path, error: &io::Error) -> Failure {
     failed(&error.kind(), format!("{remedy}{elsewhere}"))
 }
 
-/// The failure of one of `tasks` tasks in the work directory `dir` of a round. A full file system kills
-/// a task that writes to mapped memory, and cuts off writes. If there is too little room for the files
-/// of all tasks, the reason says so. The file of the dead task no longer takes any.
+/// The failure of one of `tasks` tasks, or of a server, in the work directory `dir` of a round. A full file system kills
+/// a task that writes to mapped memory, cuts off writes, and ends servers. If there is too little room for the files
+/// of all tasks, the reason says so. The file of the dead task no longer takes any. The limit of file sizes (`ulimit -f`)
+/// also kills.
 pub(crate) fn blaming_full_disk(failure: Failure, dir: &Path, tasks: u32) -> Failure {
     let is_cut = ["short ", "SIGBUS"].iter().any(|sign| failure.reason.contains(sign));
-    if failure.kind != FailureKind::Died || !is_cut {
+    let is_full = filesystem::is_full(dir);
+    if failure.kind == FailureKind::Died && failure.reason.contains("SIGXFSZ") {
+        let reason = format!("{}: a file would be larger than the limit", failure.reason);
+        return Failure::new(
+            FailureKind::CannotRun,
+            reason,
+            "raise the limit: ulimit -f unlimited",
+        );
+    }
+    if failure.kind != FailureKind::Died || !(is_cut || is_full) {
         return failure;
     }
     match filesystem::bytes_free(dir) {
-        Some(free) if free < LARGEST_FILE * u64::from(tasks) => {
+        Some(free) if is_full || free < LARGEST_FILE * u64::from(tasks) => {
             // The directory that the user chose contains that of knee, which contains that of the round.
             let chosen = dir.ancestors().nth(2).unwrap_or(dir);
             let cause = unusable_dir(chosen, &io::ErrorKind::StorageFull.into());
@@ -224,6 +234,15 @@ mod tests {
             remedy("/scratch", io::ErrorKind::StorageFull),
             "free space there, or choose another with --dir"
         );
+    }
+
+    #[test]
+    fn a_task_that_the_limit_of_file_sizes_kills_is_explained() {
+        let reason = "task 0 was killed by SIGXFSZ".to_owned();
+        let died = Failure { kind: FailureKind::Died, reason, remedy: String::new() };
+        let failure = blaming_full_disk(died, Path::new("/"), 1);
+        assert_eq!(failure.kind, FailureKind::CannotRun);
+        assert!(failure.remedy.contains("ulimit -f"), "{failure:?}");
     }
 
     #[test]

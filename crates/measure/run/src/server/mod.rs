@@ -52,6 +52,7 @@ use self::open_loop::OpenLoop;
 use self::round::Round;
 use self::usage::Usage;
 use crate::job::{Failure, FailureKind, Job, Phase, Sample};
+use crate::needs::blaming_full_disk;
 use crate::observer::RoundObserver;
 use crate::stopped::Stopped;
 
@@ -74,7 +75,10 @@ pub(crate) fn run(
     cpus.sort_unstable();
     cpus.dedup();
     let reference = knee_reference::speed_on(&cpus);
-    let (measured, open_loop, killed) = serve(&round)?;
+    let (measured, open_loop, killed) = serve(&round).map_err(|stopped| match stopped {
+        Stopped::Failed(failure) => blaming_full_disk(failure, &job.dir, 0).into(),
+        stopped => stopped,
+    })?;
     if let Some(host) = round.host.take() {
         host.close(interrupt)?;
     }

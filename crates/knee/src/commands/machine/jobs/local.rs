@@ -4,6 +4,7 @@ use std::os::fd::BorrowedFd;
 use std::process::Command;
 
 use anyhow::Context;
+use knee_host::filesystem;
 
 use super::directory::Directory;
 use super::machine::{Machine, run_tied};
@@ -27,6 +28,10 @@ impl Machine for Local<'_> {
         let mut script = Command::new("sh");
         script.arg(self.directory.script()).arg(job.to_string());
         script.arg(self.directory.path()).arg("tied");
-        run_tied(&mut script, stop).context("cannot start sh")
+        let message = run_tied(&mut script, stop).context("cannot start sh")?;
+        Ok(match filesystem::is_full(self.directory.path()) {
+            true => format!("the file system of {} is full", self.directory.path().display()),
+            false => message,
+        })
     }
 }

@@ -143,7 +143,10 @@ impl<'t> UnderWay<'t> {
         let (done, of) = (self.results.tally.total().tests as u64, self.expected as u64);
         self.progress.show(&Amount { done, of, unit: "tests" }, String::new);
         if let Some(record) = &mut self.record {
-            record.append(line)?;
+            record.append(line).map_err(|error| {
+                let with_next = format!("{error}{}", interrupt::and_next());
+                anyhow::Error::new(error).context(with_next)
+            })?;
         }
         if !self.json {
             return Ok(());
