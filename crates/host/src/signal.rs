@@ -76,13 +76,14 @@ impl AsFd for SignalFd {
 
 /// Gives a fresh child the signal settings of an ordinary process. Makes system calls only.
 pub fn reset_signals() {
-    // SAFETY: the mask is initialised by sigemptyset before its use; an empty mask and a default
-    // disposition need no further care in a process with one thread.
+    // SAFETY: the mask is initialised by sigemptyset before its use; an empty mask and default
+    // dispositions need no further care in a process with one thread.
     unsafe {
         let mut none = std::mem::zeroed();
         libc::sigemptyset(&mut none);
         libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
     }
 }
 

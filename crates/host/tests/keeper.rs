@@ -10,9 +10,11 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use knee_host::clock::seconds;
 use knee_host::process::keeper::{self, Kept, Program};
 use knee_host::process::{CpuClock, wait_readable};
 use rustix::process::{Signal, geteuid, getpid, kill_process};
+use rustix::time::ClockId;
 
 /// Longer than a busy machine needs for anything here.
 const LONG: Duration = Duration::from_secs(120);
@@ -27,8 +29,9 @@ const KILLED: &str = "killed";
 /// A name and a test, which gets an empty directory.
 type Test = (&'static str, fn(&Path));
 
-const TESTS: [Test; 12] = [
+const TESTS: [Test; 13] = [
     ("status_and_output_are_those_of_the_program", status_and_output),
+    ("the_end_of_a_program_is_not_when_knee_asks_for_it", end_time),
     ("a_program_that_cannot_be_executed_is_an_error", missing_program),
     ("a_held_program_does_not_run_before_it_is_released", held),
     ("a_program_is_asked_to_end_before_it_is_killed", asked),
@@ -79,6 +82,16 @@ fn status_and_output(dir: &Path) {
     assert_eq!(stderr, "failure\n");
     let end = kept.end().unwrap();
     assert_eq!((end.status.code(), end.left), (Some(3), vec![]));
+}
+
+fn end_time(dir: &Path) {
+    let mut kept = shell("true", dir).start().unwrap();
+    assert!(wait_readable(kept.report(), LONG));
+    let reported = seconds(ClockId::MonotonicRaw);
+    // As if Ctrl-Z had stopped this process.
+    thread::sleep(Duration::from_millis(1));
+    let (status, at) = kept.ended().unwrap();
+    assert!(status.success() && at > 0.0 && at <= reported, "{at} {reported}");
 }
 
 fn missing_program(dir: &Path) {

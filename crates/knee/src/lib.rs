@@ -23,6 +23,7 @@ use std::process::ExitCode;
 
 use clap::CommandFactory;
 use clap_complete::CompleteEnv;
+use knee_host::Interrupt;
 use knee_host::process::keeper;
 use knee_host::text::excerpt;
 
@@ -121,7 +122,8 @@ fn end(result: anyhow::Result<ExitStatus>) -> ExitStatus {
     }
     result.unwrap_or_else(|error| {
         tell!("knee: {}", message(&error));
-        ExitStatus::of(&error)
+        // After a signal, results may not get out any more: a hang-up closes the terminal.
+        Interrupt::last().map_or_else(|| ExitStatus::of(&error), ExitStatus::Interrupted)
     })
 }
 

@@ -45,6 +45,18 @@ more tasks than CPUs: tasks share CPUs, so there is no efficiency
     assert_eq!(rates(&scratch), [serde_json::json!([100.0]), serde_json::json!([200.0])]);
 }
 
+/// In the background of a terminal, the kernel would stop the command, and knee would wait for ever.
+#[test]
+fn a_command_that_reads_the_terminal_gets_an_error() {
+    let scratch = Scratch::new();
+    let knee = env!("CARGO_BIN_EXE_knee");
+    let run = format!("{knee} run -t 1 -r 1 -q -o record -- sh -c 'read x </dev/tty'");
+    // script(1), which is on every Debian, runs a command in a terminal of its own.
+    let mut script = std::process::Command::new("script");
+    script.args(["-qec", &run, "/dev/null"]).current_dir(scratch.path());
+    finish(&mut script).assert_stdout_has("a measured command has no terminal to read from");
+}
+
 #[test]
 fn a_command_without_a_task_count_runs_a_copy_per_task_on_a_cpu_of_its_own() {
     let scratch = Scratch::new();
@@ -186,6 +198,22 @@ fn an_interrupted_run_of_a_command_continues_with_the_same_command() {
     let resumed = finish(&mut scratch.knee(&["run", "--resume", "record"]));
     resumed.assert_code(0).assert_stderr_has("resuming runs the command test -e go || sleep 600");
     assert_eq!(scratch.measured().len(), 2);
+}
+
+/// After a hang-up, there is no terminal to print to.
+#[test]
+fn the_status_after_a_signal_is_that_of_the_signal_even_if_nothing_can_be_printed() {
+    let scratch = Scratch::new();
+    let line = "test ! -e second || exec sleep 600; touch second";
+    let args = ["run", "-q", "-r", "2", "-t", "1", "--patience", "1", "--", line];
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut knee =
+        scratch.knee(&args).stdout(full).stderr(std::process::Stdio::null()).spawn().unwrap();
+    wait_until("the second round runs", || {
+        processes_in(scratch.path()).iter().any(|process| process.contains(": sleep"))
+    });
+    signal(&knee, Signal::HUP);
+    assert_eq!(knee.wait().unwrap().code(), Some(129));
 }
 
 #[test]

@@ -79,6 +79,9 @@ pub fn enable() {
     // would learn how they ended.
     // SAFETY: a default disposition runs none of our code.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+    // A file that would exceed the limit (`ulimit -f`) is then an error, which has a message.
+    // SAFETY: to ignore a signal runs none of our code.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     if std::env::args_os().nth(1).is_some_and(|word| word == process::SUBCOMMAND) {
         std::process::exit(process::main());
     }
@@ -351,7 +354,7 @@ impl Prepared {
         // The keeper reaps the program only after knee asked it to end, so the number is still that of the
         // program.
         let exit = pidfd_open(pid, PidfdFlags::empty())?;
-        let kept = Kept { stdin, stdout, stderr, keeper, pid, exit, leads_group, status: None };
+        let kept = Kept { stdin, stdout, stderr, keeper, pid, exit, leads_group, ended: None };
         for pipe in kept.pipes().into_iter().flatten() {
             rustix::io::ioctl_fionbio(pipe, true)?;
         }
@@ -383,7 +386,8 @@ pub struct Kept {
     pid: Pid,
     exit: OwnedFd,
     leads_group: bool,
-    status: Option<ExitStatus>,
+    /// How and when it has ended, once its keeper has reported.
+    ended: Option<(ExitStatus, f64)>,
 }
 
 /// How a program and its descendants ended.
@@ -452,8 +456,17 @@ impl Kept {
     /// # Errors
     /// The program could not be executed, or the keeper was killed.
     pub fn exit_status(&mut self) -> io::Result<ExitStatus> {
-        if let Some(status) = self.status {
-            return Ok(status);
+        Ok(self.ended()?.0)
+    }
+
+    /// How the program has ended, and at most how many seconds CLOCK_MONOTONIC_RAW then showed. knee may have been stopped
+    /// meanwhile, but not the keeper. Waits for the end.
+    ///
+    /// # Errors
+    /// The program could not be executed, or the keeper was killed.
+    pub fn ended(&mut self) -> io::Result<(ExitStatus, f64)> {
+        if let Some(ended) = self.ended {
+            return Ok(ended);
         }
         // The keeper says nothing before one of these: the program has ended, or the keeper has.
         readable([Some(self.exit()), Some(self.report())], None)?;
@@ -464,8 +477,11 @@ impl Kept {
         }
         match message? {
             Message::Ended(status) => {
-                self.status = Some(status);
-                Ok(status)
+                let mut at = [0; 8];
+                self.keeper.control.read_exact(&mut at)?;
+                let ended = (status, f64::from_ne_bytes(at));
+                self.ended = Some(ended);
+                Ok(ended)
             }
             Message::Failed(errno) => Err(errno.into()),
             other => Err(unexpected(&other)),

@@ -23,7 +23,7 @@ pub(super) enum Message {
     Held(Pid),
     /// No process could be created, or it could not execute the program.
     Failed(Errno),
-    /// The program has ended.
+    /// The program has ended. The time follows, by CLOCK_MONOTONIC_RAW, as a 64-bit floating-point number of seconds.
     Ended(ExitStatus),
     /// All descendants have ended. This many bytes of JSON follow: the names of those that still ran.
     Left(usize),

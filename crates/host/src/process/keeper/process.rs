@@ -17,8 +17,10 @@ use rustix::process::{
     set_child_subreaper, waitpid,
 };
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
+use rustix::time::ClockId;
 
 use super::message::{END, KEEPER, Message, RELEASE};
+use crate::clock::seconds;
 use crate::process::descendants::{end_descendants, running_descendants};
 use crate::process::fork::die_with;
 use crate::process::{ended_with, readable, wait_readable};
@@ -113,8 +115,9 @@ fn keep_program(program: Program, mut control: UnixStream) -> io::Result<()> {
         let [_, is_over] = readable(watched, None)?;
         while signals.take().is_some() {}
         if status.is_none() && has_ended(child) {
+            let at = seconds(ClockId::MonotonicRaw);
             let ended = ended_with(&exit)?;
-            let _ = control.write_all(&Message::Ended(ended).to_bytes());
+            let _ = report_end(&mut control, ended, at);
             status = Some(ended);
         }
         if is_over {
@@ -133,8 +136,10 @@ fn keep_program(program: Program, mut control: UnixStream) -> io::Result<()> {
             running_descendants()
         }
         None => {
-            let ended = kill(child).map_or_else(Message::Failed, Message::Ended);
-            let _ = control.write_all(&ended.to_bytes());
+            let _ = match kill(child) {
+                Ok(ended) => report_end(&mut control, ended, seconds(ClockId::MonotonicRaw)),
+                Err(errno) => control.write_all(&Message::Failed(errno).to_bytes()),
+            };
             Vec::new()
         }
     };
@@ -142,6 +147,11 @@ fn keep_program(program: Program, mut control: UnixStream) -> io::Result<()> {
     let names = serde_json::to_vec(&left)?;
     control.write_all(&Message::Left(names.len()).to_bytes())?;
     control.write_all(&names)
+}
+
+fn report_end(control: &mut UnixStream, status: ExitStatus, at: f64) -> io::Result<()> {
+    control.write_all(&Message::Ended(status).to_bytes())?;
+    control.write_all(&at.to_ne_bytes())
 }
 
 fn keep_directory(dir: &Path, mut control: UnixStream) -> io::Result<()> {
@@ -173,10 +183,16 @@ impl Program {
     fn spawn(&self, control: &UnixStream) -> io::Result<Pid> {
         let mut command = Command::new(&self.words[0]);
         command.args(&self.words[1..]).process_group(self.group);
-        let (keeper, mut control, user) = (getpid(), control.try_clone()?, self.user);
+        let (keeper, mut control) = (getpid(), control.try_clone()?);
+        let (user, group) = (self.user, self.group);
         let hold = move || {
             die_with(keeper)?;
             reset_signals();
+            if group == 0 {
+                // It has a process group of its own. In the background of a terminal, the kernel would stop it if it
+                // read from there, and it would never end. Without a terminal, it gets an error.
+                let _ = leave_terminal();
+            }
             control.write_all(&Message::Held(getpid()).to_bytes())?;
             // If knee has died, there is nothing to read.
             let mut byte = [END];

@@ -43,6 +43,8 @@ pub(super) struct Started {
     stderr: Vec<u8>,
     kept: Kept,
     stage: Stage,
+    /// Once it has ended: the latest possible time of its end, by CLOCK_MONOTONIC_RAW.
+    ended: f64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,7 +72,7 @@ impl Running {
         let hold = |(prepared, line): (Prepared, String)| {
             let kept = prepared.held().map_err(|error| not_started(&line, &error))?;
             let (stdout, stderr) = (Vec::new(), Vec::new());
-            Ok(Started { line, stdout, stderr, kept, stage: Stage::Runs })
+            Ok(Started { line, stdout, stderr, kept, stage: Stage::Runs, ended: 0.0 })
         };
         // All keepers start at the same time.
         let prepared = lines.into_iter().map(prepare).collect::<Result<Vec<_>, Failure>>()?;
@@ -107,7 +109,6 @@ impl Running {
         interrupt: &Interrupt,
         observer: &mut dyn RoundObserver,
     ) -> Result<f64, Stopped> {
-        let mut last = 0.0;
         while self.copies.iter().any(|copy| copy.stage < Stage::Succeeded) {
             let watched: Vec<Option<BorrowedFd<'_>>> = [Some(interrupt.as_fd())]
                 .into_iter()
@@ -125,14 +126,14 @@ impl Running {
             }
             for (copy, ready) in self.copies.iter_mut().zip(ready[1..].chunks_exact(3)) {
                 if ready[0] && copy.stage == Stage::Runs {
-                    last = now;
+                    copy.ended = now;
                 }
                 if ready.contains(&true) {
                     copy.follow(ready[0])?;
                 }
             }
         }
-        Ok(last)
+        Ok(self.copies.iter().map(|copy| copy.ended).fold(0.0, f64::max))
     }
 
     /// Ends the descendants of the copies, which have ended. Returns the names of their programs.
@@ -185,14 +186,20 @@ impl Started {
         if let Some(pipe) = &mut self.kept.stderr {
             read_available(pipe, &mut self.stderr);
         }
-        let status = self.kept.exit_status().map_err(|error| not_started(&self.line, &error))?;
+        let (status, at) = self.kept.ended().map_err(|error| not_started(&self.line, &error))?;
+        // The keeper may be late, and so may knee, which Ctrl-Z stops.
+        self.ended = self.ended.min(at);
         if status.success() {
             return Ok(());
         }
         let how = describe_end(status.signal(), status.code());
         let reason = last_line(&self.stderr).map_or(String::new(), |line| format!(": {line}"));
         let kind = FailureKind::of_command(status.code());
-        Err(Failure::new(kind, format!("{} {how}{reason}", self.line), advice(status.code())))
+        let advice = match reason.contains("/dev/tty") {
+            true => "a measured command has no terminal to read from; let it read a file instead",
+            false => advice(status.code()),
+        };
+        Err(Failure::new(kind, format!("{} {how}{reason}", self.line), advice))
     }
 }
 
