@@ -6,21 +6,28 @@
 
 use std::collections::HashMap;
 
+use crate::name_limit::{LONGEST_OF_LINUX, NameLimit};
+
 /// A type's number. 0 is `void`.
 pub(crate) type TypeId = u32;
 
 const MAGIC: u16 = 0xeb9f;
 /// Bytes of a pointer on x86-64.
 pub(crate) const POINTER_BYTES: u64 = 8;
-/// Maximum size of a description in bytes. The descriptions of today's kernels take 5 MiB.
+/// Maximum size in bytes of the kernel's description, and of the descriptions of all modules together. The
+/// descriptions of today's kernels take 5 MiB.
 pub(super) const MAX_BTF: u64 = 64 << 20;
+/// Maximum length of the names of all structs and enumerators together, in bytes. Those of today's kernels take 1 MiB.
+const MAX_NAMES: usize = 16 << 20;
 /// Maximum length of a chain of typedefs and qualifiers; a longer chain must be a cycle.
 const MAX_CHAIN: usize = 32;
 
 /// Maximum number of fields to look at for one name. The largest structs have a few hundred fields, including
 /// those of anonymous members. Without this limit, the search would take forever if anonymous members
 /// contained themselves.
-const MAX_LOOKS: usize = 20_000;
+pub(super) const MAX_LOOKS: usize = 20_000;
+/// Maximum number of fields of a struct that are kept. The largest structs have a few hundred fields.
+const MAX_MEMBERS: usize = 4_096;
 
 /// Why a description of types is invalid.
 #[derive(Debug, PartialEq, Eq)]
@@ -108,6 +115,9 @@ pub(crate) struct Btf {
     strings: Vec<u8>,
     composites: HashMap<Vec<u8>, TypeId>,
     enumerators: HashMap<Vec<u8>, u64>,
+    /// Limits the names in `composites` and `enumerators`. In a description with a single long string, each offset
+    /// into the string is another name.
+    names: NameLimit,
     /// How many types, and how many bytes of strings, belong to the kernel's own description.
     kernel: (u32, u32),
 }
@@ -120,6 +130,7 @@ impl Btf {
             strings: Vec::new(),
             composites: HashMap::new(),
             enumerators: HashMap::new(),
+            names: NameLimit::of_linux(MAX_NAMES),
             kernel: (0, 0),
         };
         btf.read(bytes, Split::default())?;
@@ -180,7 +191,9 @@ impl Btf {
                 for _ in 0..count {
                     let (name, of, bits) = (words.next()?, words.next()?, words.next()?);
                     let bits = if has_bit_sizes { bits & 0xff_ffff } else { bits };
-                    members.push(Member { name: split.name(name), of: split.id(of), bits });
+                    if members.len() < MAX_MEMBERS {
+                        members.push(Member { name: split.name(name), of: split.id(of), bits });
+                    }
                 }
                 Kind::Composite { bytes, is_union: kind == 5, members }
             }
@@ -188,12 +201,8 @@ impl Btf {
                 for _ in 0..count {
                     let (name, low) = (words.next()?, words.next()?);
                     let high = if kind == 19 { words.next()? } else { 0 };
-                    let name = self.string(split.name(name)).to_vec();
                     let value = u64::from(high) << 32 | u64::from(low);
-                    // A module's enumerator does not replace a kernel enumerator of the same name.
-                    if split.kernel_types == 0 || !self.enumerators.contains_key(&name) {
-                        self.enumerators.insert(name, value);
-                    }
+                    self.add_enumerator(split, split.name(name), value);
                 }
                 Kind::Scalar(bytes)
             }
@@ -223,11 +232,26 @@ impl Btf {
             _ => return None,
         };
         if let Kind::Composite { .. } = kind {
-            let name = self.string(name).to_vec();
-            self.composites.entry(name).or_insert(id);
+            let own = string(&self.strings, name);
+            if !self.composites.contains_key(own) && self.names.admits(own) {
+                self.composites.insert(own.to_vec(), id);
+            }
         }
         self.types.push(Type { name, kind });
         Some(())
+    }
+
+    fn add_enumerator(&mut self, split: Split, name: u32, value: u64) {
+        let name = string(&self.strings, name);
+        match self.enumerators.get_mut(name) {
+            // A module's enumerator does not replace a kernel enumerator of the same name.
+            Some(known) if split.kernel_types == 0 => *known = value,
+            Some(_) => {}
+            None if self.names.admits(name) => {
+                self.enumerators.insert(name.to_vec(), value);
+            }
+            None => {}
+        }
     }
 
     /// The kind of a type; `void` if no type has this number.
@@ -339,9 +363,10 @@ impl Btf {
         None
     }
 
-    /// Whether a struct has a field of this name.
-    pub(crate) fn has_member(&self, within: TypeId, name: &str) -> bool {
-        self.member(within, name).is_some()
+    /// Whether a struct has a field of this name. `looks` is the number of fields that may still be looked at; see
+    /// [`MAX_LOOKS`].
+    pub(crate) fn has_member(&self, within: TypeId, name: &str, looks: &mut usize) -> bool {
+        self.nested_member(within, name, MAX_CHAIN, looks).is_some()
     }
 
     /// The offset of the first field whose type is the struct with this name.
@@ -360,14 +385,23 @@ impl Btf {
         }
     }
 
-    fn string(&self, at: u32) -> &[u8] {
-        let from = self.strings.get(at as usize..).unwrap_or_default();
-        from.split(|byte| *byte == 0).next().unwrap_or_default()
+    /// The number of types.
+    #[cfg(test)]
+    pub(super) fn types(&self) -> usize {
+        self.types.len()
     }
 
     fn text(&self, at: u32) -> &str {
-        std::str::from_utf8(self.string(at)).unwrap_or_default()
+        std::str::from_utf8(string(&self.strings, at)).unwrap_or_default()
     }
+}
+
+/// The string at an offset; empty if it is too long for a name of Linux.
+fn string(strings: &[u8], at: u32) -> &[u8] {
+    let from = strings.get(at as usize..).unwrap_or_default();
+    let from = &from[..from.len().min(LONGEST_OF_LINUX + 1)];
+    let name = from.split(|byte| *byte == 0).next().unwrap_or_default();
+    if name.len() > LONGEST_OF_LINUX { &[] } else { name }
 }
 
 #[derive(Clone, Copy)]
@@ -459,6 +493,44 @@ mod tests {
         layouts.add_struct(&btf, again);
         assert_eq!(layouts.structs["trap"].members, []);
         assert_eq!(btf.offset("page.mapping"), Some(24));
+    }
+
+    #[test]
+    fn names_that_are_too_long_for_linux_are_empty_and_all_names_together_are_limited() {
+        let long = "x".repeat(LONGEST_OF_LINUX + 1);
+        let mut types = types();
+        let word = types.int(8);
+        let own = types.of_struct(&long, 8, &[(&long, word, 0), (&long[1..], word, 0)]);
+        types.enumeration(&long, 1);
+        types.enumeration(&long[1..], 2);
+        let btf = Btf::parse(&types.finish()).expect("types");
+        assert_eq!((btf.name(own), btf.enumerator(&long)), ("", None));
+        assert_eq!(btf.enumerator(&long[1..]), Some(2));
+        let Kind::Composite { members, .. } = btf.kind(own) else { panic!("a struct") };
+        let names = members.iter().map(|member| btf.member_name(member));
+        assert_eq!(names.collect::<Vec<_>>(), ["", &long[1..]]);
+        let mut btf = Btf::parse(&super::super::kernel::types().finish()).expect("types");
+        btf.names = NameLimit::of_linux(10);
+        let mut types = Types::after(btf.kernel.0, btf.kernel.1);
+        types.of_struct("first", 8, &[]);
+        types.of_struct("second", 8, &[]);
+        types.enumeration("third", 3);
+        types.enumeration("fourth", 4);
+        btf.add_module(&types.finish()).expect("types of a module");
+        let known = ["first", "second"].map(|name| btf.composite(name).is_some());
+        assert_eq!((known, btf.enumerator("third")), ([true, false], Some(3)));
+        assert_eq!(btf.enumerator("fourth"), None);
+    }
+
+    #[test]
+    fn only_the_first_fields_of_a_struct_are_kept() {
+        let mut types = types();
+        let word = types.int(8);
+        let own = types.of_struct("wide", 8, &vec![("a", word, 0); 60_000]);
+        let behind = types.of_struct("next", 8, &[("b", word, 0)]);
+        let btf = Btf::parse(&types.finish()).expect("types");
+        let Kind::Composite { members, .. } = btf.kind(own) else { panic!("a struct") };
+        assert_eq!((members.len(), btf.name(behind)), (MAX_MEMBERS, "next"));
     }
 
     proptest! {

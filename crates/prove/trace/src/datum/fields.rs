@@ -1,6 +1,6 @@
 //! Finds the field of a struct that contains a byte.
 
-use super::btf::{Btf, Kind, TypeId};
+use super::btf::{Btf, Kind, MAX_LOOKS, TypeId};
 
 /// Types that are named as a whole. The fields of such a type show how it works, not what it is used for.
 const WHOLES: &[&str] = &[
@@ -124,7 +124,7 @@ pub(crate) fn field(btf: &Btf, of: TypeId, offset: u64, alternative: Option<&str
                 let inner = offset - begin;
                 let Some(at) = member(btf, within, *is_union, inner, alternative) else {
                     let next = next_member(btf, within, inner).unwrap_or(u64::MAX);
-                    let end = end.min(begin.saturating_add(next)).max(offset + 1);
+                    let end = end.min(begin.saturating_add(next)).max(offset.saturating_add(1));
                     let place = Place { within: named, offset: offset - named_at, of: 0 };
                     return Field { path, end, place };
                 };
@@ -153,7 +153,7 @@ pub(crate) fn field(btf: &Btf, of: TypeId, offset: u64, alternative: Option<&str
                 }
                 within = *element;
                 begin += (offset - begin) / bytes * bytes;
-                end = begin + bytes;
+                end = begin.saturating_add(bytes);
                 if is_whole(btf.known_as(within)) {
                     break;
                 }
@@ -162,7 +162,7 @@ pub(crate) fn field(btf: &Btf, of: TypeId, offset: u64, alternative: Option<&str
         }
     }
     let place = Place { within: named, offset: begin - named_at, of: within };
-    Field { path, end: end.max(offset + 1), place }
+    Field { path, end: end.max(offset.saturating_add(1)), place }
 }
 
 struct At<'a> {
@@ -189,8 +189,9 @@ fn member<'a>(
     let covers = |at: &At<'_>| at.offset <= offset && offset - at.offset < at.bytes;
     if is_union {
         let mut covering: Vec<At<'a>> = all.filter(covers).collect();
+        let mut looks = MAX_LOOKS;
         let meant = alternative.and_then(|wanted| {
-            let is = |at: &At<'_>| at.name == wanted || btf.has_member(at.of, wanted);
+            let is = |at: &At<'_>| at.name == wanted || btf.has_member(at.of, wanted, &mut looks);
             covering.iter().position(is)
         });
         return (!covering.is_empty()).then(|| covering.swap_remove(meant.unwrap_or(0)));
@@ -213,4 +214,38 @@ fn member<'a>(
 fn next_member(btf: &Btf, within: TypeId, offset: u64) -> Option<u64> {
     let Kind::Composite { members, .. } = btf.kind(within) else { return None };
     members.iter().map(|member| member.offset()).filter(|begin| *begin > offset).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::kernel::types;
+    use super::*;
+
+    #[test]
+    fn the_search_for_a_member_of_a_wide_union_ends_after_so_many_fields() {
+        let mut types = types();
+        let word = types.int(8);
+        let wide = types.of_struct("wide", 8, &vec![("a", word, 0); 4_000]);
+        let last = types.of_struct("last", 8, &[("wanted", word, 0)]);
+        let mut union = |wides: usize| {
+            let members = [vec![("u", wide, 0); wides], vec![("v", last, 0)]].concat();
+            types.of_union("union", 8, &members)
+        };
+        let (few, many) = (union(MAX_LOOKS / 4_000 - 1), union(MAX_LOOKS / 4_000));
+        let btf = Btf::parse(&types.finish()).expect("types");
+        let path = |of| field(&btf, of, 0, Some("wanted")).path;
+        assert_eq!(path(few), "union.v.wanted");
+        // In all structs of a union with 4,096 members, there are up to 80 million fields to look at.
+        assert_eq!(path(many), "union.u.a");
+    }
+
+    #[test]
+    fn a_field_at_the_end_of_the_address_space_is_no_overflow() {
+        let mut types = types();
+        let word = types.int(8);
+        let element = types.of_struct("element", 16, &[("a", word, 0), ("b", word, 8)]);
+        let many = types.array(element, u32::MAX);
+        let btf = Btf::parse(&types.finish()).expect("types");
+        assert_eq!(field(&btf, many, u64::MAX, None).end, u64::MAX);
+    }
 }

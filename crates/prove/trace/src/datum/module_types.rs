@@ -1,6 +1,8 @@
 //! Reads the types of loaded modules. For each module, the kernel keeps a description that extends
 //! the kernel's own description (`btf_module_notify` of kernel/bpf/btf.c).
 
+use std::collections::HashSet;
+
 use super::btf::{Btf, MAX_BTF};
 use super::memory::{Memory, PAGE_BYTES};
 use super::symbols::Symbols;
@@ -24,9 +26,12 @@ pub(super) fn add(memory: &Memory, symbols: &Symbols, btf: &mut Btf) {
         return;
     };
     let mut link = memory.word(head);
+    // A corrupt list may contain a cycle without its head, and many links to the same description.
+    let mut visited = HashSet::from([head]);
+    let mut left = MAX_BTF;
     for _ in 0..MAX_MODULES {
-        let Some(at) = link.filter(|at| *at != head) else { return };
-        if let Some(described) = layout.read(memory, at) {
+        let Some(at) = link.filter(|at| visited.insert(*at)) else { return };
+        if let Some(described) = layout.read(memory, at, &mut left) {
             // If the description is invalid, the module's data are not named.
             let _ = btf.add_module(&described);
         }
@@ -45,12 +50,14 @@ impl Layout {
         })
     }
 
-    /// The description of the module with this list link.
-    fn read(&self, memory: &Memory, link: u64) -> Option<Vec<u8>> {
+    /// The description of the module with this list link; `None` if it is longer than `left`. Otherwise, subtracts its
+    /// length from `left`.
+    fn read(&self, memory: &Memory, link: u64, left: &mut u64) -> Option<Vec<u8>> {
         let btf = memory.word(link.checked_sub(self.link)?.checked_add(self.btf)?)?;
         let data = memory.word(btf.checked_add(self.data)?)?;
         let bytes = u64::from(memory.half(btf.checked_add(self.bytes)?)?);
-        let mut read = vec![0; usize::try_from(bytes).ok().filter(|_| bytes <= MAX_BTF)?];
+        *left = left.checked_sub(bytes)?;
+        let mut read = vec![0; usize::try_from(bytes).ok()?];
         // Read page by page, because the description's pages need not be physically contiguous.
         let (mut at, mut rest) = (data, &mut read[..]);
         while !rest.is_empty() {

@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 
-use super::btf::{Btf, Kind, TypeId};
+use super::btf::{Btf, Kind, MAX_LOOKS, TypeId};
 use super::fields::is_whole;
 use super::memory::{Area, Memory, PAGE_BYTES};
 use super::pages::{Page, Pages};
@@ -22,6 +22,12 @@ const MAX_STEPS: usize = 4;
 const MAX_DEPTH: usize = 8;
 /// Maximum number of pointers that are followed in one struct.
 const MAX_POINTERS: usize = 1024;
+/// Maximum length of the path to a pointer, in bytes. Paths in Linux have fewer than 100.
+const MAX_PATH: usize = 512;
+/// Maximum length of the paths to all fields that a scan looks at, in bytes. Linux 7.2 has 200,000.
+const MAX_PATHS: usize = 16 << 20;
+/// Maximum number of possible types, added up for all objects. A scan of Linux 7.2 finds 5,500.
+const MAX_VOTES: usize = 500_000;
 /// Maximum number of elements that are followed in an array of pointers.
 const MAX_ELEMENTS: u64 = 16;
 /// Maximum number of bytes that are read from one struct.
@@ -96,6 +102,15 @@ pub(crate) struct Scan<'a> {
     pipe_operations: &'a [u64],
     pointers: HashMap<TypeId, Vec<Pointer>>,
     votes: Votes,
+    left: Left,
+}
+
+/// What a scan may still add, so that malformed BTF and memory take neither all time nor all memory.
+struct Left {
+    /// Bytes of paths.
+    paths: usize,
+    /// Types of objects.
+    votes: usize,
 }
 
 impl<'a> Scan<'a> {
@@ -108,7 +123,8 @@ impl<'a> Scan<'a> {
     ) -> Scan<'a> {
         let pages = layout.all(memory);
         let (pointers, votes) = (HashMap::new(), Votes::new());
-        Scan { memory, btf, layout, pages, caches, pipe_operations, pointers, votes }
+        let left = Left { paths: MAX_PATHS, votes: MAX_VOTES };
+        Scan { memory, btf, layout, pages, caches, pipe_operations, pointers, votes, left }
     }
 
     /// Identifies the objects of general caches, and the pages whose `struct page` does not show their
@@ -174,11 +190,8 @@ impl<'a> Scan<'a> {
     /// The object begins at offset `begin` of `bytes`, or before `bytes` if `begin` is negative.
     fn vote(&mut self, of: TypeId, begin: i64, size: u64, bytes: &[u8]) {
         let btf = self.btf;
-        let pointers = self.pointers.entry(of).or_insert_with(|| {
-            let mut found = Vec::new();
-            pointers(btf, of, 0, btf.name(of), MAX_DEPTH, &mut found);
-            found
-        });
+        let left = &mut self.left.paths;
+        let pointers = self.pointers.entry(of).or_insert_with(|| Pointers::of(btf, of, left));
         let pointers = std::mem::take(pointers);
         for pointer in pointers.iter().filter(|pointer| pointer.offset < size) {
             let at = usize::try_from(begin + pointer.offset as i64).ok();
@@ -187,7 +200,7 @@ impl<'a> Scan<'a> {
             if value % 8 == 0
                 && let Some((address, is)) = self.pointed(value, pointer)
             {
-                *self.votes.entry(address).or_default().entry(is).or_default() += 1;
+                self.add_vote(address, is);
             }
         }
         self.pointers.insert(of, pointers);
@@ -201,7 +214,17 @@ impl<'a> Scan<'a> {
             _ => None,
         };
         if let Some((address, of)) = private {
-            *self.votes.entry(address).or_default().entry(Known::Struct(of)).or_default() += 1;
+            self.add_vote(address, Known::Struct(of));
+        }
+    }
+
+    fn add_vote(&mut self, address: u64, is: Known) {
+        let known = self.votes.get_mut(&address).and_then(|votes| votes.get_mut(&is));
+        if let Some(count) = known {
+            *count = count.saturating_add(1);
+        } else if let Some(left) = self.left.votes.checked_sub(1) {
+            self.left.votes = left;
+            self.votes.entry(address).or_default().insert(is, 1);
         }
     }
 
@@ -268,35 +291,66 @@ impl<'a> Scan<'a> {
     }
 }
 
-fn pointers(btf: &Btf, of: TypeId, at: u64, path: &str, depth: usize, found: &mut Vec<Pointer>) {
-    let Kind::Composite { is_union, members, .. } = btf.kind(btf.resolve(of)) else { return };
-    // In a union, follow only the first member, which is usually the one in use.
-    let members = if *is_union { &members[..members.len().min(1)] } else { &members[..] };
-    for member in members {
-        if found.len() >= MAX_POINTERS || depth == 0 {
-            return;
-        }
-        let name = btf.member_name(member);
-        let path = if name.is_empty() { path.to_owned() } else { format!("{path}.{name}") };
-        let offset = at + member.offset();
-        match btf.kind(btf.resolve(member.of)) {
-            Kind::Composite { .. } => {
-                // The path of a field of an embedded inode begins at `inode`, so that the field has the same
-                // name in every file system.
-                let name = btf.name(btf.resolve(member.of));
-                let path = if name == "inode" { name } else { &path };
-                pointers(btf, member.of, offset, path, depth - 1, found);
+/// A search for the pointers of a struct.
+struct Pointers<'a> {
+    btf: &'a Btf,
+    found: Vec<Pointer>,
+    /// The number of fields that may still be looked at: nested structs have a multiple of the fields that the
+    /// BTF describes.
+    looks: usize,
+    /// Bytes of paths that the scan may still add.
+    left: &'a mut usize,
+}
+
+impl Pointers<'_> {
+    fn of(btf: &Btf, of: TypeId, left: &mut usize) -> Vec<Pointer> {
+        let mut search = Pointers { btf, found: Vec::new(), looks: MAX_LOOKS, left };
+        search.add(of, 0, btf.name(of), MAX_DEPTH);
+        search.found
+    }
+
+    /// Adds the pointers of the struct at offset `at`.
+    fn add(&mut self, of: TypeId, at: u64, path: &str, depth: usize) {
+        let btf = self.btf;
+        let Kind::Composite { is_union, members, .. } = btf.kind(btf.resolve(of)) else { return };
+        // In a union, follow only the first member, which is usually the one in use.
+        let members = if *is_union { &members[..members.len().min(1)] } else { &members[..] };
+        for member in members {
+            if self.found.len() >= MAX_POINTERS || depth == 0 || self.look(path).is_none() {
+                return;
             }
-            Kind::Pointer(to) => found.extend(pointer(btf, offset, *to, path)),
-            Kind::Array { element, count } => {
-                let Kind::Pointer(to) = btf.kind(btf.resolve(*element)) else { continue };
-                // A flexible array member has length 0 in BTF, and counts as one element.
-                for at in 0..(*count).clamp(1, MAX_ELEMENTS) {
-                    found.extend(pointer(btf, offset + 8 * at, *to, path.clone()));
+            let name = btf.member_name(member);
+            let path = if name.is_empty() { path.to_owned() } else { format!("{path}.{name}") };
+            if path.len() > MAX_PATH {
+                continue;
+            }
+            let offset = at + member.offset();
+            match btf.kind(btf.resolve(member.of)) {
+                Kind::Composite { .. } => {
+                    // The path of a field of an embedded inode begins at `inode`, so that the field has the
+                    // same name in every file system.
+                    let name = btf.name(btf.resolve(member.of));
+                    let path = if name == "inode" { name } else { &path };
+                    self.add(member.of, offset, path, depth - 1);
                 }
+                Kind::Pointer(to) => self.found.extend(pointer(btf, offset, *to, path)),
+                Kind::Array { element, count } => {
+                    let Kind::Pointer(to) = btf.kind(btf.resolve(*element)) else { continue };
+                    // A flexible array member has length 0 in BTF, and counts as one element.
+                    for at in 0..(*count).clamp(1, MAX_ELEMENTS) {
+                        self.found.extend(pointer(btf, offset + 8 * at, *to, path.clone()));
+                    }
+                }
+                _ => {}
             }
-            _ => {}
         }
+    }
+
+    /// Counts a field; `None` if no further field may be looked at.
+    fn look(&mut self, path: &str) -> Option<()> {
+        self.looks = self.looks.checked_sub(1)?;
+        *self.left = self.left.checked_sub(path.len() + 1)?;
+        Some(())
     }
 }
 
@@ -311,4 +365,45 @@ fn pointer(btf: &Btf, offset: u64, to: TypeId, path: String) -> Option<Pointer> 
         _ => return None,
     };
     Some(Pointer { offset, to: known, bytes: btf.bytes(to) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::kernel::{SYMBOLS, memory, types};
+    use super::super::symbols::Symbols;
+    use super::*;
+
+    #[test]
+    fn deeply_nested_structs_with_many_fields_take_no_time() {
+        let mut types = types();
+        let mut nested = types.int(4);
+        for _ in 0..MAX_DEPTH {
+            nested = types.of_struct("nested", 64, &[("", nested, 0); 200]);
+        }
+        let void = types.pointer(0);
+        let task = types.of_struct("first", 8, &[("a", void, 0), ("b", nested, 8)]);
+        let btf = Btf::parse(&types.finish()).expect("types");
+        let mut left = MAX_PATHS;
+        let found = Pointers::of(&btf, task, &mut left);
+        let opaque = Known::Opaque("first.a".to_owned());
+        assert_eq!(found.iter().map(|pointer| &pointer.to).collect::<Vec<_>>(), [&opaque]);
+        assert!(left > MAX_PATHS - MAX_LOOKS * 20);
+        assert_eq!(Pointers::of(&btf, task, &mut 5).len(), 0, "the scan has no room for a path");
+    }
+
+    #[test]
+    fn the_types_of_all_objects_are_limited() {
+        let btf = Btf::parse(&types().finish()).expect("types");
+        let memory = Memory::new(memory(), &Symbols::parse(SYMBOLS));
+        let layout = Pages::new(&btf).expect("struct page");
+        let mut caches = Caches::new(&btf).expect("struct kmem_cache");
+        let mut scan = Scan::new(&memory, &btf, &layout, &mut caches, &[]);
+        scan.left.votes = 2;
+        for (address, of) in [(1, 1), (1, 1), (2, 1), (2, 2), (3, 1), (2, 1)] {
+            scan.add_vote(address, Known::Struct(of));
+        }
+        let votes = |address| scan.votes[&address][&Known::Struct(1)];
+        assert_eq!((scan.votes.len(), votes(1), votes(2)), (2, 2, 2));
+        assert_eq!(scan.votes[&2].len(), 1);
+    }
 }

@@ -53,6 +53,29 @@ fn types_of_loaded_modules_are_known() {
 }
 
 #[test]
+fn modules_in_a_cycle_and_too_large_descriptions_are_read_once() {
+    let types = |ram: Ram| Resolver::new(ram, SYMBOLS).types.expect("types").btf.types();
+    let once = types(memory());
+    let (module, described) = (STATIC + 0x1a0, STATIC + 0x1c0);
+    let ram = memory();
+    ram.write(module, &(DIRECT + module).to_le_bytes()).expect("write a link to itself");
+    assert_eq!(types(ram), once);
+    // A second link to the same description.
+    let bytes = |bytes: u64| {
+        let ram = memory();
+        let second = STATIC + 0x400;
+        ram.write(module, &(DIRECT + second).to_le_bytes()).expect("write a link");
+        for (at, value) in [(second, IMAGE + STATIC + 0xc0), (second + 16, DIRECT + described)] {
+            ram.write(at, &value.to_le_bytes()).expect("write a module");
+        }
+        ram.write(described + 8, &bytes.to_le_bytes()).expect("write a size");
+        types(ram)
+    };
+    assert!(bytes(200) > once);
+    assert!(bytes(MAX_BTF + 1) < once);
+}
+
+#[test]
 fn objects_of_a_cache_are_named_by_the_fields_of_their_type() {
     let mut resolver = resolver();
     assert_eq!(named(&mut resolver, FILES + 256 + 8), "file.f_count");
