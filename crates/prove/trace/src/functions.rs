@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 
 use knee_host::text::one_line;
-use knee_marks::kernel_symbols;
+use knee_marks::{KernelSymbol, kernel_symbols};
 
 use crate::datum::Resolver;
+use crate::name_limit::NameLimit;
 
 /// Functions of the guest's kernel or of a program, by address. Newlines in names are marked; see [`one_line`].
 #[derive(Debug, Clone, Default)]
@@ -60,13 +61,35 @@ impl Functions {
         &self.missing
     }
 
-    /// The functions in a kernel's `/proc/kallsyms`. `resolver` names the data of the same kernel.
+    /// The functions in a kernel's `/proc/kallsyms`. `resolver` names the data of the same kernel. Skips names
+    /// that are too long for Linux: a record lists a function again and again.
     pub(crate) fn of(kallsyms: &str, resolver: &Resolver) -> Functions {
         let missing = resolver.missing().to_vec();
         let mut functions = Functions { missing, ..Functions::default() };
-        for symbol in kernel_symbols(kallsyms).filter(|symbol| matches!(symbol.kind, "t" | "T")) {
+        let mut names = NameLimit::of_linux(kallsyms.len());
+        let is_function = |symbol: &KernelSymbol| matches!(symbol.kind, "t" | "T");
+        for symbol in kernel_symbols(kallsyms).filter(is_function) {
+            if !names.admits(symbol.name) {
+                continue;
+            }
             functions.add(symbol.address, || symbol.name.to_owned());
         }
         functions
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ram::Ram;
+
+    #[test]
+    fn a_function_whose_name_is_too_long_for_linux_has_no_name() {
+        let (short, long) = ("a".repeat(512), "b".repeat(513));
+        let kallsyms = format!("10 T f\n20 t {long}\n30 T {short}\n");
+        let resolver = Resolver::new(Ram::new("knee-test", 4096).unwrap(), &kallsyms);
+        let functions = Functions::of(&kallsyms, &resolver);
+        assert_eq!([0x10, 0x28, 0x30].map(|at| functions.at(at).unwrap()), ["f", "f", &*short]);
+        assert_eq!((resolver.symbols().len(), resolver.symbols().address_of(&long)), (2, None));
     }
 }

@@ -4,6 +4,8 @@ use std::cmp::Reverse;
 
 use knee_marks::{KernelSymbol, kernel_symbols};
 
+use crate::name_limit::NameLimit;
+
 /// The symbol that contains an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Symbol<'a> {
@@ -40,14 +42,17 @@ pub struct Symbols {
 }
 
 impl Symbols {
-    /// Reads the text of `/proc/kallsyms` as root sees it. Lines that are not symbols are skipped.
+    /// Reads the text of `/proc/kallsyms` as root sees it. Lines that are not symbols, and names that are too long
+    /// for Linux, are skipped.
     pub fn parse(text: &str) -> Symbols {
         let mut symbols = Symbols { text: text.to_owned(), entries: Vec::new() };
         let entry = |symbol: KernelSymbol| {
             let begin = symbol.name.as_ptr() as usize - text.as_ptr() as usize;
             Entry { address: symbol.address, name: (begin, begin + symbol.name.len()) }
         };
-        let mut entries: Vec<Entry> = kernel_symbols(text).map(entry).collect();
+        let mut names = NameLimit::of_linux(text.len());
+        let admitted = kernel_symbols(text).filter(|symbol| names.admits(symbol.name));
+        let mut entries: Vec<Entry> = admitted.map(entry).collect();
         // A section has the same address as the first variable in it. The variable's name is more specific
         // than the section's.
         entries.sort_by_key(|entry| {
