@@ -172,12 +172,12 @@ fn within(ranges: &BTreeMap<u64, (u64, String)>, address: u64) -> Option<(&str, 
 impl DataNames for KneeData<'_> {
     fn fields(&mut self, conflict: &Conflict, bytes: u64) -> Vec<String> {
         let virtuals = conflict.sides.iter().flat_map(|side| &side.virtuals);
-        let base = virtuals.copied().max().unwrap_or(DIRECT + conflict.line);
+        let base = virtuals.copied().max().unwrap_or(DIRECT.wrapping_add(conflict.line));
         // The types of variables are unknown, so fields have no names. If `bytes` contains several words of
         // one variable, the variable is named only once, with the offset of the first of these words.
         let mut named: Vec<(&str, u64)> = Vec::new();
         for word in (0..LINE_BYTES).step_by(8).filter(|word| bytes >> word & 0xff != 0) {
-            let (name, offset) = self.name(base + word);
+            let (name, offset) = self.name(base.wrapping_add(word));
             if !named.iter().any(|(known, _)| *known == name) {
                 named.push((name, offset));
             }

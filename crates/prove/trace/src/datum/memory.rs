@@ -91,7 +91,7 @@ impl Memory {
             IMAGE..MODULES => Area::Image,
             MODULES..END_OF_MODULES => Area::Modules,
             _ if address.wrapping_sub(self.direct) < self.ram.bytes() => {
-                Area::Direct(address - self.direct)
+                Area::Direct(address.wrapping_sub(self.direct))
             }
             _ if address.wrapping_sub(self.vmemmap) < VMEMMAP_BYTES => Area::Vmemmap,
             _ if address.wrapping_sub(ENTRY_AREA) < ENTRY_AREA_BYTES => Area::CpuEntry,

@@ -106,7 +106,7 @@ impl Pages {
         let mut chunk = vec![0; PAGE_BYTES as usize / bytes * bytes];
         while (all.len() as u64) < memory.pages() {
             let number = all.len() as u64;
-            let read = memory.read(memory.vmemmap + number * self.bytes, &mut chunk);
+            let read = memory.read(self.description(memory, number), &mut chunk);
             for (nr, one) in chunk.chunks_exact(bytes).enumerate() {
                 let mut raw = Raw([0; MAX_PAGE_STRUCT as usize]);
                 raw.0[..bytes].copy_from_slice(one);
@@ -129,10 +129,15 @@ impl Pages {
     /// the first page's `struct page`. Since Linux 7.0, `link` may instead be a mask: the pointer is then the
     /// address of the page's own `struct page`, ANDed with this mask.
     fn first(&self, memory: &Memory, number: u64, link: u64) -> Option<u64> {
-        let own = memory.vmemmap.wrapping_add(number * self.bytes);
+        let own = self.description(memory, number);
         let pointer = link & !1;
         let head = if pointer <= own && pointer >= memory.vmemmap { pointer } else { own & link };
         (head >= memory.vmemmap && head <= own).then(|| self.described_at(memory, head).0)
+    }
+
+    /// The address of a page's `struct page`. The array may begin at any address: the guest's memory says where.
+    fn description(&self, memory: &Memory, number: u64) -> u64 {
+        memory.vmemmap.wrapping_add(number * self.bytes)
     }
 
     fn read(&self, memory: &Memory, number: u64) -> Option<Raw> {
@@ -140,8 +145,7 @@ impl Pages {
             return None;
         }
         let mut raw = Raw([0; MAX_PAGE_STRUCT as usize]);
-        let address = memory.vmemmap + number * self.bytes;
-        memory.read(address, &mut raw.0[..self.bytes as usize])?;
+        memory.read(self.description(memory, number), &mut raw.0[..self.bytes as usize])?;
         Some(raw)
     }
 

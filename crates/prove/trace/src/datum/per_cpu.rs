@@ -42,7 +42,7 @@ impl PerCpu {
         let offsets = symbols.address_of("__per_cpu_offset")?;
         let cpus = u64::from(memory.half(symbols.address_of("nr_cpu_ids")?)?).min(MAX_CPUS);
         let offsets: Vec<u64> =
-            (0..cpus).filter_map(|cpu| memory.word(offsets + 8 * cpu)).collect();
+            (0..cpus).filter_map(|cpu| memory.word(offsets.checked_add(8 * cpu)?)).collect();
         let first_chunk = btf.zip(offsets.first()).and_then(|(btf, offset)| {
             let chunk = memory.word(symbols.address_of("pcpu_first_chunk")?)?;
             let field = |path| chunk.checked_add(btf.offset(path)?);
@@ -53,7 +53,8 @@ impl PerCpu {
         let end_of_first = first_chunk.unwrap_or(end).clamp(end, end.saturating_add(MAX_CHUNK));
         let mut types = BTreeMap::new();
         if let Some(btf) = btf {
-            types.extend(btf.per_cpu().iter().map(|(offset, of)| (begin + offset, *of)));
+            let address = |(offset, of): &(u64, TypeId)| Some((begin.checked_add(*offset)?, *of));
+            types.extend(btf.per_cpu().iter().filter_map(address));
             types.extend(TYPES.iter().filter_map(|(variable, of)| {
                 Some((symbols.address_of(variable)?, btf.composite(of)?))
             }));

@@ -76,6 +76,27 @@ fn modules_in_a_cycle_and_too_large_descriptions_are_read_once() {
 }
 
 #[test]
+fn addresses_at_the_end_of_the_address_space_are_no_overflow() {
+    let end = format!("{:016x}", u64::MAX);
+    let base = (STATIC + 0x200, format!("{:016x} d vmemmap_base\n", IMAGE + STATIC + 0x200));
+    for symbols in [
+        SYMBOLS.replace("0000000000000000 A __per_cpu_start", &format!("{end} A __per_cpu_start")),
+        SYMBOLS
+            .replace("ffffffff80070080 D __per_cpu_offset", &format!("{end} D __per_cpu_offset")),
+        SYMBOLS.to_owned() + &base.1,
+        SYMBOLS.to_owned() + &base.1.replace("vmemmap_base", "page_offset_base"),
+    ] {
+        let ram = memory();
+        ram.write(base.0, &(u64::MAX - 64).to_le_bytes()).expect("write a base");
+        let mut resolver = Resolver::new(ram, &symbols);
+        for address in [u64::MAX - 63, DIRECT + FILES, DIRECT + OTHER, IMAGE + STATIC] {
+            let datum = resolver.datum(&conflict(FILES, address, 1, 1));
+            assert!(!datum.fields.is_empty());
+        }
+    }
+}
+
+#[test]
 fn objects_of_a_cache_are_named_by_the_fields_of_their_type() {
     let mut resolver = resolver();
     assert_eq!(named(&mut resolver, FILES + 256 + 8), "file.f_count");
