@@ -2,7 +2,7 @@
 
 use std::io;
 
-use knee_plan::{Plan, Report, Word, channel, reports};
+use knee_plan::{Plan, Report, Word, channel, longest_reports, reports};
 
 use crate::error::GuestError;
 use crate::guest::Guest;
@@ -21,6 +21,8 @@ pub(crate) struct Channel {
     at: u64,
     /// How many bytes of reports have been read.
     read: usize,
+    /// The maximum length of each report that has not been read.
+    due: Vec<usize>,
 }
 
 impl Channel {
@@ -31,13 +33,13 @@ impl Channel {
         let failed = GuestError::system("allocate memory for a guest");
         let ram = Ram::new("knee-channel", bytes.next_power_of_two() as u64).map_err(&failed)?;
         ram.write(0, &content).map_err(&failed)?;
-        Ok(Channel { ram, at: 0, read: 0 })
+        Ok(Channel { ram, at: 0, read: 0, due: longest_reports(plans) })
     }
 
-    /// The channel in a guest's own memory, at address `at`. The guest was started with the channel's content
-    /// at this address.
-    pub(crate) fn of_guest(guest: &Guest, at: u64) -> Channel {
-        Channel { ram: guest.ram().clone(), at, read: 0 }
+    /// The channel in a guest's own memory, at address `at`. The guest was started with the content of a
+    /// channel with these plans at this address.
+    pub(crate) fn of_guest(guest: &Guest, at: u64, plans: &[&Plan]) -> Channel {
+        Channel { ram: guest.ram().clone(), at, read: 0, due: longest_reports(plans) }
     }
 
     /// The shared memory.
@@ -51,14 +53,22 @@ impl Channel {
     }
 
     /// The reports that have arrived since the last call.
+    ///
+    /// # Errors
+    /// The reports cannot be read, or are longer than the plans permit.
     pub(crate) fn reports(&mut self) -> Result<Vec<Report>, GuestError> {
         let reported = self.word(Word::Reported)?;
         let Some(new) = reported.checked_sub(self.read).filter(|new| *new > 0) else {
             return Ok(Vec::new());
         };
+        if new > self.due.iter().sum() {
+            return Err(GuestError::TooMany("results"));
+        }
         let bytes = self.bytes(self.word(Word::ReportsAt)?.saturating_add(self.read), new)?;
         self.read = reported;
-        Ok(reports(&bytes))
+        let arrived = reports(&bytes, &self.due);
+        self.due.drain(..arrived.len());
+        Ok(arrived)
     }
 
     /// The text of the guest's `/proc/kallsyms`.
@@ -106,5 +116,18 @@ mod tests {
         }
         assert!(channel.kallsyms().is_err());
         assert!(channel.reports().is_err());
+    }
+
+    #[test]
+    fn reports_that_are_longer_than_the_plans_permit_are_an_error() {
+        let plan = Plan { steps: Vec::new(), calls: Vec::new(), orders: Vec::new() };
+        let mut channel = Channel::new(&[&plan]).unwrap();
+        let longest = longest_reports(&[&plan])[0] as u64;
+        let report = |channel: &mut Channel, bytes: u64| {
+            channel.ram.write(Word::Reported.at() as u64, &bytes.to_le_bytes()).unwrap();
+            channel.reports().map(|reports| reports.len())
+        };
+        assert!(matches!(report(&mut channel, longest + 1), Err(GuestError::TooMany(_))));
+        assert_eq!(report(&mut channel, longest).unwrap(), 0, "the report is empty");
     }
 }

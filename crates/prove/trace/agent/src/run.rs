@@ -10,6 +10,10 @@ use crate::compare::agrees;
 use crate::steps;
 use crate::workers::{Command, Reply, STEPS_BY, Workers};
 
+/// Maximum number of findings of a test: one for each of four calls in each of their orders. A guest can report any
+/// number of runs without results.
+const MOST_FINDINGS: usize = 4 * 24;
+
 /// Runs each order of a plan `untraced` times without tracing, and then with tracing for as long as `again`
 /// returns true; see [`knee_plan::run`]. Returns the result, and the number of traced runs of all orders.
 pub(crate) fn run(
@@ -108,7 +112,7 @@ fn set_up(workers: &Workers, plan: &Plan, inodes: &mut Vec<(Nr, u64)>) -> Result
 }
 
 /// Returns the outcome of the test: whether the calls returned the results that the test
-/// expects.
+/// expects. Contains at most [`MOST_FINDINGS`] findings, those of the first runs.
 pub fn outcome(done: &Done, test: &Test, plan: &Plan) -> Outcome {
     let runs = match done {
         Done::Ran(runs) => runs,
@@ -119,6 +123,9 @@ pub fn outcome(done: &Done, test: &Test, plan: &Plan) -> Outcome {
         // Indices from a guest may be out of range.
         let Some(order) = plan.orders.get(run.order) else { continue };
         let Some(expect) = test.expect.get(order.expect) else { continue };
+        if all.len() >= MOST_FINDINGS {
+            break;
+        }
         let mut names = Names::default();
         for (inode, number) in &run.inodes {
             names.set(format!("inode{inode}"), *number);
@@ -129,5 +136,33 @@ pub fn outcome(done: &Done, test: &Test, plan: &Plan) -> Outcome {
             });
         all.extend(found);
     }
+    all.truncate(MOST_FINDINGS);
     if all.is_empty() { Outcome::AsExpected } else { Outcome::Different(all) }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_the_first_findings_are_kept() {
+        let call = json!({ "label": "a", "operation": "close", "process": 0, "thread": 0, "cpu": 0,
+            "arguments": {} });
+        let test: Test = serde_json::from_value(json!({
+            "schema": 1, "id": "close/0.0", "interface": "posix", "commute": true, "condition": [],
+            "pattern": [], "setup": [], "calls": [call],
+            "expect": [{ "order": "a", "results": [0] }],
+        }))
+        .expect("a test");
+        let orders = vec![knee_plan::Order { expect: 0, calls: vec![0] }];
+        let plan = Plan { steps: Vec::new(), calls: Vec::new(), orders };
+        let run = Run { order: 0, inodes: Vec::new(), returned: Vec::new() };
+        let found = |runs| match outcome(&Done::Ran(vec![run.clone(); runs]), &test, &plan) {
+            Outcome::Different(findings) => findings.len(),
+            other => panic!("{other}"),
+        };
+        assert_eq!((found(2), found(1000)), (2, MOST_FINDINGS));
+    }
 }

@@ -95,7 +95,7 @@ pub fn channel(plans: &[&Plan], symbols: usize) -> (Vec<u8>, usize) {
         append(plan, &mut content);
     }
     let reports_at = content.len().next_multiple_of(HEADER_BYTES);
-    let reports: usize = plans.iter().enumerate().map(|(nr, plan)| longest_report(nr, plan)).sum();
+    let reports: usize = longest_reports(plans).iter().sum();
     let symbols_at = reports_at + reports.next_multiple_of(HEADER_BYTES);
     for (word, value) in
         [(Word::Plans, plans.len()), (Word::ReportsAt, reports_at), (Word::SymbolsAt, symbols_at)]
@@ -105,7 +105,11 @@ pub fn channel(plans: &[&Plan], symbols: usize) -> (Vec<u8>, usize) {
     (content, symbols_at + symbols)
 }
 
-/// Returns the maximum length of the report of plan `nr`, in bytes.
+/// Returns the maximum length of each plan's report, in bytes.
+pub fn longest_reports(plans: &[&Plan]) -> Vec<usize> {
+    plans.iter().enumerate().map(|(nr, plan)| longest_report(nr, plan)).collect()
+}
+
 fn longest_report(nr: usize, plan: &Plan) -> usize {
     let learns =
         |(_, step): &&(u8, Step)| matches!(step, Step::Learn { .. } | Step::LearnOpen { .. });
@@ -133,17 +137,28 @@ pub fn append(value: &impl Serialize, to: &mut Vec<u8>) {
 
 /// Returns the first value of a list and the bytes after it, or `None` if the value is incomplete.
 pub fn first<'d, T: Deserialize<'d>>(from: &'d [u8]) -> Option<(T, &'d [u8])> {
+    first_within(from, usize::MAX)
+}
+
+/// Returns the same as [`first`], or `None` if the value and its length take more than `longest` bytes.
+fn first_within<'d, T: Deserialize<'d>>(from: &'d [u8], longest: usize) -> Option<(T, &'d [u8])> {
     let (length, rest) = from.split_first_chunk::<WORD_BYTES>()?;
     let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
     let (value, rest) = rest.split_at_checked(length)?;
+    if WORD_BYTES + length > longest {
+        return None;
+    }
     Some((postcard::from_bytes(value).ok()?, rest))
 }
 
-/// Returns the complete reports in these bytes. A guest may have written anything; the list ends at
-/// the first report that cannot be decoded.
-pub fn reports(from: &[u8]) -> Vec<Report> {
+/// Returns the complete reports in these bytes. `longest` contains the maximum length of each report, as
+/// [`longest_reports`] returns it; guests report the plans in their order. A guest may have written anything;
+/// the list ends at the first report that is too long or cannot be decoded. Without a maximum, a report of
+/// empty runs would take 20 times as much memory as its bytes.
+pub fn reports(from: &[u8], longest: &[usize]) -> Vec<Report> {
     let (mut reports, mut rest) = (Vec::new(), from);
-    while let Some((report, behind)) = first(rest) {
+    for &longest in longest {
+        let Some((report, behind)) = first_within(rest, longest) else { break };
         reports.push(report);
         rest = behind;
     }
@@ -274,9 +289,25 @@ mod tests {
         let bytes = unsafe {
             core::slice::from_raw_parts(shared.at.add(begin), shared.get(Word::Reported))
         };
-        let seen = reports(bytes);
+        let longest = longest_reports(&plans.each_ref());
+        let seen = reports(bytes, &longest);
         assert_eq!(seen.iter().map(|report| report.plan).collect::<Vec<_>>(), [0, 1]);
-        assert_eq!(reports(&bytes[..bytes.len() - 1]).len(), 1, "an incomplete report is ignored");
+        let seen = reports(&bytes[..bytes.len() - 1], &longest);
+        assert_eq!(seen.len(), 1, "an incomplete report is ignored");
+        assert_eq!(reports(bytes, &longest[..1]).len(), 1, "a plan has only one report");
+    }
+
+    #[test]
+    fn a_report_that_is_longer_than_its_plan_permits_is_ignored() {
+        let longest = longest_reports(&[&plan(3)]);
+        let seen = |runs: usize| {
+            let run = Run { order: 0, inodes: Vec::new(), returned: Vec::new() };
+            let mut bytes = Vec::new();
+            let done = Done::Ran(vec![run; runs]);
+            append(&Report { plan: 0, done, seen: 0 }, &mut bytes);
+            reports(&bytes, &longest).len()
+        };
+        assert_eq!((seen(4), seen(longest[0])), (1, 0));
     }
 
     #[test]
@@ -317,7 +348,7 @@ mod tests {
             if let Some(first) = bytes.first_chunk_mut::<WORD_BYTES>() {
                 *first = length.to_le_bytes();
             }
-            prop_assert!(reports(&bytes).len() <= bytes.len() / WORD_BYTES);
+            prop_assert!(reports(&bytes, &[100; 200]).len() <= bytes.len() / WORD_BYTES);
         }
     }
 }

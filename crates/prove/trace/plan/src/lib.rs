@@ -24,7 +24,9 @@ mod returned;
 mod run;
 mod script;
 
-pub use channel::{ChannelError, Report, Shared, Word, append, channel, first, reports};
+pub use channel::{
+    ChannelError, Report, Shared, Word, append, channel, first, longest_reports, reports,
+};
 pub use plan::{Done, Order, Plan, Run};
 pub use returned::{Returned, SIGBUS, SIGSEGV};
 pub use run::{MOST_TRACED, Session, run, run_plans};

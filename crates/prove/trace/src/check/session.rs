@@ -130,7 +130,7 @@ impl<'a> GuestSession<'a> {
                 }
                 let parameters = format!("check={}", bytes.div_ceil(PAGE));
                 let guest = Guest::start_knee(kernel, &parameters, &content, &guest)?;
-                let channel = Channel::of_guest(&guest, KNEE_CHANNEL_AT);
+                let channel = Channel::of_guest(&guest, KNEE_CHANNEL_AT, &plans);
                 (guest, channel)
             }
         };
