@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use knee_agent::Outcome;
+use knee_agent::{Finding, Outcome};
 use knee_host::json::{Head, fault, with_one_line_strings};
-use knee_host::text::escape_json;
+use knee_host::text::{cut, escape_json, one_line};
 use knee_plan::CALLS;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,6 +17,9 @@ use crate::check::Checked;
 use crate::datum::Layouts;
 use crate::functions::Functions;
 use crate::record::TestResult;
+
+/// Maximum length of a text about a result or the end of a test, in characters: that of messages.
+const MAX_TEXT: usize = 8_000;
 
 /// A line of `tests.jsonl`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -68,8 +71,8 @@ impl TestLine {
         };
         let (unexpected, died) = match &checked.outcome {
             Ok(Outcome::AsExpected) => (None, None),
-            Ok(other) => (Some(other.clone()), None),
-            Err(end) => (None, Some(end.to_string())),
+            Ok(other) => (Some(on_one_line(other)), None),
+            Err(end) => (None, Some(short(&end.to_string()))),
         };
         let test = checked.id.clone();
         let layouts = checked.layouts.clone();
@@ -145,6 +148,32 @@ impl TestLine {
     }
 }
 
+/// An outcome whose texts are short and on one line, like those of a line that is read; see
+/// [`with_one_line_strings`]. A guest or a program makes some of these texts.
+fn on_one_line(outcome: &Outcome) -> Outcome {
+    match outcome {
+        Outcome::AsExpected => Outcome::AsExpected,
+        Outcome::Different(findings) => {
+            Outcome::Different(findings.iter().map(finding_on_one_line).collect())
+        }
+        Outcome::NotRun(why) => Outcome::NotRun(short(why)),
+        Outcome::SetupFailed(why) => Outcome::SetupFailed(short(why)),
+    }
+}
+
+fn finding_on_one_line(Finding { order, call, expected, returned }: &Finding) -> Finding {
+    Finding {
+        order: short(order),
+        call: short(call),
+        expected: short(expected),
+        returned: short(returned),
+    }
+}
+
+fn short(text: &str) -> String {
+    one_line(&cut(text, MAX_TEXT)).into_owned()
+}
+
 /// The names of the operations in the id of a test.
 fn operations(id: &str) -> impl Iterator<Item = &str> {
     id.split_once('/').map_or(id, |(names, _)| names).split(',')
@@ -178,11 +207,37 @@ mod tests {
 
     use super::super::samples::{any_line, conflicting, free};
     use super::*;
+    use crate::guest::End;
 
     #[test]
     fn the_committed_schema_matches_the_code() {
         let schema = format!("{:#}\n", test_schema());
         assert_data_eq!(schema, snapbox::file!["../../schemas/check-test.schema.json"].raw());
+    }
+
+    #[test]
+    fn texts_from_a_guest_are_short_and_on_one_line() {
+        let line = |outcome| {
+            let checked = Checked::unobserved("open,close/0.0".to_owned(), outcome);
+            let line = TestLine::of(&checked, &Functions::default());
+            assert_eq!(TestLine::parse(line.to_line().as_bytes()).as_ref(), Ok(&line));
+            let unexpected = line.unexpected.as_ref().map(Outcome::to_string);
+            unexpected.or(line.died).expect("an unexpected end")
+        };
+        let text = || "no\nLinux:\t9 of 9".to_owned();
+        let finding =
+            Finding { order: "ab".into(), call: text(), expected: text(), returned: text() };
+        for outcome in [
+            Ok(Outcome::SetupFailed(text())),
+            Ok(Outcome::NotRun(text())),
+            Ok(Outcome::Different(vec![finding])),
+            Err(End::Panicked(text())),
+        ] {
+            let text = line(outcome);
+            assert!(!text.contains(['\n', '\t']), "{text:?}");
+        }
+        let long = line(Ok(Outcome::SetupFailed("é".repeat(MAX_TEXT + 1))));
+        assert_eq!(long, format!("set-up failed: {}…", "é".repeat(MAX_TEXT)));
     }
 
     #[test]
