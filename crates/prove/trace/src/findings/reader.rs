@@ -151,8 +151,8 @@ fn refuse_common_tests<'d>(
     Ok(())
 }
 
-/// What may still be read from the `tests.jsonl` of all shards of a check together. A ranking takes memory for each datum
-/// and for each function that accesses it, so a short text could take much of it.
+/// What may still be read from, or written to, the `tests.jsonl` of all shards of a check together. A ranking takes memory
+/// for each datum and for each function that accesses it, so a short text could take much of it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Allowance {
     /// Bytes. At first as many as for any single file.
@@ -171,11 +171,16 @@ impl Default for Allowance {
 }
 
 impl Allowance {
+    #[cfg(test)]
+    pub(super) fn of_bytes(bytes: u64) -> Self {
+        Self { bytes, ..Self::default() }
+    }
+
     /// Subtracts a test.
     ///
     /// # Errors
     /// The test has more data or accesses than are left. Returns the reason.
-    fn take(&mut self, test: &TestLine) -> Result<(), String> {
+    pub(super) fn take(&mut self, test: &TestLine) -> Result<(), String> {
         let fields = self.data.checked_sub(test.layouts.count());
         self.data = fields.ok_or_else(too_large)?;
         for line in &test.conflicts {
@@ -186,6 +191,21 @@ impl Allowance {
             self.data = left(self.data, names)?;
             self.accesses = left(self.accesses, names.saturating_mul(accesses))?;
         }
+        Ok(())
+    }
+
+    /// Subtracts the bytes of a line.
+    ///
+    /// # Errors
+    /// The line is longer than what is left. Returns the reason.
+    pub(super) fn take_bytes(&mut self, line: u64) -> Result<(), String> {
+        let longer = || {
+            let most = Allowance::default().bytes >> 20;
+            format!(
+                "it would be larger than {most} MiB, the maximum that knee reads; check fewer tests"
+            )
+        };
+        self.bytes = self.bytes.checked_sub(line).ok_or_else(longer)?;
         Ok(())
     }
 }

@@ -22,6 +22,8 @@ pub struct Writer {
     /// Length of the complete lines in `tests`, in bytes.
     length: u64,
     written: usize,
+    /// What may still be written, so that knee can read the record again.
+    left: Allowance,
 }
 
 impl Writer {
@@ -49,7 +51,8 @@ impl Writer {
         }
         place.describe(&check)?;
         let tests = place.open_tests()?;
-        Ok(Self { place, check, tests, length: 0, written: 0 })
+        let left = Allowance::default();
+        Ok(Self { place, check, tests, length: 0, written: 0, left })
     }
 
     /// Continues a record, which must belong to the check and the shard that `check` describes. Also returns
@@ -73,14 +76,16 @@ impl Writer {
         let named = place.named(TESTS_FILE);
         let path = place.path(TESTS_FILE);
         let text = RegularFile::at(&path).own().without_links().read();
-        let (lines, length) = parse_tests(text, &named, &mut Allowance::default())?;
+        let mut left = Allowance::default();
+        let (lines, length) = parse_tests(text, &named, &mut left)?;
+        left.take_bytes(length).map_err(too_large(&named))?;
         let tests = place.open_tests()?;
         tests.set_len(length).map_err(FindingsError::write(&named))?;
         here.complete = false;
         here.ended = None;
         let written = lines.len();
         place.describe(&here)?;
-        Ok((Self { place, check: here, tests, length, written }, lines))
+        Ok((Self { place, check: here, tests, length, written, left }, lines))
     }
 
     /// The description of the check.
@@ -89,13 +94,19 @@ impl Writer {
     }
 
     /// Adds a test.
+    ///
+    /// # Errors
+    /// If the record cannot be written, or would be too large to be read.
     pub fn append(&mut self, line: &TestLine) -> Result<(), FindingsError> {
         let text = line.to_line();
+        let path = self.place.named(TESTS_FILE);
+        let taken = self.left.take(line).and_then(|()| self.left.take_bytes(text.len() as u64));
+        taken.map_err(too_large(&path))?;
         if let Err(error) = self.tests.write_all(text.as_bytes()) {
             // Remove the fragment that a partial write leaves, for example on a full disk. Otherwise,
             // the next line would be appended to this fragment.
             let _ = self.tests.set_len(self.length);
-            return Err(FindingsError::write(&self.place.named(TESTS_FILE))(error));
+            return Err(FindingsError::write(&path)(error));
         }
         self.length += text.len() as u64;
         self.written += 1;
@@ -111,6 +122,11 @@ impl Writer {
         self.check.ended = Some(ended);
         self.place.describe(&self.check)
     }
+}
+
+/// The error for a record that knee could not read again.
+fn too_large(path: &Path) -> impl FnOnce(String) -> FindingsError + '_ {
+    |reason| FindingsError::write(path)(io::Error::other(reason))
 }
 
 /// The locked directory of a record.
@@ -180,6 +196,23 @@ mod tests {
         let resumed = Writer::resume(dir, check);
         let ids = |lines: Vec<TestLine>| lines.into_iter().map(|line| line.test).collect();
         resumed.map(|(_, done)| ids(done)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_record_that_would_be_too_large_to_be_read_is_an_error() {
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = scratch.path().join("record");
+        let mut writer = Writer::create(&dir, check(Shard { index: 1, of: 1 }, &IDS)).unwrap();
+        let line = free(IDS[0]);
+        let length = line.to_line().len() as u64;
+        writer.left = Allowance::of_bytes(2 * length - 1);
+        writer.append(&line).unwrap();
+        let error = writer.append(&free(IDS[1])).unwrap_err().to_string();
+        assert!(
+            error.ends_with("larger than 512 MiB, the maximum that knee reads; check fewer tests"),
+            "{error}"
+        );
+        assert_eq!(Findings::open(&dir).unwrap().tests, [line]);
     }
 
     #[test]
