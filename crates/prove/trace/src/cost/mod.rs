@@ -126,9 +126,11 @@ fn guest(
                     Ok(Made { failed: Some(why), experiment, .. }) => {
                         return Err(CheckError::Agent(format!("{}: {why}", experiment.operation)));
                     }
-                    Ok(made) if waiting.len() < rest.experiments.len() => waiting.push_back(made),
+                    Ok(made) if is_requested(&made, &waiting, &rest.experiments) => {
+                        waiting.push_back(made);
+                    }
                     Ok(_) => {
-                        let why = "it reports more experiments than were requested";
+                        let why = "it reports an experiment that was not requested";
                         return Err(CheckError::Agent(why.to_owned()));
                     }
                     Err(_) => return Err(CheckError::Agent(message.to_owned())),
@@ -196,6 +198,13 @@ fn guest(
     }
 }
 
+/// Whether a guest may report this experiment: it is one of the `rest`, and not one of those that it has reported and that
+/// are still `waiting` for results.
+fn is_requested(made: &Made, waiting: &VecDeque<Made>, rest: &[Experiment]) -> bool {
+    rest.contains(&made.experiment)
+        && !waiting.iter().any(|before| before.experiment == made.experiment)
+}
+
 /// Numbers the CPUs of an experiment as the guest does, and removes the deferred work of other CPUs. The plugin
 /// numbers CPUs in the order in which they first appear (since QEMU 9.0). The tasks of an experiment take turns
 /// in the order of their CPUs.
@@ -250,6 +259,15 @@ fn parameters(request: &CostRequest) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_guest_reports_each_requested_experiment_once() {
+        let experiment = |cpus| Experiment { operation: "mmap".to_owned(), cpus };
+        let made = |cpus| Made { experiment: experiment(cpus), first: 0, failed: None };
+        let rest = [experiment(1), experiment(4)];
+        let is_requested = |cpus| is_requested(&made(cpus), &VecDeque::from([made(1)]), &rest);
+        assert_eq!([4, 1, u32::MAX].map(is_requested), [true, false, false]);
+    }
 
     #[test]
     fn the_parameters_of_knees_kernel_list_the_experiments() {
