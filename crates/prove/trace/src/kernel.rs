@@ -20,6 +20,8 @@ const SIGNATURE: (usize, &[u8]) = (0x202, b"HdrS");
 /// Offset of the pointer to the version text. The pointer is relative to [`VERSION_BASE`].
 const VERSION_POINTER: usize = 0x20e;
 const VERSION_BASE: usize = 0x200;
+/// Maximum length of a release, in bytes: that of uname(2).
+const MAX_RELEASE: usize = 64;
 const PACKAGE_MAGIC: &[u8] = b"!<arch>\n";
 /// Maximum size of the image in a package. The images of distributions are at most 20 MiB, but a small
 /// package could decompress to gigabytes of zeroes.
@@ -44,8 +46,8 @@ pub enum KernelError {
     NoImage(PathBuf),
     /// The release in the image is not a valid kernel release.
     #[error(
-        "{}: the release in this kernel image contains other characters than letters, digits and .+-_~; \
-         use another image",
+        "{}: the release in this kernel image is longer than {MAX_RELEASE} characters, or contains other \
+         characters than letters, digits and .+-_~; use another image",
         .0.display()
     )]
     Release(PathBuf),
@@ -193,7 +195,10 @@ fn release(image: &[u8]) -> Option<String> {
     }
     let pointer = image.get(VERSION_POINTER..VERSION_POINTER + 2)?;
     let at = VERSION_BASE + usize::from(u16::from_le_bytes(pointer.try_into().ok()?));
-    let word = image.get(at..)?.split(|&byte| byte == 0 || byte == b' ').next()?;
+    let text = image.get(at..)?;
+    // One byte more than the maximum, so that `is_release` notices a longer release.
+    let text = &text[..text.len().min(MAX_RELEASE + 1)];
+    let word = text.split(|&byte| byte == 0 || byte == b' ').next()?;
     String::from_utf8(word.to_vec()).ok().filter(|word| !word.is_empty())
 }
 
@@ -201,7 +206,7 @@ fn release(image: &[u8]) -> Option<String> {
 /// `/lib/modules`.
 fn is_release(text: &str) -> bool {
     let is_permitted = |c: char| c.is_ascii_alphanumeric() || ".+-_~".contains(c);
-    text.chars().all(is_permitted) && !text.chars().all(|c| c == '.')
+    text.len() <= MAX_RELEASE && text.chars().all(is_permitted) && !text.chars().all(|c| c == '.')
 }
 
 /// The image in a package.
@@ -260,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_whose_release_is_a_path_or_contains_lines_is_refused() {
+    fn an_image_whose_release_is_long_or_a_path_or_contains_lines_is_refused() {
         let open = |release: &str| {
             let mut image = vec![0; VERSION_BASE + 0x100];
             let (at, signature) = SIGNATURE;
@@ -269,10 +274,12 @@ mod tests {
             image.extend(release.bytes().chain(*b" (a@b) #1\0"));
             Kernel::new(Path::new("vmlinuz"), image, None).map(|kernel| kernel.release)
         };
-        for release in ["6.1.0-50-cloud-amd64", "6.12.107+deb13~bpo", "7.2_rc1"] {
+        let [longest, long] = [64, 65].map(|length| "6".repeat(length));
+        for release in ["6.1.0-50-cloud-amd64", "6.12.107+deb13~bpo", "7.2_rc1", &longest] {
             assert_eq!(open(release).unwrap(), release);
         }
-        for release in ["6.1\nall\ttests", "/home/mallory/mods", "..", ".", "6.1\u{1b}[2J", "6.1é"]
+        for release in
+            ["6.1\nall\ttests", "/home/mallory/mods", "..", ".", "6.1\u{1b}[2J", "6.1é", &long]
         {
             let error = open(release).unwrap_err().to_string();
             assert!(error.starts_with("vmlinuz: the release in this kernel image"), "{error}");
