@@ -112,7 +112,7 @@ fn set_up(workers: &Workers, plan: &Plan, inodes: &mut Vec<(Nr, u64)>) -> Result
 }
 
 /// Returns the outcome of the test: whether the calls returned the results that the test
-/// expects. Contains at most [`MOST_FINDINGS`] findings, those of the first runs.
+/// expects. Contains at most 96 findings, those of the first runs.
 pub fn outcome(done: &Done, test: &Test, plan: &Plan) -> Outcome {
     let runs = match done {
         Done::Ran(runs) => runs,
