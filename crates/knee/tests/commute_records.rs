@@ -63,11 +63,19 @@ fn line((id, verdict, data): &Test<'_>) -> Value {
     // `fput` has no caller, as in old records, which do not contain callers.
     let mut writer = side(true, &["fget", "fput"]);
     writer["callers"] = json!({ "fget": [["fdget", "ksys_dup"], ["fdget", "ksys_lseek"]] });
+    let access = |call: u64, wrote: bool, name: &str, of: &str, offset: u64| json!({ "call": call, "wrote": wrote, "name": name, "type": of, "offset": offset, "bytes": 8 });
     let shared = |datum: &&str| {
-        json!({
+        let mut line = json!({
             "data": [datum], "line": "0x3a4b040", "same_bytes": !datum.contains(" / "),
             "sides": { "0": writer, "1": side(false, &["filp_close"]) },
-        })
+        });
+        if datum.contains(" / ") {
+            line["object"] = json!({ "struct": "cred", "offset": 0, "fields": [
+                access(0, true, "usage", "atomic_long_t", 0),
+                access(1, false, "security", "void *", 56),
+            ] });
+        }
+        line
     };
     let conflicts: Vec<Value> = data.iter().map(shared).collect();
     json!({
@@ -82,10 +90,10 @@ fn describe_cred(scratch: &Scratch, name: &str) {
     let text = fs::read_to_string(&path).unwrap();
     let (first, rest) = text.split_once('\n').unwrap();
     let mut first: Value = serde_json::from_str(first).unwrap();
-    let field = |of: &str, offset: u64| json!({ "type": of, "struct": "cred", "offset": offset, "bytes": 8 });
+    let field = |of: &str| json!({ "type": of, "struct": "cred" });
     let member = |name: &str, of: &str, offset: u64| json!({ "name": name, "type": of, "offset": offset, "bytes": 8 });
     first["layouts"] = json!({
-        "fields": { "cred.usage": field("atomic_long_t", 0), "cred.security": field("void *", 56) },
+        "fields": { "cred.usage": field("atomic_long_t"), "cred.security": field("void *") },
         "structs": { "cred": { "bytes": 72, "members": [
             member("usage", "atomic_long_t", 0),
             member("uid", "kuid_t", 8),
@@ -111,16 +119,19 @@ fn fields_that_calls_share_falsely_are_shown_with_those_to_move_apart() {
     assert_data_eq!(
         shown.assert_code(0).stdout.as_str(),
         str![[r#"
+Linux 6.1.0, tmpfs
+
 struct cred, 72 bytes
-falsely shared in 2 tests; 1 would be conflict-free with these fields apart
+falsely shared in 2 tests; moving the fields apart would make 1 of them conflict-free
 
   offset  bytes
-       0      8 *usage  atomic_long_t
+       0      8  usage  atomic_long_t
                    written by open (2)
-      56      8 *security  void *
+      56      8  security  void *
                    read by close (2)
 
-Move usage to a cache line of its own: the struct then takes at most 192 bytes.
+Move usage to a cache line of its own.
+The struct then has at most 192 bytes.
 
 "#]]
     );
@@ -128,10 +139,12 @@ Move usage to a cache line of its own: the struct then takes at most 192 bytes.
     assert_data_eq!(
         shown.assert_code(0).stdout.as_str(),
         str![[r#"
-struct cred, 72 bytes
-falsely shared in 2 tests; 1 would be conflict-free with these fields apart
+Linux 6.1.0, tmpfs
 
-  offset  bytes
+struct cred, 72 bytes
+falsely shared in 2 tests; moving the fields apart would make 1 of them conflict-free
+
+  offset  bytes *falsely shared
                  -- line 0 --
        0      8 *usage  atomic_long_t
                    written by open (2)
@@ -141,15 +154,21 @@ falsely shared in 2 tests; 1 would be conflict-free with these fields apart
                  -- line 1 --
       64      8  user  user_struct *
 
-The lines are those of a struct that begins at a cache line.
+Line numbers assume that the struct starts on a cache-line boundary.
 
-Move usage to a cache line of its own: the struct then takes at most 192 bytes.
+Move usage to a cache line of its own.
+The struct then has at most 192 bytes.
 
 "#]]
     );
     commute(&scratch, &["explain", "record", "--layout=file"]).assert_code(2).assert_stderr_has(
-        "calls do not share fields of a struct file falsely; they share fields of cred",
+        "in record, no test shares fields of a struct file falsely; --layout lists all structs",
     );
+    commute(&scratch, &["explain", "record", "--layout=struct crad", "--set", "open,close"])
+        .assert_code(2)
+        .assert_stderr_has(
+            "no test of open and close shares fields of a struct crad falsely (did you mean cred?)",
+        );
     commute(&scratch, &["explain", "record", "--layout", "--test", "open,close/0.0"])
         .assert_code(2);
     commute(&scratch, &["explain", "record"])
@@ -462,20 +481,14 @@ Linux 6.1.0, tmpfs: 3 of 6 tests are conflict-free (50.0%).
 Data shared in 2 tests, ranked by how many tests would be conflict-free if only that datum were fixed:
 
   frees   tests
-      1       2  struct file.f_count  state of an object
+      1       2  struct file.f_count
                  written by fget ← fdget (open), fput (open)
                  read by filp_close (close)
-      0       1  struct files_struct.file_lock  lock
+      0       1  struct files_struct.file_lock
                  written by fget ← fdget (open), fput (open)
                  read by filp_close (close)
 
-By kind of data, if all data of only that kind were fixed:
-
-  frees   tests  data
-      1       2     1  state of an object
-                       write only what changes, and write it later
-      0       1     1  lock
-                       lock less data, or let readers do without (RCU)
+The record has no types of data, so knee cannot group them by kind.
 
 Suggested order of fixes:
 

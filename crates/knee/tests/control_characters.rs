@@ -155,15 +155,21 @@ fn files() -> Scratch {
             "data": [format!("struct {HOSTILE}")], "line": "0x3a4b040", "same_bytes": true,
             "sides": { "0": side(true), "1": side(false) },
         });
+        let [of, within] = ["type", "s"].map(|name| format!("{name}{HOSTILE}"));
+        let access = |call: u64, wrote: bool, offset: u64| {
+            json!({ "call": call, "wrote": wrote, "name": format!("f{offset}{HOSTILE}"), "type": of,
+                    "offset": offset, "bytes": 8 })
+        };
+        let object = json!({ "struct": within, "offset": 0,
+                             "fields": [access(0, true, 0), access(1, false, 8)] });
         let apart = json!({
             "data": [format!("s.a{HOSTILE} / s.b{HOSTILE}")], "line": "0x3a4b080", "same_bytes": false,
-            "sides": { "0": side(true), "1": side(false) },
+            "object": object, "sides": { "0": side(true), "1": side(false) },
         });
-        let [of, within] = ["type", "s"].map(|name| format!("{name}{HOSTILE}"));
-        let field = |offset| json!({ "type": of, "struct": within, "offset": offset, "bytes": 8 });
+        let field = json!({ "type": of, "struct": within });
         let member = json!({ "name": HOSTILE, "type": of, "offset": 16, "bytes": 8 });
         let layouts = json!({
-            "fields": { format!("s.a{HOSTILE}"): field(0), format!("s.b{HOSTILE}"): field(8) },
+            "fields": { format!("s.a{HOSTILE}"): field },
             "structs": { within.clone(): { "bytes": 24, "members": [member] } },
         });
         let conflicts = if name == "check" { vec![conflict, apart] } else { Vec::new() };

@@ -208,7 +208,9 @@ fn an_iteration_that_is_as_short_as_the_clock_is_refused() {
     // The clock of this machine is quick enough.
     run.assert_code(0);
     let latency = &points(&scratch)[0]["latency"];
-    let [clock, median] = ["clock", "p50"].map(|name| latency[name].as_f64().unwrap());
+    let [clock, median] = ["clock", "p50"].map(|name| latency[name].as_f64());
+    // Beside other programs, all rounds may be disturbed, and then have no latency.
+    let (Some(clock), Some(median)) = (clock, median) else { return };
     assert!(clock <= 0.25 * median, "{latency}");
 }
 

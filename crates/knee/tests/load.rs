@@ -36,7 +36,7 @@ fn serve(status: &'static str) -> String {
 }
 
 fn load(args: &[&str]) -> Finished {
-    let options = ["load", "-q", "-d", "0.2", "--warmup", "0.02", "-c", "2"];
+    let options = ["load", "-q", "-d", "1", "--warmup", "0.02", "-c", "2"];
     finish(Scratch::new().knee(&options).args(args))
 }
 
@@ -54,7 +54,9 @@ fn an_http_server_is_measured() {
     let finished = load(&[&url, "--rate", "100"]);
     finished.assert_code(0).assert_stdout_has("2 connections, open loop at 100/s");
     finished.assert_stdout_has("latency").assert_stdout_has("sent late").assert_stdout_has("p99.9");
-    assert!(finished.stdout.lines().all(|line| line.chars().count() <= 80), "{finished:#?}");
+    // Notes, such as one on other programs, are wrapped only on a terminal.
+    let mut lines = finished.stdout.lines().filter(|line| !line.starts_with("note"));
+    assert!(lines.all(|line| line.chars().count() <= 80), "{finished:#?}");
 }
 
 #[test]

@@ -266,7 +266,7 @@ mod tests {
             callers: Vec::new(),
         };
         let sides = written.into_iter().enumerate().map(touch).collect();
-        Conflict { line: 0x1000, overlap, sides, datum: None, by_position: false }
+        Conflict { line: 0x1000, overlap, sides, datum: None, by_position: false, object: None }
     }
 
     /// The result of a trial in a correct QEMU.

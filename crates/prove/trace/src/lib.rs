@@ -86,7 +86,9 @@ pub use cost::{
     Contention, ContentionEvent, Cost, EventKind, Figures, Hold, HotLine, Iteration, Lock,
     LockKind, LockSections, Scope, SharedLine, Spread, VISIT_DISTANCE, Visit, WARM_UP, cost,
 };
-pub use datum::{Datum, FieldType, Layout, Layouts, Member, Resolver, Symbol, Symbols};
+pub use datum::{
+    Access, Datum, FalselyShared, FieldType, Layout, Layouts, Member, Resolver, Symbol, Symbols,
+};
 pub use disk::{Disk, DiskError};
 pub use error::GuestError;
 pub use functions::Functions;

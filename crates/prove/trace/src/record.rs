@@ -4,7 +4,7 @@
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-use crate::datum::Datum;
+use crate::datum::{Datum, FalselyShared};
 
 /// A side that enters the kernel executes at least this many instructions: Linux executes about 60
 /// between `entry_SYSCALL_64` and the system call's own code, and about as many after it.
@@ -204,6 +204,9 @@ pub struct Conflict {
     /// [`Resolver`](crate::Resolver) can tell.
     #[serde(skip)]
     pub by_position: bool,
+    /// For false sharing of fields of one object: the object, if a [`Resolver`](crate::Resolver) knows its type.
+    #[serde(skip)]
+    pub object: Option<FalselyShared>,
 }
 
 impl Conflict {

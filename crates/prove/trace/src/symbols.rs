@@ -328,8 +328,14 @@ mod tests {
         let code = function as *const () as u64;
         assert_eq!(names.functions().at(code), Some("knee_trace::symbols::tests::function"));
         let sides = vec![Touch { writers: vec![code], ..touch(0, 0, 1) }, touch(1, 1, 0)];
-        let conflicts =
-            vec![Conflict { line: 0, overlap: true, sides, datum: None, by_position: false }];
+        let conflicts = vec![Conflict {
+            line: 0,
+            overlap: true,
+            sides,
+            datum: None,
+            by_position: false,
+            object: None,
+        }];
         let mut run = TestResult {
             test: 0,
             sides: Vec::new(),
@@ -379,6 +385,7 @@ mod tests {
                 sides,
                 datum: None,
                 by_position: false,
+                object: None,
             });
             datum.to_string().replace("knee_trace::symbols::tests::VARIABLE", "")
         };
@@ -398,6 +405,7 @@ mod tests {
             sides: sides.into(),
             datum: None,
             by_position: false,
+            object: None,
         };
         let run = |conflicts| TestResult {
             test: 0,

@@ -34,11 +34,11 @@ pub(crate) fn ranking(ranking: &Ranking, title: &str, most: usize) -> String {
     for datum in ranking.data.iter().take(most) {
         let _ = writeln!(
             text,
-            "{:>7} {:>7}  {BOLD}{}{BOLD:#}  {DIM}{}{DIM:#}",
+            "{:>7} {:>7}  {BOLD}{}{BOLD:#}{}",
             datum.unlocks_tests,
             datum.tests,
             datum.datum,
-            kind(datum.cause).0
+            datum.cause.map_or(String::new(), |cause| format!("  {DIM}{}{DIM:#}", kind(cause).0))
         );
         for (what, functions) in doers(datum) {
             let _ = writeln!(text, "{:>17}{DIM}{what} {functions}{DIM:#}", "");
@@ -65,7 +65,14 @@ pub(crate) fn ranking(ranking: &Ranking, title: &str, most: usize) -> String {
 
 /// What all data of each kind prevent, and the usual remedy.
 fn by_cause(causes: &[DataOfCause]) -> String {
-    let mut text = "\nBy kind of data, if all data of only that kind were fixed:\n\n".to_owned();
+    if causes.is_empty() {
+        return "\nThe record has no types of data, so knee cannot group them by kind.\n"
+            .to_owned();
+    }
+    let mut text =
+        "\nBy kind of data (frees: tests that are conflict-free once all data of this kind \
+                    are fixed):\n\n"
+            .to_owned();
     let _ = writeln!(text, "{DIM}{:>7} {:>7} {:>5}{DIM:#}", "frees", "tests", "data");
     for DataOfCause { cause, data, unlocks_tests, tests } in causes {
         let (name, remedy) = kind(*cause);
@@ -79,16 +86,18 @@ fn by_cause(causes: &[DataOfCause]) -> String {
 fn kind(cause: Cause) -> (&'static str, &'static str) {
     match cause {
         Cause::ReferenceCount => {
-            ("reference count", "look up without it (RCU), or count on each CPU")
+            ("reference count", "look up under RCU without it, or use a per-CPU count")
         }
-        Cause::Lock => ("lock", "lock less data, or let readers do without (RCU)"),
-        Cause::Links => ("list or tree", "divide it, or search and change it without a lock"),
-        Cause::Counter => ("counter", "count on each CPU, and add up to read"),
-        Cause::Allocator => ("allocator", "give each CPU free objects or numbers of its own"),
-        Cause::Neighbours => ("neighbours in memory", "pad them, or give each CPU its own part"),
+        Cause::Lock => ("lock", "use finer-grained locks, or let readers run without it (RCU)"),
+        Cause::Links => ("list or tree", "partition it, or make it lock-free"),
+        Cause::Counter => ("counter", "use a per-CPU counter, summed on read"),
+        Cause::Allocator => ("allocator", "use per-CPU pools of objects or numbers"),
+        Cause::Adjacent => ("adjacent data", "spread them, or let each CPU use its own range"),
         Cause::Layout => ("layout of a struct", "move the fields apart: --layout shows which"),
-        Cause::State => ("state of an object", "write only what changes, and write it later"),
-        Cause::Unknown => ("unknown data", "knee could not identify the data"),
+        Cause::State => {
+            ("state of an object", "skip stores that change nothing; defer or batch others")
+        }
+        Cause::Unknown => ("unknown", "knee does not know the type of these data"),
     }
 }
 

@@ -6,7 +6,6 @@ use std::fmt::Write;
 use knee_host::number::plural;
 use knee_host::text::and_list;
 use knee_trace::findings::{Separation, Separations, SharedField};
-use knee_trace::{Layout, Member};
 
 use super::explain::few;
 use crate::present::style::{BOLD, DIM};
@@ -14,25 +13,24 @@ use crate::present::style::{BOLD, DIM};
 /// Bytes of a cache line.
 const LINE: u64 = 64;
 
-/// The fields that calls share falsely, and those to move apart. `layout` is that of the only struct, whose other fields
-/// are also printed. `most` limits the list of structs.
-pub(crate) fn layouts(separations: &Separations, layout: Option<&Layout>, most: usize) -> String {
-    let mut text = String::new();
+/// The fields that calls share falsely, and those to move apart. If a struct has `members`, also prints these. `most` is the
+/// maximum number of structs.
+pub(crate) fn layouts(separations: &Separations, title: &str, most: usize) -> String {
     let structs = &separations.structs;
+    let mut text = format!("{BOLD}{title}{BOLD:#}\n");
     if structs.is_empty() {
-        return "In no test do the calls share only different fields of a struct.\n".to_owned();
+        text += "No test shares different fields of one struct falsely.\n";
     }
-    for (nr, of) in structs.iter().take(most).enumerate() {
-        text += if nr == 0 { "" } else { "\n" };
-        let tests = plural(of.tests, "test");
-        let _ = writeln!(text, "{BOLD}struct {}{BOLD:#}, {} bytes", of.name, of.bytes);
+    for of in structs.iter().take(most) {
+        let (tests, freed) = (plural(of.tests, "test"), of.unlocks_tests);
+        let _ = writeln!(text, "\n{BOLD}struct {}{BOLD:#}, {} bytes", of.name, of.bytes);
         let _ = writeln!(
             text,
-            "falsely shared in {tests}; {} would be conflict-free with these fields apart\n",
-            of.unlocks_tests
+            "falsely shared in {tests}; moving the fields apart would make {freed} of them conflict-free\n"
         );
-        let _ = writeln!(text, "{DIM}{:>8} {:>6}{DIM:#}", "offset", "bytes");
-        text += &fields(of, layout);
+        let shared = if of.members.is_empty() { "" } else { " *falsely shared" };
+        let _ = writeln!(text, "{DIM}{:>8} {:>6}{shared}{DIM:#}", "offset", "bytes");
+        text += &fields(of);
         text += &advice(of);
     }
     if structs.len() > most {
@@ -42,38 +40,39 @@ pub(crate) fn layouts(separations: &Separations, layout: Option<&Layout>, most: 
     text
 }
 
-/// A line for each shared field, with the operations that use it below. With a layout, also a line for each other
-/// member, and one where a cache line ends.
-fn fields(of: &Separation, layout: Option<&Layout>) -> String {
-    let mut text = String::new();
-    let members: &[Member] = layout.map_or(&[], |layout| &layout.members);
-    let mut shared = of.fields.iter().peekable();
-    let mut line = None;
-    for member in members {
-        let of_member = member.offset / LINE;
-        if line.is_none_or(|line| line < of_member) {
-            line = Some(of_member);
-            let _ = writeln!(text, "{DIM}{:>17}-- line {of_member} --{DIM:#}", "");
+/// A line for each shared field, with the operations that use it below. With the members, also a line for each of these,
+/// and one where a cache line begins.
+fn fields(of: &Separation) -> String {
+    let is_all = !of.members.is_empty();
+    let mark = if is_all { "*" } else { "" };
+    let shared = of.fields.iter().map(|field| (field.offset, shared_field(field, mark)));
+    let is_shared = |name: &str, offset| {
+        of.fields.iter().any(|field| field.name == name && field.offset == offset)
+    };
+    let others = of.members.iter().filter(|member| !is_shared(&member.name, member.offset));
+    let others = others.map(|member| {
+        (member.offset, row(member.offset, member.bytes, &member.name, &member.of, ""))
+    });
+    // A field of a nested struct follows the member that contains it.
+    let mut rows: Vec<(u64, String)> = others.chain(shared).collect();
+    rows.sort_by_key(|(offset, _)| *offset);
+    let (mut text, mut line) = (String::new(), None);
+    for (offset, row) in rows {
+        if is_all && line != Some(offset / LINE) {
+            line = Some(offset / LINE);
+            let _ = writeln!(text, "{DIM}{:>17}-- line {} --{DIM:#}", "", offset / LINE);
         }
-        // A field of a nested struct follows the member that contains it, or its part up to this field.
-        while let Some(field) = shared.next_if(|field| field.offset < member.offset) {
-            text += &shared_field(field);
-        }
-        match shared.next_if(|field| field.offset == member.offset && field.name == member.name) {
-            Some(field) => text += &shared_field(field),
-            None => text += &row(member.offset, member.bytes, &member.name, &member.of, ""),
-        }
+        text += &row;
     }
-    text.extend(shared.map(shared_field));
-    if layout.is_some() {
-        text += "\nThe lines are those of a struct that begins at a cache line.\n";
+    if is_all {
+        text += "\nLine numbers assume that the struct starts on a cache-line boundary.\n";
     }
     text
 }
 
-fn shared_field(field: &SharedField) -> String {
+fn shared_field(field: &SharedField, mark: &str) -> String {
     let SharedField { name, of, offset, bytes, writers, readers } = field;
-    let mut text = row(*offset, *bytes, name, of, "*");
+    let mut text = row(*offset, *bytes, name, of, mark);
     for (what, by) in [("written by", writers), ("read by", readers)] {
         if !by.is_empty() {
             let _ = writeln!(text, "{:>19}{DIM}{what} {}{DIM:#}", "", operations(by));
@@ -82,7 +81,7 @@ fn shared_field(field: &SharedField) -> String {
     text
 }
 
-/// A field; `mark` is `*` for a shared one.
+/// A field.
 fn row(offset: u64, bytes: u64, name: &str, of: &str, mark: &str) -> String {
     format!("{offset:>8} {bytes:>6} {mark:1}{name}  {DIM}{of}{DIM:#}\n")
 }
@@ -96,15 +95,19 @@ fn operations(by: &BTreeMap<String, usize>) -> String {
 }
 
 fn advice(of: &Separation) -> String {
-    let bytes = |list: &[String]| -> u64 {
-        of.fields.iter().filter(|field| list.contains(&field.name)).map(|field| field.bytes).sum()
-    };
-    let mut lists = of.moved.iter().map(|list| match list.as_slice() {
-        [one] => format!("{one} to a cache line of its own"),
-        few if bytes(few) <= LINE => format!("{} to a cache line of their own", and_list(few)),
-        many => format!("{} to cache lines of their own", and_list(many)),
-    });
-    let Some(first) = lists.next() else { return String::new() };
-    let rest: String = lists.map(|list| format!(", and {list}")).collect();
-    format!("\nMove {first}{rest}: the struct then takes at most {} bytes.\n", of.grown)
+    let mut text = String::from("\n");
+    for group in &of.moved {
+        let lines = match group.as_slice() {
+            [_] => "a cache line of its own",
+            _ => "cache lines of their own",
+        };
+        let _ = writeln!(text, "Move {} to {lines}.", and_list(group));
+    }
+    if of.moved.iter().flatten().any(|name| name.contains('.')) {
+        text += "Fields of a nested struct can only move within it.\n";
+    }
+    if !of.moved.is_empty() {
+        let _ = writeln!(text, "The struct then has at most {} bytes.", of.grown);
+    }
+    text
 }

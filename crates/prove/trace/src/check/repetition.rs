@@ -108,6 +108,7 @@ mod tests {
             sides: Vec::new(),
             datum: Some(Datum::shared(vec![(*name).to_owned()])),
             by_position: *name == "?",
+            object: None,
         };
         let conflicts = data.iter().map(conflict).collect();
         TestResult {

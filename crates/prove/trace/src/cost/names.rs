@@ -78,7 +78,7 @@ fn shared(line: u64, mut sides: Vec<Touch>) -> Conflict {
     if sides.iter().all(|side| side.written == 0) {
         sides.iter_mut().for_each(|side| side.written = side.read);
     }
-    Conflict { line, overlap: true, sides, datum: None, by_position: false }
+    Conflict { line, overlap: true, sides, datum: None, by_position: false, object: None }
 }
 
 impl Touch {

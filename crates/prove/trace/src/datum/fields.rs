@@ -105,7 +105,9 @@ pub(crate) struct Place {
     pub(crate) within: TypeId,
     /// The field's offset in it, in bytes.
     pub(crate) offset: u64,
-    /// The field's type.
+    /// The offset of the byte in it.
+    pub(crate) byte: u64,
+    /// The field's type as declared; 0 for padding.
     pub(crate) of: TypeId,
 }
 
@@ -117,6 +119,7 @@ pub(crate) fn field(btf: &Btf, of: TypeId, offset: u64, alternative: Option<&str
     let (mut within, mut begin) = (of, 0);
     let mut end = btf.bytes(of);
     let (mut named, mut named_at) = (of, 0);
+    let mut declared = of;
     for _ in 0..MAX_DEPTH {
         within = btf.resolve(within);
         match btf.kind(within) {
@@ -125,7 +128,8 @@ pub(crate) fn field(btf: &Btf, of: TypeId, offset: u64, alternative: Option<&str
                 let Some(at) = member(btf, within, *is_union, inner, alternative) else {
                     let next = next_member(btf, within, inner).unwrap_or(u64::MAX);
                     let end = end.min(begin.saturating_add(next)).max(offset.saturating_add(1));
-                    let place = Place { within: named, offset: offset - named_at, of: 0 };
+                    let byte = offset - named_at;
+                    let place = Place { within: named, offset: byte, byte, of: 0 };
                     return Field { path, end, place };
                 };
                 begin += at.offset;
@@ -135,7 +139,7 @@ pub(crate) fn field(btf: &Btf, of: TypeId, offset: u64, alternative: Option<&str
                 if !at.name.is_empty() {
                     path = format!("{path}.{}", at.name);
                 }
-                within = at.of;
+                (within, declared) = (at.of, at.of);
                 if is_whole(btf.known_as(at.of)) {
                     break;
                 }
@@ -151,7 +155,7 @@ pub(crate) fn field(btf: &Btf, of: TypeId, offset: u64, alternative: Option<&str
                 {
                     break;
                 }
-                within = *element;
+                (within, declared) = (*element, *element);
                 begin += (offset - begin) / bytes * bytes;
                 end = begin.saturating_add(bytes);
                 if is_whole(btf.known_as(within)) {
@@ -161,7 +165,8 @@ pub(crate) fn field(btf: &Btf, of: TypeId, offset: u64, alternative: Option<&str
             _ => break,
         }
     }
-    let place = Place { within: named, offset: begin - named_at, of: within };
+    let (byte, offset_in_named) = (offset - named_at, begin - named_at);
+    let place = Place { within: named, offset: offset_in_named, byte, of: declared };
     Field { path, end: end.max(offset.saturating_add(1)), place }
 }
 

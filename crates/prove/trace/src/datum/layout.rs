@@ -26,7 +26,7 @@ pub struct Layouts {
     pub structs: BTreeMap<String, Layout>,
 }
 
-/// The type of a field, and its place.
+/// The type of a field, and its struct.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FieldType {
     /// The type as in C, without the word `struct`: `atomic_t`, `list_head`, `file *`. Empty if the datum is
@@ -36,9 +36,36 @@ pub struct FieldType {
     /// The struct.
     #[serde(rename = "struct")]
     pub within: String,
-    /// The offset of the field in the struct, in bytes.
+}
+
+/// An object in which calls access different fields of one cache line.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct FalselyShared {
+    /// Its struct.
+    #[serde(rename = "struct")]
+    pub within: String,
+    /// The offset of the line in the object, in bytes; negative if the object begins in the line.
+    pub offset: i64,
+    /// The accessed fields.
+    #[serde(deserialize_with = "at_most::<MAX_MEMBERS, _, _>")]
+    pub fields: Vec<Access>,
+}
+
+/// A call's access to a field.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub struct Access {
+    /// The call's position in the test's id, counted from 0.
+    pub call: usize,
+    /// Whether the call wrote to the field.
+    pub wrote: bool,
+    /// The path to the field in the struct.
+    pub name: String,
+    /// Its type as in C, without the word `struct`.
+    #[serde(rename = "type")]
+    pub of: String,
+    /// Its offset in the struct, in bytes.
     pub offset: u64,
-    /// Its size in bytes; 0 if the datum is padding.
+    /// Its size in bytes.
     pub bytes: u64,
 }
 
@@ -67,12 +94,12 @@ pub struct Member {
 }
 
 impl Layouts {
-    /// Whether nothing is known.
+    /// Whether it has no types.
     pub fn is_empty(&self) -> bool {
         self.fields.is_empty()
     }
 
-    /// Adds what is known about other data. What is known already stays.
+    /// Adds other types. Existing entries win.
     pub fn extend(&mut self, other: Layouts) {
         for (name, field) in other.fields {
             self.fields.entry(name).or_insert(field);
@@ -84,11 +111,8 @@ impl Layouts {
 
     /// Adds the type of a datum.
     pub(super) fn add_field(&mut self, btf: &Btf, datum: &str, place: Place) {
-        let Place { within, offset, of } = place;
-        let (bytes, within) = (btf.bytes(of), short(btf.name(within)));
-        let of = c_type(btf, of, MAX_DEPTH);
-        let field = FieldType { of, within, offset, bytes };
-        self.fields.insert(one_line(datum).into_owned(), field);
+        let (of, within) = (c_type(btf, place.of, MAX_DEPTH), short(btf.name(place.within)));
+        self.fields.insert(one_line(datum).into_owned(), FieldType { of, within });
     }
 
     /// Adds the layout of a struct.
@@ -103,14 +127,30 @@ impl Layouts {
     }
 }
 
+impl Access {
+    /// The access of a call to the field with this name, `struct.path (role)`; `None` for padding.
+    pub(super) fn of(
+        btf: &Btf,
+        name: &str,
+        place: Place,
+        call: usize,
+        wrote: bool,
+    ) -> Option<Self> {
+        let path = name.split_once('.')?.1;
+        let path = path.split_once(" (").map_or(path, |(path, _)| path);
+        let (of, bytes) = (c_type(btf, place.of, MAX_DEPTH), btf.bytes(place.of));
+        Some(Self { call, wrote, name: short(path), of, offset: place.offset, bytes })
+    }
+}
+
 fn layout(btf: &Btf, of: TypeId) -> Layout {
     let mut members = Vec::new();
     add_members(btf, btf.resolve(of), 0, MAX_DEPTH, &mut members, &mut { MAX_MEMBERS });
     Layout { bytes: btf.bytes(of), members }
 }
 
-/// Adds the fields of a struct that begins at `begin`. `left` is the number of fields that may still be looked at:
-/// anonymous structs that contain themselves have no other field.
+/// Adds the fields of a struct that begins at `begin`. `left` is the number of members that may still be visited, which
+/// stops hostile types in which an anonymous struct contains itself.
 fn add_members(
     btf: &Btf,
     of: TypeId,
@@ -158,7 +198,7 @@ fn c_type(btf: &Btf, of: TypeId, depth: usize) -> String {
 }
 
 /// A name from the guest on one line, cut off after [`MAX_NAME`] characters.
-fn short(name: &str) -> String {
+pub(super) fn short(name: &str) -> String {
     let name: String = name.chars().take(MAX_NAME).collect();
     one_line(&name).into_owned()
 }

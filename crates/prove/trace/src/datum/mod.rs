@@ -40,7 +40,7 @@ use std::fmt::{self, Display, Formatter};
 
 use knee_host::text::one_line;
 
-pub use layout::{FieldType, Layout, Layouts, Member};
+pub use layout::{Access, FalselyShared, FieldType, Layout, Layouts, Member};
 pub(crate) use memory::LINE_BYTES;
 pub(crate) use names::DataNames;
 pub use resolver::Resolver;

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use super::DataNames;
 use super::btf::{Btf, MAX_BTF, TypeId};
-use super::layout::Layouts;
+use super::layout::{Access, FalselyShared, Layouts, short};
 use super::memory::{Area, LINE_BYTES, Memory, PAGE_BYTES};
 use super::module_types;
 use super::pages::Page;
@@ -85,7 +85,41 @@ impl Resolver {
         for conflict in &mut result.conflicts {
             conflict.datum = Some(self.datum(conflict));
             conflict.by_position = self.is_by_position(conflict);
+            conflict.object = self.falsely_shared(conflict);
         }
+    }
+
+    /// The object in which the calls access different fields; `None` if they access a common byte, several objects, or
+    /// data without a type.
+    fn falsely_shared(&mut self, conflict: &Conflict) -> Option<FalselyShared> {
+        if conflict.by_position || conflict.shared_bytes() != 0 {
+            return None;
+        }
+        let (base, code) = (self.best_address(conflict), code(conflict));
+        let mut object: Option<(TypeId, i64)> = None;
+        let mut fields: Vec<Access> = Vec::new();
+        for side in &conflict.sides {
+            for (mut bytes, wrote) in [(side.written, true), (side.read & !side.written, false)] {
+                while bytes != 0 {
+                    let byte = u64::from(bytes.trailing_zeros());
+                    let line = conflict.line.wrapping_add(byte);
+                    let named = self.name(base.wrapping_add(byte), line, &code);
+                    bytes = behind(bytes, byte, &named);
+                    let place = named.place?;
+                    let of = (place.within, i64::try_from(place.byte).ok()? - byte as i64);
+                    if *object.get_or_insert(of) != of {
+                        return None;
+                    }
+                    self.learn_layout(&named);
+                    let btf = &self.types.as_ref()?.btf;
+                    let access = Access::of(btf, &named.name, place, side.side, wrote);
+                    fields.extend(access.filter(|access| !fields.contains(access)));
+                }
+            }
+        }
+        let (within, offset) = object?;
+        let within = short(self.types.as_ref()?.btf.name(within));
+        Some(FalselyShared { within, offset, fields })
     }
 
     /// The types of the data that have been named for the first time since the last call, and the layouts of their
@@ -246,8 +280,7 @@ impl DataNames for Resolver {
             let byte = u64::from(bytes.trailing_zeros());
             let (address, physical) = (base.wrapping_add(byte), conflict.line.wrapping_add(byte));
             let named = self.name(address, physical, &code);
-            let end = byte.saturating_add(named.bytes.max(1)).min(LINE_BYTES);
-            bytes &= u64::MAX.checked_shl(end as u32).unwrap_or(0);
+            bytes = behind(bytes, byte, &named);
             if !fields.contains(&named.name) {
                 self.learn_layout(&named);
                 fields.push(named.name);
@@ -255,6 +288,12 @@ impl DataNames for Resolver {
         }
         fields
     }
+}
+
+/// The bytes of a line that are behind a datum at `byte`.
+fn behind(bytes: u64, byte: u64, named: &Named) -> u64 {
+    let end = byte.saturating_add(named.bytes.max(1)).min(LINE_BYTES);
+    bytes & u64::MAX.checked_shl(end as u32).unwrap_or(0)
 }
 
 /// A variable's name without the number that the compiler adds to distinguish variables of the same

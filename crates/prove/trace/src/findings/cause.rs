@@ -1,4 +1,4 @@
-//! What kind of data calls share, which tells how to fix it.
+//! The kind of shared data, which suggests the fix.
 
 use std::collections::BTreeSet;
 
@@ -19,10 +19,10 @@ pub enum Cause {
     Links,
     /// A counter, such as the number of a process's mappings.
     Counter,
-    /// What an allocator needs: of memory, or of descriptors.
+    /// Metadata of an allocator of memory, descriptors or numbers.
     Allocator,
-    /// False sharing of different elements of a table, or of different nodes of a tree.
-    Neighbours,
+    /// False sharing of different elements of a table, or of different variables.
+    Adjacent,
     /// False sharing of different fields of a struct.
     Layout,
     /// The state of an object: its size, times, flags, or pointers to other objects.
@@ -49,6 +49,8 @@ const LOCKS: &[&str] = &[
     "seqcount_spinlock",
     "seqcount_spinlock_t",
     "seqcount_raw_spinlock_t",
+    "seqcount_rwlock_t",
+    "seqcount_mutex_t",
     "seqlock_t",
     "optimistic_spin_queue",
     "srcu_struct",
@@ -74,7 +76,10 @@ const LINKS: &[&str] = &[
     "hlist_node",
     "hlist_bl_head",
     "hlist_bl_node",
+    "hlist_nulls_head",
     "hlist_nulls_node",
+    "rhashtable",
+    "rhash_head",
     "llist_head",
     "llist_node",
     "rb_node",
@@ -111,12 +116,16 @@ const DESCRIPTOR_ALLOCATORS: &[&str] = &[
 const CONTENTS: &[&str] = &["page table", "page cache", "anonymous memory", "user memory"];
 
 impl Cause {
-    /// The cause of a datum with this name, which is a name in a record. The type decides; the name decides between data
-    /// whose type can be anything, such as `int`, and for data whose type is unknown.
+    /// The kind of the datum with this name in a record. If the type is generic, such as `int`, or unknown, the name
+    /// decides.
     pub fn of(datum: &str, layouts: &Layouts) -> Self {
         if let Some([written, beside]) = sides(datum) {
             return match names(written) == names(beside) {
-                true => Self::Neighbours,
+                // Two parts of a link, such as its two pointers, or two slots of a node.
+                true if is_link(written, layouts) => Self::Links,
+                true => Self::Adjacent,
+                false if is_within(written, ALLOCATORS, layouts) => Self::Allocator,
+                false if !written.contains('.') => Self::Adjacent,
                 false => Self::Layout,
             };
         }
@@ -127,12 +136,13 @@ impl Cause {
         let last = name.rsplit('.').next().unwrap_or(name);
         let is = |types: &[&str]| types.contains(&of);
         if ALLOCATORS.contains(&within)
+            || last.starts_with("next_") && !of.is_empty()
             || is(NUMBER_ALLOCATORS)
             || DESCRIPTOR_ALLOCATORS.contains(&name.trim_end_matches("[]"))
         {
             Self::Allocator
         } else if is(REFERENCE_COUNTS)
-            || is(COUNTERS) && (REFERENCE_COUNT_NAMES.contains(&last) || last.contains("ref"))
+            || is(COUNTERS) && (REFERENCE_COUNT_NAMES.contains(&last) || last.contains("refc"))
         {
             Self::ReferenceCount
         } else if is(LOCKS) || of.is_empty() && last.ends_with("lock") {
@@ -143,7 +153,7 @@ impl Cause {
             || last.starts_with("rb_")
         {
             Self::Links
-        } else if is(COUNTERS) || is_counter(last) && !of.is_empty() {
+        } else if is(COUNTERS) && !is_version(last) || is_counter(last) && !of.is_empty() {
             Self::Counter
         } else if of.is_empty()
             && !name.contains(['.', '['])
@@ -156,10 +166,28 @@ impl Cause {
     }
 }
 
+/// Whether the first of these data is a link, a node of a tree, or a root.
+fn is_link(names: &str, layouts: &Layouts) -> bool {
+    let name = names.split(", ").next().unwrap_or(names);
+    let of = layouts.fields.get(name).map_or("", |field| &*field.of);
+    LINKS.contains(&of) || NODES.contains(&name)
+}
+
+/// Whether the first of these data is a field of one of these structs.
+fn is_within(names: &str, structs: &[&str], layouts: &Layouts) -> bool {
+    let name = names.split(", ").next().unwrap_or(names);
+    layouts.fields.get(name).is_some_and(|field| structs.contains(&&*field.within))
+}
+
+/// Whether a number with this name must have a single order of all changes.
+fn is_version(name: &str) -> bool {
+    name.ends_with("version") || name.ends_with("gen")
+}
+
 /// Whether a number with this name counts something.
 fn is_counter(name: &str) -> bool {
     let ends = ["count", "_vm", "_bytes", "_inodes", "_blocks"];
-    let begins = ["nr_", "total_", "free_"];
+    let begins = ["nr", "total_", "free_"];
     ends.iter().any(|end| name.ends_with(end)) || begins.iter().any(|begin| name.starts_with(begin))
 }
 
@@ -195,8 +223,11 @@ mod tests {
             ("mm_struct.locked_vm", "long unsigned int", Cause::Counter),
             ("fdtable.open_fds[]", "", Cause::Allocator),
             ("files_struct.next_fd", "unsigned int", Cause::Allocator),
-            ("fdtable.fd[] / fdtable.fd[]", "", Cause::Neighbours),
-            ("maple_node / maple_node", "", Cause::Neighbours),
+            ("fdtable.fd[] / fdtable.fd[]", "", Cause::Adjacent),
+            ("maple_node / maple_node", "", Cause::Links),
+            ("fsnotify_sync_cookie / fsnotify_mark_srcu", "", Cause::Adjacent),
+            ("mm_context_t.tlb_gen", "atomic64_t", Cause::State),
+            ("shmem_sb_info.next_ino", "long unsigned int", Cause::Allocator),
             ("cred.usage / cred.fsuid, cred.fsgid", "", Cause::Layout),
             ("inode.i_size", "long long int", Cause::State),
             ("fdtable.fd[]", "", Cause::State),
@@ -207,7 +238,7 @@ mod tests {
             let mut layouts = Layouts::default();
             if !of.is_empty() {
                 let (of, within) = (of.to_owned(), "s".to_owned());
-                let field = FieldType { of, within, offset: 0, bytes: 8 };
+                let field = FieldType { of, within };
                 layouts.fields.insert(datum.to_owned(), field);
             }
             assert_eq!(Cause::of(datum, &layouts), cause, "{datum}");
@@ -215,9 +246,9 @@ mod tests {
     }
 
     #[test]
-    fn everything_in_the_memory_allocator_is_of_an_allocator() {
+    fn every_field_of_a_struct_of_an_allocator_belongs_to_it() {
         let (of, within) = ("list_head".to_owned(), "kmem_cache_node".to_owned());
-        let field = FieldType { of, within, offset: 0, bytes: 16 };
+        let field = FieldType { of, within };
         let fields = [("kmem_cache_node.partial".to_owned(), field)].into();
         let layouts = Layouts { fields, ..Layouts::default() };
         assert_eq!(Cause::of("kmem_cache_node.partial", &layouts), Cause::Allocator);

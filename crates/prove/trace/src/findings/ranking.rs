@@ -36,7 +36,7 @@ pub struct Ranking {
     /// The data that these tests share, in descending order: first by the number of tests that would become
     /// conflict-free if only the datum were fixed, then by the number of tests that share the datum.
     pub data: Vec<Datum>,
-    /// The same for all data of each kind together, in the same order.
+    /// The same for all data of each kind together, in the same order; empty if the record has no types.
     pub causes: Vec<DataOfCause>,
     /// What to fix, in this order.
     pub fixes: Vec<Fix>,
@@ -54,8 +54,8 @@ const MOST_COMPARISONS: usize = 1_000_000_000;
 pub struct Datum {
     /// Its name.
     pub datum: String,
-    /// Which kind of data it is.
-    pub cause: Cause,
+    /// Which kind of data it is; `None` if the record has no types.
+    pub cause: Option<Cause>,
     /// The number of tests that would become conflict-free if only this datum were fixed.
     #[serde(rename = "frees")]
     pub unlocks_tests: usize,
@@ -134,10 +134,13 @@ impl Ranking {
             }
         }
         (ranking.fixes, ranking.fixes_cut) = fixes(&sets, steps, MOST_COMPARISONS);
-        ranking.causes = causes(&sets, layouts);
+        if !layouts.is_empty() {
+            ranking.causes = causes(&sets, layouts);
+        }
         drop(sets);
-        let finish =
-            |(name, seen): (Cow<'_, str>, Seen<'_>)| seen.finish(&name, Cause::of(&name, layouts));
+        let finish = |(name, seen): (Cow<'_, str>, Seen<'_>)| {
+            seen.finish(&name, (!layouts.is_empty()).then(|| Cause::of(&name, layouts)))
+        };
         ranking.data = data.into_iter().map(finish).collect();
         ranking.data.sort_by_key(|datum| (Reverse(datum.unlocks_tests), Reverse(datum.tests)));
         ranking
@@ -192,7 +195,7 @@ impl<'t> Seen<'t> {
         }
     }
 
-    fn finish(self, name: &str, cause: Cause) -> Datum {
+    fn finish(self, name: &str, cause: Option<Cause>) -> Datum {
         let Self { tests, unlocks_tests, writers, readers, chains } = self;
         let mut callers: BTreeMap<String, BTreeMap<String, Vec<String>>> = BTreeMap::new();
         for ((operation, function), chains) in chains {

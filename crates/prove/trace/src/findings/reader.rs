@@ -184,11 +184,12 @@ impl Allowance {
         let fields = self.data.checked_sub(test.layouts.count());
         self.data = fields.ok_or_else(too_large)?;
         for line in &test.conflicts {
+            let fields = line.object.as_ref().map_or(0, |object| object.fields.len());
             let accesses: usize = line.sides.values().map(Touched::accesses).sum();
             let left = |left: usize, size| left.checked_sub(size).ok_or_else(too_large);
             // A line without data has a name too.
             let names = line.data.len().max(1);
-            self.data = left(self.data, names)?;
+            self.data = left(self.data, names + fields)?;
             self.accesses = left(self.accesses, names.saturating_mul(accesses))?;
         }
         Ok(())

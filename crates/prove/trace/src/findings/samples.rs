@@ -10,7 +10,7 @@ use super::description::KIND;
 use super::{CHECK_FILE, TESTS_FILE};
 use super::{Check, Ids, SCHEMA, Shard, SharedLine, TestLine, Touched, Verdict};
 use super::{Tested, TestedKernel, TestedProgram};
-use crate::datum::{FieldType, Layout, Layouts, Member};
+use crate::datum::{Access, FalselyShared, FieldType, Layout, Layouts, Member};
 
 /// The description of a check with these tests.
 pub(super) fn check(shard: Shard, ids: &[&str]) -> Check {
@@ -93,6 +93,7 @@ pub(super) fn shared(name: &str, at: usize) -> SharedLine {
         line: format!("{:#x}", 0x1000 + 64 * at),
         same_bytes: true,
         by_position: false,
+        object: None,
         sides: sides.into_iter().enumerate().collect(),
     }
 }
@@ -119,18 +120,30 @@ pub(super) fn any_line() -> impl Strategy<Value = TestLine> {
             callers,
         },
     );
+    let access = (any::<(usize, bool)>(), any::<[String; 2]>(), any::<[u64; 2]>()).prop_map(
+        |((call, wrote), [name, of], [offset, bytes])| Access {
+            call,
+            wrote,
+            name,
+            of,
+            offset,
+            bytes,
+        },
+    );
+    let object = (any::<String>(), any::<i64>(), prop::collection::vec(access, 0..3))
+        .prop_map(|(within, offset, fields)| FalselyShared { within, offset, fields });
     let shared = (
         prop::collection::vec(any::<String>(), 0..3),
         any::<u64>(),
         any::<[bool; 2]>(),
         prop::collection::btree_map(0usize..4, touched, 0..3),
+        prop::option::of(object),
     )
-        .prop_map(|(data, line, [same_bytes, by_position], sides)| {
+        .prop_map(|(data, line, [same_bytes, by_position], sides, object)| {
             let line = format!("{line:#x}");
-            SharedLine { data, line, same_bytes, by_position, sides }
+            SharedLine { data, line, same_bytes, by_position, object, sides }
         });
-    let field = (any::<String>(), any::<String>(), any::<u64>(), any::<u64>())
-        .prop_map(|(of, within, offset, bytes)| FieldType { of, within, offset, bytes });
+    let field = any::<[String; 2]>().prop_map(|[of, within]| FieldType { of, within });
     let member = (any::<String>(), any::<String>(), any::<u64>(), any::<u64>())
         .prop_map(|(name, of, offset, bytes)| Member { name, of, offset, bytes });
     let layout = (any::<u64>(), prop::collection::vec(member, 0..3))

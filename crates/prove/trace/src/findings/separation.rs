@@ -1,11 +1,11 @@
 //! False sharing of the fields of a struct, and which fields to move apart.
 //!
-//! Two fields must be in different cache lines if calls that commute share the line of both but no byte. This is a graph:
-//! its nodes are fields, its edges the pairs to separate. Fields without an edge between them can stay together, so the
-//! fields of one colour of a colouring fit in the same lines. Fields that calls only read have no edges between them: they
-//! get the first colour, and stay where they are. Of the others, the next is always one whose neighbours have the most
-//! colours (Brélaz, "New methods to colour the vertices of a graph", CACM 1979). If two colours are enough, there are two;
-//! otherwise, there may be more than necessary.
+//! Two fields must be in different cache lines if one call writes the first while another call accesses the second in the
+//! same line. These pairs are the edges of a graph, whose nodes are the fields of one line, and the fields of one colour of
+//! a colouring can stay together. Fields of different lines never get the same target: that no test needed them apart does
+//! not mean that they can be together. Fields that calls only read have no edges between them: they get the first colour,
+//! and stay where they are. Then the search repeatedly colours the field whose neighbours have the most different colours
+//! (Brélaz, "New methods to color the vertices of a graph", CACM 1979). There may be more colours than necessary.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,9 +13,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::cause::{Cause, sides};
-use super::{SCHEMA, SharedLine, TestLine, Touched, Verdict};
-use crate::datum::{FieldType, LINE_BYTES, Layouts};
+use super::{SCHEMA, SharedLine, TestLine, Verdict};
+use crate::datum::{Access, FalselyShared, LINE_BYTES, Layouts, Member};
+
+/// Structs whose layout the hardware or the memory allocator fixes.
+const FIXED: [&str; 4] = ["page", "slab", "ptdesc", "folio"];
 
 /// The structs whose fields tests share falsely.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
@@ -42,12 +44,16 @@ pub struct Separation {
     pub unlocks_tests: usize,
     /// The fields that these tests share, in the order of their offsets.
     pub fields: Vec<SharedField>,
-    /// Fields to move, by name: each list to cache lines of its own. All other fields stay where they are.
+    /// The pairs of these fields that must be in different lines.
+    pub apart: BTreeSet<[String; 2]>,
+    /// Groups of fields to move; each group gets its own cache lines. All other fields stay where they are.
     #[serde(rename = "move")]
     pub moved: Vec<Vec<String>>,
-    /// The size of the struct in bytes if these fields move to its end. Fields in the gaps that they leave would make it
-    /// smaller.
+    /// The maximum size of the struct in bytes if these groups move to its end. Filling the gaps that they leave would make
+    /// it smaller.
     pub grown: u64,
+    /// All fields of the struct; empty unless requested.
+    pub members: Vec<Member>,
 }
 
 /// A field of a struct that calls share falsely.
@@ -64,43 +70,43 @@ pub struct SharedField {
     pub bytes: u64,
     /// The operations that write it while another call uses its line, each with the number of tests.
     pub writers: BTreeMap<String, usize>,
-    /// The operations that read it while another call writes to its line, each with the number of tests.
+    /// The operations that only read it while another call writes to its line, each with the number of tests.
     pub readers: BTreeMap<String, usize>,
 }
 
+/// The offset of a field, and its name: fields of a union have the same offset.
+type Key<'l> = (u64, &'l str);
+
 /// A struct, as seen in the tests so far.
 #[derive(Default)]
-struct Seen {
+struct Seen<'l> {
     tests: usize,
     unlocks_tests: usize,
-    /// By offset.
-    fields: BTreeMap<u64, SharedField>,
-    /// Pairs of offsets.
-    edges: BTreeSet<[u64; 2]>,
+    fields: BTreeMap<Key<'l>, SharedField>,
+    /// By the offset of a line: its fields, and the pairs of fields that must be apart, the lower one first.
+    lines: BTreeMap<i64, (BTreeSet<Key<'l>>, BTreeSet<[Key<'l>; 2]>)>,
 }
 
 impl Separations {
     /// The structs whose fields these tests share falsely.
     pub fn of<'t>(tests: impl IntoIterator<Item = &'t TestLine>, layouts: &Layouts) -> Self {
-        let mut seen: BTreeMap<&str, Seen> = BTreeMap::new();
+        let mut seen: BTreeMap<&str, Seen<'_>> = BTreeMap::new();
         for test in tests.into_iter().filter(|test| test.verdict == Verdict::Conflict) {
-            let operations = test.operations();
-            let lines = test.conflicts.iter();
-            let structs: Vec<Option<Shared<'_>>> =
-                lines.map(|line| Shared::of(line, layouts)).collect();
-            let all: BTreeSet<&str> = structs.iter().flatten().map(|shared| shared.of).collect();
-            // A test is freed if all that it shares are fields of this struct.
-            let is_only = all.len() == 1 && structs.iter().all(Option::is_some);
-            for of in all {
+            let objects: Vec<Option<&FalselyShared>> = test.conflicts.iter().map(object).collect();
+            let mut by_struct: BTreeMap<&str, Vec<&FalselyShared>> = BTreeMap::new();
+            for object in objects.iter().flatten() {
+                by_struct.entry(&object.within).or_default().push(object);
+            }
+            // The test becomes conflict-free only if all its conflicts are false sharing in this struct.
+            let is_only = by_struct.len() == 1 && objects.iter().all(Option::is_some);
+            for (of, objects) in by_struct {
                 let seen = seen.entry(of).or_default();
                 seen.tests += 1;
                 seen.unlocks_tests += usize::from(is_only);
-            }
-            for shared in structs.into_iter().flatten() {
-                seen.entry(shared.of).or_default().learn(&shared, &operations);
+                seen.learn(&objects, &test.operations());
             }
         }
-        let finish = |(name, seen): (&str, Seen)| {
+        let finish = |(name, seen): (&str, Seen<'_>)| {
             seen.finish(name, layouts.structs.get(name).map_or(0, |layout| layout.bytes))
         };
         let mut structs: Vec<Separation> = seen.into_iter().map(finish).collect();
@@ -109,98 +115,108 @@ impl Separations {
     }
 }
 
-/// A line with fields of one struct that calls share falsely.
-struct Shared<'l> {
-    of: &'l str,
-    /// The fields of the call that wrote the line, and those of the others; see [`Datum`](crate::Datum).
-    fields: [Vec<(&'l str, &'l FieldType)>; 2],
-    line: &'l SharedLine,
+/// The object whose fields share this line; `None` if that is not known, or if they cannot move.
+fn object(line: &SharedLine) -> Option<&FalselyShared> {
+    let object = line.object.as_ref().filter(|_| !line.same_bytes && !line.by_position)?;
+    (!FIXED.contains(&&*object.within)).then_some(object)
 }
 
-impl<'l> Shared<'l> {
-    /// `None` if this is something else.
-    fn of(line: &'l SharedLine, layouts: &'l Layouts) -> Option<Self> {
-        let [datum] = line.data.as_slice() else { return None };
-        let sides = sides(datum).filter(|_| Cause::of(datum, layouts) == Cause::Layout)?;
-        let field = |name: &'l str| {
-            // `per-cpu cpu_tlbstate.ctxs (directory)`: the path in the struct follows the first point.
-            let path = name.split_once('.').map_or(name, |(_, path)| path);
-            let path = path.split_once(" (").map_or(path, |(path, _)| path);
-            Some((path, layouts.fields.get(name)?))
-        };
-        let side = |names: &'l str| names.split(", ").map(field).collect::<Option<Vec<_>>>();
-        let fields = [side(sides[0])?, side(sides[1])?];
-        let of = &*fields[0].first()?.1.within;
-        let is_of_it = |(_, field): &(&str, &FieldType)| field.within == of;
-        fields.iter().flatten().all(is_of_it).then_some(Self { of, fields, line })
-    }
+fn key(access: &Access) -> Key<'_> {
+    (access.offset, &access.name)
 }
 
-impl Seen {
-    fn learn(&mut self, Shared { fields, line, .. }: &Shared<'_>, operations: &[&str]) {
-        // If all calls write, the first list has the fields of the call that writes the first byte.
-        let first =
-            line.sides.iter().filter(|(_, side)| side.wrote).min_by_key(|(_, s)| s.bytes[0]);
-        let first = first.map(|(&nr, _)| nr);
-        for (list, of_first) in fields.iter().zip([true, false]) {
-            for (name, FieldType { of, offset, bytes, .. }) in list {
-                let field = self.fields.entry(*offset).or_insert_with(|| SharedField {
-                    name: (*name).to_owned(),
-                    of: of.clone(),
-                    offset: *offset,
-                    bytes: *bytes,
+impl<'l> Seen<'l> {
+    /// Adds the lines of one test.
+    fn learn(&mut self, objects: &[&'l FalselyShared], operations: &[&str]) {
+        let mut users = BTreeSet::new();
+        for object in objects {
+            let (fields, apart) = self.lines.entry(object.offset).or_default();
+            for access in &object.fields {
+                fields.insert(key(access));
+                users.insert((key(access), access.wrote, access.call));
+                self.fields.entry(key(access)).or_insert_with(|| SharedField {
+                    name: access.name.clone(),
+                    of: access.of.clone(),
+                    offset: access.offset,
+                    bytes: access.bytes,
                     ..SharedField::default()
                 });
-                for (nr, Touched { wrote, .. }) in &line.sides {
-                    if (Some(*nr) == first) == of_first {
-                        let users = if *wrote { &mut field.writers } else { &mut field.readers };
-                        let operation = operations.get(*nr).copied().unwrap_or("?");
-                        *users.entry(operation.to_owned()).or_default() += 1;
+                for other in object.fields.iter().filter(|other| other.call != access.call) {
+                    let [one, other] = [key(access).min(key(other)), key(access).max(key(other))];
+                    if one != other && access.wrote {
+                        apart.insert([one, other]);
                     }
                 }
             }
         }
-        for (_, one) in &fields[0] {
-            for (_, other) in fields[1].iter().filter(|(_, other)| other.offset != one.offset) {
-                let pair = [one.offset, other.offset];
-                self.edges.insert([pair[0].min(pair[1]), pair[0].max(pair[1])]);
-            }
+        // Calls of one operation count once for each test and field.
+        let operation = |call: usize| operations.get(call).copied().unwrap_or("?");
+        let users: BTreeSet<_> =
+            users.into_iter().map(|(key, wrote, call)| (key, wrote, operation(call))).collect();
+        for (key, wrote, operation) in users {
+            let Some(field) = self.fields.get_mut(&key) else { continue };
+            let by = if wrote { &mut field.writers } else { &mut field.readers };
+            *by.entry(operation.to_owned()).or_default() += 1;
         }
     }
 
     fn finish(self, name: &str, bytes: u64) -> Separation {
-        let Self { tests, unlocks_tests, fields, edges } = self;
-        let mut colours = colours(&fields, &edges);
-        colours.iter_mut().for_each(|colour| colour.sort_unstable());
-        let bytes_of = |colour: &Vec<u64>| colour.iter().map(|at| fields[at].bytes).sum::<u64>();
-        let moved = colours.get(1..).unwrap_or_default();
-        let lines: u64 = moved.iter().map(|colour| bytes_of(colour).div_ceil(LINE_BYTES)).sum();
-        let grown = bytes.div_ceil(LINE_BYTES).saturating_add(lines).saturating_mul(LINE_BYTES);
-        let names = |colour: &Vec<u64>| colour.iter().map(|at| fields[at].name.clone()).collect();
-        let moved = moved.iter().map(names).collect();
-        let (name, fields) = (name.to_owned(), fields.into_values().collect());
-        Separation { name, bytes, tests, unlocks_tests, fields, moved, grown }
+        let Self { tests, unlocks_tests, fields, lines } = self;
+        let is_read = |key: &Key<'_>| fields[key].writers.is_empty();
+        let mut moved: Vec<Vec<Key<'_>>> = Vec::new();
+        for (fields, apart) in lines.values() {
+            for mut group in colours(fields, apart, &is_read).into_iter().skip(1) {
+                // A field can be in two lines.
+                group.retain(|key| !moved.iter().flatten().any(|moved| moved == key));
+                moved.extend((!group.is_empty()).then_some(group));
+            }
+        }
+        // At the end of the struct, a group may need padding between its fields.
+        let bytes_of = |group: &Vec<Key<'_>>| -> u64 {
+            group.iter().map(|key| fields[key].bytes.next_multiple_of(8)).sum()
+        };
+        let added: u64 = moved.iter().map(|group| bytes_of(group).div_ceil(LINE_BYTES)).sum();
+        let grown = bytes.div_ceil(LINE_BYTES).saturating_add(added).saturating_mul(LINE_BYTES);
+        let pairs = lines.values().flat_map(|(_, apart)| apart);
+        Separation {
+            name: name.to_owned(),
+            bytes,
+            tests,
+            unlocks_tests,
+            apart: pairs.map(|pair| pair.map(|(_, name)| name.to_owned())).collect(),
+            moved: moved
+                .iter()
+                .map(|group| group.iter().map(|(_, name)| (*name).to_owned()).collect())
+                .collect(),
+            grown,
+            members: Vec::new(),
+            fields: fields.into_values().collect(),
+        }
     }
 }
 
-/// The offsets of the fields of each colour; see the module. `edges` has the pairs of offsets, the lower one first.
-fn colours(fields: &BTreeMap<u64, SharedField>, edges: &BTreeSet<[u64; 2]>) -> Vec<Vec<u64>> {
-    let is_edge = |a: u64, b: u64| edges.contains(&[a.min(b), a.max(b)]);
-    let (read, mut written): (Vec<u64>, Vec<u64>) =
-        fields.keys().partition(|at| fields[at].writers.is_empty());
+/// The fields of each colour, in the order of their offsets; see the module. Those of the first colour stay in the line.
+fn colours<'l>(
+    fields: &BTreeSet<Key<'l>>,
+    apart: &BTreeSet<[Key<'l>; 2]>,
+    is_read: &dyn Fn(&Key<'_>) -> bool,
+) -> Vec<Vec<Key<'l>>> {
+    let is_edge = |a: Key<'l>, b: Key<'l>| apart.contains(&[a.min(b), a.max(b)]);
+    let (read, mut written): (Vec<_>, Vec<_>) = fields.iter().copied().partition(is_read);
     let mut colours = if read.is_empty() { Vec::new() } else { vec![read] };
     loop {
-        let has_neighbour =
-            |colour: &&Vec<u64>, at: u64| colour.iter().any(|&other| is_edge(at, other));
-        let neighbours =
-            |at: u64| colours.iter().filter(|colour| has_neighbour(colour, at)).count();
+        let is_beside =
+            |colour: &Vec<Key<'l>>, key| colour.iter().any(|&other| is_edge(key, other));
+        let neighbours = |key| colours.iter().filter(|colour| is_beside(colour, key)).count();
         let next = (0..written.len()).max_by_key(|&nr| (neighbours(written[nr]), Reverse(nr)));
-        let Some(at) = next.map(|nr| written.remove(nr)) else { break colours };
-        match colours.iter_mut().find(|colour| !colour.iter().any(|&other| is_edge(at, other))) {
-            Some(colour) => colour.push(at),
-            None => colours.push(vec![at]),
+        let Some(key) = next.map(|nr| written.remove(nr)) else { break };
+        match colours.iter_mut().find(|colour| !is_beside(colour, key)) {
+            Some(colour) => colour.push(key),
+            None => colours.push(vec![key]),
         }
     }
+    colours.iter_mut().for_each(|colour| colour.sort_unstable());
+    colours
 }
 
 /// The JSON schema of what `knee commute explain --layout --json` prints.
@@ -210,71 +226,130 @@ pub fn separation_schema() -> serde_json::Value {
 
 #[cfg(test)]
 mod tests {
-    use snapbox::{assert_data_eq, file};
+    use proptest::prelude::*;
+    use snapbox::assert_data_eq;
 
     use super::super::samples::{conflicting, free};
     use super::*;
     use crate::datum::Layout;
 
-    /// The layout of a struct with these fields of 8 bytes.
-    fn layouts(fields: &[&str]) -> Layouts {
-        let mut layouts = Layouts::default();
-        for (nr, name) in (0..).zip(fields) {
-            let (of, within) = ("long".to_owned(), "s".to_owned());
-            let field = FieldType { of, within, offset: 8 * nr, bytes: 8 };
-            layouts.fields.insert(format!("s.{name}"), field);
-        }
-        let layout = Layout { bytes: 8 * fields.len() as u64, members: Vec::new() };
-        layouts.structs.insert("s".to_owned(), layout);
-        layouts
+    /// A line of a struct with fields of 8 bytes, by number. For each call, the fields that it accesses; those that it
+    /// writes are negative.
+    fn line(within: &str, calls: &[&[i64]]) -> SharedLine {
+        let access = |call: usize, field: i64| Access {
+            call,
+            wrote: field < 0,
+            name: format!("f{}", field.abs()),
+            of: "long".to_owned(),
+            offset: 8 * (field.unsigned_abs() - 1),
+            bytes: 8,
+        };
+        let of_call = |(call, fields): (usize, &&[i64])| -> Vec<Access> {
+            fields.iter().map(|field| access(call, *field)).collect()
+        };
+        let fields = calls.iter().enumerate().flat_map(of_call).collect();
+        let mut line = conflicting("a,b/0", &["s.a / s.b"]).conflicts.remove(0);
+        line.same_bytes = false;
+        line.object = Some(FalselyShared { within: within.to_owned(), offset: 0, fields });
+        line
     }
 
-    /// A test whose calls share these lines falsely.
-    fn falsely(test: &str, names: &[&str]) -> TestLine {
-        let mut test = conflicting(test, names);
-        test.conflicts.iter_mut().for_each(|line| line.same_bytes = false);
-        test
+    fn test(id: &str, lines: Vec<SharedLine>) -> TestLine {
+        TestLine { conflicts: lines, ..conflicting(id, &["x"]) }
+    }
+
+    fn layouts(bytes: u64) -> Layouts {
+        let layout = Layout { bytes, members: Vec::new() };
+        Layouts { structs: [("s".to_owned(), layout)].into(), ..Layouts::default() }
     }
 
     #[test]
     fn the_committed_schema_matches_the_code() {
         let schema = format!("{:#}\n", separation_schema());
-        assert_data_eq!(schema, file!["../../schemas/check-layout.schema.json"].raw());
+        assert_data_eq!(schema, snapbox::file!["../../schemas/check-layout.schema.json"].raw());
     }
 
     #[test]
-    fn a_field_that_calls_write_moves_away_from_the_fields_beside_it() {
+    fn a_field_that_calls_write_moves_away_from_those_that_others_read() {
         let tests = [
-            falsely("open,stat/0", &["s.count / s.uid, s.gid"]),
-            falsely("open,stat/1", &["s.count / s.gid", "other.x / other.y"]),
-            conflicting("open,stat/2", &["s.count"]),
+            test("open,stat/0", vec![line("s", &[&[-1, 4], &[2, 3]])]),
+            test("open,stat/1", vec![line("s", &[&[-1], &[3]]), line("t", &[&[-1], &[2]])]),
+            conflicting("open,stat/2", &["s.f1"]),
             free("open,stat/3"),
         ];
-        let of = Separations::of(&tests, &layouts(&["count", "uid", "gid"]));
-        let [found] = of.structs.as_slice() else { panic!("{of:?}") };
-        assert_eq!((&*found.name, found.bytes, found.grown), ("s", 24, 128));
-        assert_eq!((found.tests, found.unlocks_tests), (2, 1));
-        assert_eq!(found.moved, [["count"]]);
-        let [count, uid, gid] = found.fields.as_slice() else { panic!("{found:?}") };
+        let found = Separations::of(&tests, &layouts(32));
+        let of = &found.structs[0];
+        assert_eq!((&*of.name, of.bytes, of.grown), ("s", 32, 128));
+        assert_eq!((of.tests, of.unlocks_tests), (2, 1));
+        assert_eq!(of.moved, [["f1"]], "what the writer itself reads can stay beside its field");
+        let pairs = [["f1", "f2"], ["f1", "f3"]].map(|pair| pair.map(str::to_owned));
+        assert_eq!(of.apart, pairs.into());
+        let [count, uid, gid, own] = of.fields.as_slice() else { panic!("{of:?}") };
         assert_eq!(count.writers, [("open".to_owned(), 2)].into());
         assert_eq!((uid.readers["stat"], gid.readers["stat"]), (1, 2));
-        assert!(count.readers.is_empty() && uid.writers.is_empty());
+        assert_eq!(own.readers, [("open".to_owned(), 1)].into());
     }
 
     #[test]
-    fn fields_that_share_no_line_falsely_with_each_other_stay_together() {
-        let tests = [
-            falsely("a,b/0", &["s.a / s.b"]),
-            falsely("a,b/1", &["s.b / s.c"]),
-            falsely("a,b/2", &["s.c / s.d"]),
-        ];
-        let of = Separations::of(&tests, &layouts(&["a", "b", "c", "d"]));
-        assert_eq!(of.structs[0].moved, [["a", "c"]], "d is only read");
+    fn each_of_two_writers_is_credited_with_its_own_fields() {
+        let lines = vec![line("s", &[&[-2, 3], &[-1]])];
+        let found = Separations::of(&[test("close,read/0", lines)], &layouts(24));
+        let [of] = found.structs.as_slice() else { panic!("{found:?}") };
+        assert_eq!(of.fields[0].writers, [("read".to_owned(), 1)].into());
+        assert_eq!(of.fields[1].writers, [("close".to_owned(), 1)].into());
+        assert_eq!(of.moved, [["f1"]]);
     }
 
     #[test]
-    fn elements_of_a_table_and_fields_of_unknown_structs_have_no_layout() {
-        let tests = [falsely("a,b/0", &["s.a / s.a", "t.a / t.b"])];
-        assert_eq!(Separations::of(&tests, &layouts(&["a", "b"])).structs, []);
+    fn an_operation_counts_once_for_each_test_and_field() {
+        let lines = || vec![line("s", &[&[-1], &[2], &[2]]), line("s", &[&[-1], &[2], &[2]])];
+        let found = Separations::of(&[test("open,stat,stat/0", lines())], &layouts(16));
+        assert_eq!(found.structs[0].fields[1].readers, [("stat".to_owned(), 1)].into());
+    }
+
+    #[test]
+    fn fields_of_different_lines_get_different_lines() {
+        let mut other = line("s", &[&[-9], &[10]]);
+        other.object.as_mut().unwrap().offset = 64;
+        let tests = [test("a,b/0", vec![line("s", &[&[-1], &[2]]), other])];
+        assert_eq!(Separations::of(&tests, &layouts(128)).structs[0].moved, [["f1"], ["f9"]]);
+    }
+
+    #[test]
+    fn true_sharing_and_structs_that_the_hardware_fixes_get_no_advice() {
+        let mut same = line("s", &[&[-1], &[2]]);
+        same.same_bytes = true;
+        let tests = [test("a,b/0", vec![same, line("slab", &[&[-1], &[2]])])];
+        assert_eq!(Separations::of(&tests, &layouts(16)).structs, []);
+    }
+
+    /// The names of two fields that must be apart but are not.
+    fn unseparated(of: &Separation) -> Option<&[String; 2]> {
+        let moved: BTreeSet<&String> = of.moved.iter().flatten().collect();
+        let stay = of.fields.iter().map(|field| &field.name);
+        let stay: Vec<&String> = stay.filter(|name| !moved.contains(name)).collect();
+        let groups = of.moved.iter().map(|group| group.iter().collect::<Vec<_>>());
+        let groups: Vec<Vec<&String>> = groups.chain([stay]).collect();
+        let is_together = |pair: &&[String; 2]| {
+            groups.iter().any(|group| pair.iter().all(|name| group.contains(&name)))
+        };
+        of.apart.iter().find(is_together)
+    }
+
+    /// Fields of a call, and whether it writes them.
+    fn accesses() -> impl Strategy<Value = Vec<i64>> {
+        prop::collection::vec(prop_oneof![1_i64..9, -8_i64..0], 1..4)
+    }
+
+    proptest! {
+        #[test]
+        fn no_two_fields_that_must_be_apart_get_the_same_line(
+            calls in prop::collection::vec((accesses(), accesses()), 1..12),
+        ) {
+            let lines = calls.iter().map(|(a, b)| line("s", &[a, b])).collect();
+            for of in Separations::of(&[test("a,b/0", lines)], &layouts(64)).structs {
+                prop_assert_eq!(unseparated(&of), None);
+            }
+        }
     }
 }

@@ -7,6 +7,7 @@ use knee_host::json::at_most;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::datum::FalselyShared;
 use crate::functions::Functions;
 use crate::record::{Conflict, Touch};
 
@@ -38,6 +39,9 @@ pub struct SharedLine {
     /// the same type, different fields share a line.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_position: bool,
+    /// For false sharing of fields of one object: the object and the fields.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object: Option<FalselyShared>,
     /// The accesses of each call. The key is the call's position in the test's id, counted from 0.
     pub sides: BTreeMap<usize, Touched>,
 }
@@ -74,6 +78,7 @@ impl SharedLine {
             line: format!("{:#x}", conflict.line),
             same_bytes: conflict.overlap,
             by_position: conflict.by_position,
+            object: conflict.object.clone(),
             sides: sides.iter().map(|touch| (touch.side, Touched::of(touch, functions))).collect(),
         }
     }

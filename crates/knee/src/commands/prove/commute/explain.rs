@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use knee_host::text::and_list;
+use knee_host::suggest::{nearest, question};
 use knee_trace::findings::{Findings, Ranking, Separations, TestLine};
 
 use crate::args::{most, whole};
@@ -20,8 +20,9 @@ use crate::stdout;
 /// several fixes that help only together. If knee cannot identify a data item, it names the
 /// functions that write the cache line.
 ///
-/// knee also adds up the data of each kind, such as reference counts and locks, with the usual
-/// remedy. The kind follows from the type that the kernel declares.
+/// knee also groups the data by kind, such as reference counts and locks. For each kind, it prints
+/// how many tests would become conflict-free, and the usual remedy. knee derives the kind from the
+/// type of the field, as the kernel describes it (BTF).
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   knee commute explain 6.1
@@ -44,9 +45,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "ID")]
     test: Option<String>,
 
-    /// Show which fields of the kernel's structs calls share falsely, that is, in one cache line
-    /// but not in one byte, and which fields to move apart; with a STRUCT, all fields of this
-    /// struct
+    /// Show struct fields that calls share falsely (same cache line, different bytes), and which
+    /// fields to move apart; with a STRUCT, show every field of that struct
     #[arg(long, value_name = "STRUCT", num_args = 0..=1, require_equals = true,
           default_missing_value = "", conflicts_with = "test")]
     layout: Option<String>,
@@ -90,13 +90,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitStatus> {
     let ranked = Ranking::of(tests, &findings.layouts, most);
     let printed = match args.json {
         true => format!("{:#}\n", serde_json::to_value(&ranked)?),
-        false => {
-            let set = match args.set.as_slice() {
-                [] => String::new(),
-                set => format!(", {}", set.join(" and ")),
-            };
-            ranking(&ranked, &(findings.check.tested.to_string() + &set), most)
-        }
+        false => ranking(&ranked, &args.title(&findings), most),
     };
     stdout::print_or_show(args.json, &printed)?;
     Ok(ExitStatus::Done)
@@ -117,24 +111,40 @@ fn show_layouts(
         );
     }
     let mut separations = Separations::of(tests, &findings.layouts);
-    let layout = match of {
-        "" => None,
-        name => {
-            let known: Vec<&str> = separations.structs.iter().map(|of| &*of.name).collect();
-            if !known.contains(&name) {
-                let known = and_list(&known);
-                bail_usage!(
-                    "in {names}, calls do not share fields of a struct {name} falsely; they share fields of {known}"
-                );
-            }
-            separations.structs.retain(|of| of.name == name);
-            findings.layouts.structs.get(name)
+    if !of.is_empty() {
+        let name = of.strip_prefix("struct ").unwrap_or(of);
+        let known = || separations.structs.iter().map(|of| &*of.name);
+        if !known().any(|known| known == name) {
+            bail_usage!(
+                "in {names}, no test{} shares fields of a struct {name} falsely{}; --layout lists all structs",
+                args.of_set(" of "),
+                question(&nearest(name, known()))
+            );
         }
-    };
+        separations.structs.retain(|of| of.name == name);
+        let layout = findings.layouts.structs.get(name);
+        for found in &mut separations.structs {
+            found.members = layout.map_or(Vec::new(), |layout| layout.members.clone());
+        }
+    }
     let printed = match args.json {
         true => format!("{:#}\n", serde_json::to_value(&separations)?),
-        false => layouts(&separations, layout, most),
+        false => layouts(&separations, &args.title(findings), most),
     };
     stdout::print_or_show(args.json, &printed)?;
     Ok(ExitStatus::Done)
+}
+
+impl Args {
+    /// The set of operations after `begin`; nothing without a set.
+    fn of_set(&self, begin: &str) -> String {
+        match self.set.as_slice() {
+            [] => String::new(),
+            set => format!("{begin}{}", set.join(" and ")),
+        }
+    }
+
+    fn title(&self, findings: &Findings) -> String {
+        findings.check.tested.to_string() + &self.of_set(", ")
+    }
 }
