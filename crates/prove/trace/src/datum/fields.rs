@@ -2,89 +2,124 @@
 
 use super::btf::{Btf, Kind, MAX_LOOKS, TypeId};
 
-/// Types that are named as a whole. The fields of such a type show how it works, not what it is used for.
-const WHOLES: &[&str] = &[
-    // Locks
-    "spinlock",
-    "spinlock_t",
-    "raw_spinlock",
-    "raw_spinlock_t",
-    "qspinlock",
-    "rwlock_t",
-    "mutex",
-    "rw_semaphore",
-    "percpu_rw_semaphore",
-    "semaphore",
-    "rt_mutex",
-    "seqcount",
-    "seqcount_t",
-    "seqcount_spinlock",
-    "seqcount_spinlock_t",
-    "seqcount_raw_spinlock_t",
-    "seqlock_t",
-    "lockref",
-    "optimistic_spin_queue",
-    "srcu_struct",
-    "completion",
-    // Counts
-    "atomic_t",
-    "atomic64_t",
-    "atomic_long_t",
-    "refcount_struct",
-    "refcount_t",
-    "file_ref_t",
-    "kref",
-    "percpu_counter",
-    "percpu_ref",
-    "mm_rss_stat",
-    "page_counter",
-    // Links and collections
-    "list_head",
-    "hlist_head",
-    "hlist_node",
-    "hlist_bl_head",
-    "hlist_bl_node",
-    "llist_head",
-    "llist_node",
-    "hlist_nulls_node",
-    "rb_node",
-    "rb_root",
-    "rb_root_cached",
-    "xarray",
-    "radix_tree_root",
-    "maple_tree",
-    "ida",
-    "idr",
-    "list_lru",
-    "wait_queue_head",
-    "wait_queue_head_t",
-    "swait_queue_head",
-    "callback_head",
-    "work_struct",
-    "delayed_work",
-    "timer_list",
-    "hrtimer",
-    "plist_head",
-    "plist_node",
-    "cpumask",
-    "cpumask_t",
-    "nodemask_t",
-    // Values
-    "kuid_t",
-    "kgid_t",
-    "timespec64",
-    "qstr",
-    "sigset_t",
-    "uuid_t",
-    "kernel_cap_t",
+/// What a type is for that is named as a whole. Its fields show how it works, not what it is used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Whole {
+    /// A lock, or a sequence count.
+    Lock,
+    /// A count of users. A lockref contains its lock.
+    ReferenceCount,
+    /// Any other counter.
+    Counter,
+    /// An allocator of numbers.
+    Allocator,
+    /// A link or the root of a collection.
+    Links,
+    Value,
+}
+
+const WHOLES: &[(Whole, &[&str])] = &[
+    (
+        Whole::Lock,
+        &[
+            "spinlock",
+            "spinlock_t",
+            "raw_spinlock",
+            "raw_spinlock_t",
+            "qspinlock",
+            "rwlock_t",
+            "mutex",
+            "rw_semaphore",
+            "percpu_rw_semaphore",
+            "semaphore",
+            "rt_mutex",
+            "seqcount",
+            "seqcount_t",
+            "seqcount_spinlock",
+            "seqcount_spinlock_t",
+            "seqcount_raw_spinlock_t",
+            "seqcount_rwlock_t",
+            "seqcount_mutex_t",
+            "seqlock_t",
+            "optimistic_spin_queue",
+            "srcu_struct",
+        ],
+    ),
+    (
+        Whole::ReferenceCount,
+        &["lockref", "refcount_struct", "refcount_t", "file_ref_t", "kref", "percpu_ref"],
+    ),
+    (
+        Whole::Counter,
+        &[
+            "atomic_t",
+            "atomic64_t",
+            "atomic_long_t",
+            "percpu_counter",
+            "mm_rss_stat",
+            "page_counter",
+        ],
+    ),
+    (Whole::Allocator, &["ida", "idr"]),
+    (
+        Whole::Links,
+        &[
+            "list_head",
+            "hlist_head",
+            "hlist_node",
+            "hlist_bl_head",
+            "hlist_bl_node",
+            "hlist_nulls_node",
+            "llist_head",
+            "llist_node",
+            "rb_node",
+            "rb_root",
+            "rb_root_cached",
+            "xarray",
+            "radix_tree_root",
+            "maple_tree",
+            "list_lru",
+            "wait_queue_head",
+            "wait_queue_head_t",
+            "swait_queue_head",
+            "completion",
+            "callback_head",
+            "work_struct",
+            "delayed_work",
+            "timer_list",
+            "hrtimer",
+            "plist_head",
+            "plist_node",
+        ],
+    ),
+    (
+        Whole::Value,
+        &[
+            "cpumask",
+            "cpumask_t",
+            "nodemask_t",
+            "kuid_t",
+            "kgid_t",
+            "timespec64",
+            "qstr",
+            "sigset_t",
+            "uuid_t",
+            "kernel_cap_t",
+        ],
+    ),
 ];
 /// Maximum nesting of structs and arrays. No valid type nests this deeply, so deeper nesting can only be a
 /// cycle in malformed BTF.
 const MAX_DEPTH: usize = 16;
 
-/// Whether a type is named as a whole, without its fields.
+/// What a type is for, if it is named as a whole, without its fields.
+pub(crate) fn whole(name: &str) -> Option<Whole> {
+    WHOLES.iter().find(|(_, names)| names.contains(&name)).map(|(whole, _)| *whole)
+}
+
+/// Whether a type is named as a whole.
 pub(crate) fn is_whole(name: &str) -> bool {
-    WHOLES.contains(&name)
+    whole(name).is_some()
 }
 
 /// A field.

@@ -40,6 +40,7 @@ use std::fmt::{self, Display, Formatter};
 
 use knee_host::text::one_line;
 
+pub(crate) use fields::{Whole, whole};
 pub use layout::{Access, FalselyShared, FieldType, Layout, Layouts, Member};
 pub(crate) use memory::LINE_BYTES;
 pub(crate) use names::DataNames;

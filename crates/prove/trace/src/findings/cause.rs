@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::datum::Layouts;
+use crate::datum::{Layouts, Whole, whole};
 
 /// The kind of a shared datum.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
     /// A count of users, which keeps an object alive.
@@ -27,37 +27,10 @@ pub enum Cause {
     Layout,
     /// The state of an object: its size, times, flags, or pointers to other objects.
     State,
-    /// knee could not identify the data.
-    #[default]
+    /// The type of the data is not known.
     Unknown,
 }
 
-const LOCKS: &[&str] = &[
-    "spinlock",
-    "spinlock_t",
-    "raw_spinlock",
-    "raw_spinlock_t",
-    "qspinlock",
-    "rwlock_t",
-    "mutex",
-    "rw_semaphore",
-    "percpu_rw_semaphore",
-    "semaphore",
-    "rt_mutex",
-    "seqcount",
-    "seqcount_t",
-    "seqcount_spinlock",
-    "seqcount_spinlock_t",
-    "seqcount_raw_spinlock_t",
-    "seqcount_rwlock_t",
-    "seqcount_mutex_t",
-    "seqlock_t",
-    "optimistic_spin_queue",
-    "srcu_struct",
-];
-/// Types of reference counts. A lockref contains its lock.
-const REFERENCE_COUNTS: &[&str] =
-    &["lockref", "refcount_struct", "refcount_t", "file_ref_t", "kref", "percpu_ref"];
 /// Names of reference counts that have the type of any atomic counter.
 const REFERENCE_COUNT_NAMES: &[&str] = &[
     "count",
@@ -70,41 +43,12 @@ const REFERENCE_COUNT_NAMES: &[&str] = &[
     "d_count",
     "mnt_count",
 ];
-const LINKS: &[&str] = &[
-    "list_head",
-    "hlist_head",
-    "hlist_node",
-    "hlist_bl_head",
-    "hlist_bl_node",
-    "hlist_nulls_head",
-    "hlist_nulls_node",
-    "rhashtable",
-    "rhash_head",
-    "llist_head",
-    "llist_node",
-    "rb_node",
-    "rb_root",
-    "rb_root_cached",
-    "xarray",
-    "radix_tree_root",
-    "maple_tree",
-    "list_lru",
-    "wait_queue_head",
-    "wait_queue_head_t",
-    "swait_queue_head",
-    "callback_head",
-    "plist_head",
-    "plist_node",
-];
 /// Structs that are nodes of a tree.
 const NODES: &[&str] = &["maple_node", "xa_node"];
-const COUNTERS: &[&str] =
-    &["percpu_counter", "page_counter", "mm_rss_stat", "atomic_t", "atomic64_t", "atomic_long_t"];
 /// The structs of the memory allocators.
 const ALLOCATORS: &[&str] =
     &["slab", "kmem_cache", "kmem_cache_node", "kmem_cache_cpu", "per_cpu_pages", "zone"];
-/// Types and fields of allocators of numbers.
-const NUMBER_ALLOCATORS: &[&str] = &["ida", "idr", "sbitmap"];
+/// Fields of the allocator of descriptors.
 const DESCRIPTOR_ALLOCATORS: &[&str] = &[
     "fdtable.open_fds",
     "fdtable.full_fds_bits",
@@ -134,34 +78,36 @@ impl Cause {
         let of = layouts.fields.get(datum);
         let (of, within) = of.map_or(("", ""), |field| (&*field.of, &*field.within));
         let last = name.rsplit('.').next().unwrap_or(name);
-        let is = |types: &[&str]| types.contains(&of);
-        if ALLOCATORS.contains(&within)
-            || last.starts_with("next_") && !of.is_empty()
-            || is(NUMBER_ALLOCATORS)
-            || DESCRIPTOR_ALLOCATORS.contains(&name.trim_end_matches("[]"))
-        {
-            Self::Allocator
-        } else if is(REFERENCE_COUNTS)
-            || is(COUNTERS) && (REFERENCE_COUNT_NAMES.contains(&last) || last.contains("refc"))
-        {
-            Self::ReferenceCount
-        } else if is(LOCKS) || of.is_empty() && last.ends_with("lock") {
-            Self::Lock
-        } else if is(LINKS)
-            || NODES.contains(&name)
-            || name.trim_end_matches("[]").ends_with("hashtable")
-            || last.starts_with("rb_")
-        {
-            Self::Links
-        } else if is(COUNTERS) && !is_version(last) || is_counter(last) && !of.is_empty() {
-            Self::Counter
-        } else if of.is_empty()
-            && !name.contains(['.', '['])
-            && !CONTENTS.iter().any(|contents| name.starts_with(contents))
-        {
-            Self::Unknown
-        } else {
-            Self::State
+        let of_type = whole(of);
+        let is_numbered = of_type == Some(Whole::Allocator) || last.starts_with("next_");
+        let is_counted = REFERENCE_COUNT_NAMES.contains(&last) || last.contains("refc");
+        match of_type {
+            _ if ALLOCATORS.contains(&within)
+                || DESCRIPTOR_ALLOCATORS.contains(&name.trim_end_matches("[]"))
+                || is_numbered && !of.is_empty() =>
+            {
+                Self::Allocator
+            }
+            Some(Whole::ReferenceCount) => Self::ReferenceCount,
+            Some(Whole::Counter) if is_counted => Self::ReferenceCount,
+            Some(Whole::Lock) => Self::Lock,
+            None if of.is_empty() && last.ends_with("lock") => Self::Lock,
+            Some(Whole::Links) => Self::Links,
+            _ if NODES.contains(&name)
+                || name.trim_end_matches("[]").ends_with("hashtable")
+                || last.starts_with("rb_") =>
+            {
+                Self::Links
+            }
+            Some(Whole::Counter) if !is_version(last) => Self::Counter,
+            None if is_counter(last) && !of.is_empty() => Self::Counter,
+            None if of.is_empty()
+                && !name.contains(['.', '['])
+                && !CONTENTS.iter().any(|contents| name.starts_with(contents)) =>
+            {
+                Self::Unknown
+            }
+            _ => Self::State,
         }
     }
 }
@@ -170,7 +116,7 @@ impl Cause {
 fn is_link(names: &str, layouts: &Layouts) -> bool {
     let name = names.split(", ").next().unwrap_or(names);
     let of = layouts.fields.get(name).map_or("", |field| &*field.of);
-    LINKS.contains(&of) || NODES.contains(&name)
+    whole(of) == Some(Whole::Links) || NODES.contains(&name)
 }
 
 /// Whether the first of these data is a field of one of these structs.
