@@ -45,7 +45,7 @@ more tasks than CPUs: tasks share CPUs, so there is no efficiency
     assert_eq!(rates(&scratch), [serde_json::json!([100.0]), serde_json::json!([200.0])]);
 }
 
-/// In the background of a terminal, the kernel would stop the command, and knee would wait for ever.
+/// The kernel stops a command that reads a terminal in the background. Such a command never ends.
 #[test]
 fn a_command_that_reads_the_terminal_gets_an_error() {
     let scratch = Scratch::new();

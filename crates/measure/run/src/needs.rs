@@ -176,8 +176,10 @@ pub(crate) fn unusable_dir(dir: &Path, error: &io::Error) -> Failure {
 /// also kills.
 pub(crate) fn blaming_full_disk(failure: Failure, dir: &Path, tasks: u32) -> Failure {
     let is_cut = ["short ", "SIGBUS"].iter().any(|sign| failure.reason.contains(sign));
-    let is_full = filesystem::is_full(dir);
-    if failure.kind == FailureKind::Died && failure.reason.contains("SIGXFSZ") {
+    if failure.kind != FailureKind::Died {
+        return failure;
+    }
+    if failure.reason.contains("SIGXFSZ") {
         let reason = format!("{}: a file would be larger than the limit", failure.reason);
         return Failure::new(
             FailureKind::CannotRun,
@@ -185,7 +187,8 @@ pub(crate) fn blaming_full_disk(failure: Failure, dir: &Path, tasks: u32) -> Fai
             "raise the limit: ulimit -f unlimited",
         );
     }
-    if failure.kind != FailureKind::Died || !(is_cut || is_full) {
+    let is_full = filesystem::is_full(dir);
+    if !is_cut && !is_full {
         return failure;
     }
     match filesystem::bytes_free(dir) {

@@ -331,7 +331,7 @@ fn modified(path: &Path) -> Option<SystemTime> {
     fs::metadata(path).and_then(|file| file.modified()).ok()
 }
 
-/// Runs one of apt's programs, which writes below `dir`. On a full file system, apt waits for ever.
+/// Runs one of apt's programs, which writes below `dir`. Ends it when the file system is full: apt would not end.
 fn run_in(dir: &Path, command: &mut Command) -> Result<String, PackageError> {
     let is_full = || filesystem::is_full(dir);
     run_unless(&is_full, command).map_err(|error| match is_full() {

@@ -87,7 +87,8 @@ pub use cost::{
     LockKind, LockSections, Scope, SharedLine, Spread, VISIT_DISTANCE, Visit, WARM_UP, cost,
 };
 pub use datum::{
-    Access, Datum, FalselyShared, FieldType, Layout, Layouts, Member, Resolver, Symbol, Symbols,
+    Access, Datum, FalselyShared, FieldType, LINE_BYTES, Layout, Layouts, Member, Resolver, Symbol,
+    Symbols,
 };
 pub use disk::{Disk, DiskError};
 pub use error::GuestError;

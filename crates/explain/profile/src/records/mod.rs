@@ -161,7 +161,6 @@ impl Records {
             }
             EventRecord::Mmap2(map) => {
                 let area = map.address..map.address.saturating_add(map.length);
-                let path = String::from_utf8_lossy(&map.path.as_slice()).into_owned();
                 let id = match &map.file_id {
                     // Without a file, the inode is 0.
                     Mmap2FileId::InodeAndVersion(file) if file.inode != 0 => {
@@ -169,14 +168,11 @@ impl Records {
                     }
                     _ => None,
                 };
-                let file = CodeFile { path: &path, id };
-                self.map(map.cpu_mode, map.pid, area, map.page_offset, file);
+                self.map(map.cpu_mode, map.pid, area, map.page_offset, &map.path.as_slice(), id);
             }
             EventRecord::Mmap(map) if map.is_executable => {
                 let area = map.address..map.address.saturating_add(map.length);
-                let path = String::from_utf8_lossy(&map.path.as_slice()).into_owned();
-                let file = CodeFile { path: &path, id: None };
-                self.map(map.cpu_mode, map.pid, area, map.page_offset, file);
+                self.map(map.cpu_mode, map.pid, area, map.page_offset, &map.path.as_slice(), None);
             }
             EventRecord::Lost(lost) => {
                 self.losses.lost = self.losses.lost.saturating_add(lost.count);
@@ -217,16 +213,25 @@ impl Records {
         }
     }
 
-    fn map(&mut self, mode: CpuMode, pid: i32, area: Range<u64>, offset: u64, file: CodeFile<'_>) {
+    fn map(
+        &mut self,
+        mode: CpuMode,
+        pid: i32,
+        area: Range<u64>,
+        offset: u64,
+        path: &[u8],
+        id: Option<FileId>,
+    ) {
+        let path = String::from_utf8_lossy(path);
         match mode {
             CpuMode::Kernel | CpuMode::GuestKernel | CpuMode::Hypervisor => {
-                self.symbols.kernel_mapped(file.path, offset);
+                self.symbols.kernel_mapped(&path, offset);
             }
             _ => {
                 if self.spaces.is_full() {
                     self.give_names();
                 }
-                self.spaces.map(pid, area, offset, file);
+                self.spaces.map(pid, area, offset, CodeFile { path: &path, id });
             }
         }
     }

@@ -68,10 +68,16 @@ impl ObjectFile {
 /// Whether an open file has this identity, as far as knee can tell: on some file systems, mappings and files show
 /// different numbers.
 fn is_file(file: &File, id: FileId) -> bool {
-    let Ok(found) = fstat(file) else { return false };
-    let found = FileId { device: (major(found.st_dev), minor(found.st_dev)), inode: found.st_ino };
-    let kind = filesystem::kind(&path_of(file));
-    found == id || kind.is_none_or(|kind| WITH_OTHER_NUMBERS.contains(&kind.as_str()))
+    let has_other_numbers = || {
+        let kind = filesystem::kind(&path_of(file));
+        kind.is_none_or(|kind| WITH_OTHER_NUMBERS.contains(&kind.as_str()))
+    };
+    id_of(file).is_some_and(|found| found == id || has_other_numbers())
+}
+
+fn id_of(file: &File) -> Option<FileId> {
+    let found = fstat(file).ok()?;
+    Some(FileId { device: (major(found.st_dev), minor(found.st_dev)), inode: found.st_ino })
 }
 
 #[cfg(test)]
@@ -93,12 +99,9 @@ mod tests {
         for path in [&mapped, &other] {
             fs::copy(std::env::current_exe().unwrap(), path).unwrap();
         }
-        let id = {
-            let found = fstat(File::open(&mapped).unwrap()).unwrap();
-            FileId { device: (major(found.st_dev), minor(found.st_dev)), inode: found.st_ino }
-        };
-        let is_opened =
-            |path: &Path| ObjectFile::open(path, Some(id), &mut Budget::default()).is_some();
+        let id = id_of(&File::open(&mapped).unwrap());
+        assert!(id.is_some());
+        let is_opened = |path: &Path| ObjectFile::open(path, id, &mut Budget::default()).is_some();
         assert!(is_opened(&mapped));
         let kind = filesystem::kind(&other).unwrap();
         assert_eq!(is_opened(&other), WITH_OTHER_NUMBERS.contains(&&*kind), "{kind}");

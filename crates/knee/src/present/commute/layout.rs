@@ -5,13 +5,11 @@ use std::fmt::Write;
 
 use knee_host::number::plural;
 use knee_host::text::and_list;
+use knee_trace::LINE_BYTES;
 use knee_trace::findings::{Separation, Separations, SharedField};
 
 use super::explain::few;
 use crate::present::style::{BOLD, DIM};
-
-/// Bytes of a cache line.
-const LINE: u64 = 64;
 
 /// The fields that calls share falsely, and those to move apart. If a struct has `members`, also prints these. `most` is the
 /// maximum number of structs.
@@ -58,9 +56,9 @@ fn fields(of: &Separation) -> String {
     rows.sort_by_key(|(offset, _)| *offset);
     let (mut text, mut line) = (String::new(), None);
     for (offset, row) in rows {
-        if is_all && line != Some(offset / LINE) {
-            line = Some(offset / LINE);
-            let _ = writeln!(text, "{DIM}{:>17}-- line {} --{DIM:#}", "", offset / LINE);
+        if is_all && line != Some(offset / LINE_BYTES) {
+            line = Some(offset / LINE_BYTES);
+            let _ = writeln!(text, "{DIM}{:>17}-- line {} --{DIM:#}", "", offset / LINE_BYTES);
         }
         text += &row;
     }

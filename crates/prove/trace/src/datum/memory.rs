@@ -24,7 +24,7 @@ const VMEMMAP_BYTES: u64 = 1 << 40;
 
 pub(crate) const PAGE_BYTES: u64 = 4096;
 /// The size of a cache line in bytes.
-pub(crate) const LINE_BYTES: u64 = 64;
+pub const LINE_BYTES: u64 = 64;
 /// Mask of the physical address in a page-table entry.
 const FRAME: u64 = 0x000f_ffff_ffff_f000;
 const PRESENT: u64 = 1;

@@ -42,7 +42,7 @@ use knee_host::text::one_line;
 
 pub(crate) use fields::{Whole, whole};
 pub use layout::{Access, FalselyShared, FieldType, Layout, Layouts, Member};
-pub(crate) use memory::LINE_BYTES;
+pub use memory::LINE_BYTES;
 pub(crate) use names::DataNames;
 pub use resolver::Resolver;
 pub use symbols::{Symbol, Symbols};
